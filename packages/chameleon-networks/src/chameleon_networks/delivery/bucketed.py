@@ -13,7 +13,7 @@ from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
-from chameleon_networks.delivery.check_report import Facts
+from chameleon_networks.delivery.checking import Facts
 from chameleon_networks.delivery.deliver_buckets import delivered
 from chameleon_networks.delivery.dispatch import signatures_dispatch
 from chameleon_networks.delivery.networks import NetworkFrontend

@@ -31,11 +31,10 @@ from numpy.typing import NDArray
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.sequence.weights import WEIGHTS, read_weights, write_weights
 from chameleon_networks.delivery.deliver import replace, verified
-from chameleon_networks.delivery.delivery_steps import DeliverySteps
+from chameleon_networks.delivery.delivery_steps import DeliverySteps, SettledNetwork
 from chameleon_networks.delivery.dispatch import dispatch_table
 from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
 from chameleon_networks.delivery.reduced_rivals import reduced_of_all
-from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types, precision_facts
 from chameleon_networks.importers.bucketed_network import BucketedNetwork
 from chameleon_networks.package.load import Manifest

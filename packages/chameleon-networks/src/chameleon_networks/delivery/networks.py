@@ -24,11 +24,10 @@ from chameleon_tvm.operators.specs import OperatorSpec
 from chameleon_networks.compile.compile import fused_functions
 from chameleon_networks.compile.loop_tasks import CostlyFunction, loop_tasks
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.check_report import CheckReport, Facts
-from chameleon_networks.delivery.checking import tried
+from chameleon_networks.delivery.checking import CheckReport, Facts, tried
 from chameleon_networks.delivery.deliver import delivered
+from chameleon_networks.delivery.delivery_steps import SettledNetwork
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
-from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.narrow_weights import fastest

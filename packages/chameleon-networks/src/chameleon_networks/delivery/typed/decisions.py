@@ -18,7 +18,7 @@ from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.types import COMPUTE
 
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.check_report import Facts
+from chameleon_networks.delivery.checking import Facts
 from chameleon_networks.delivery.reduced_rivals import (
     ReducedRequest,
     kept_samples,
