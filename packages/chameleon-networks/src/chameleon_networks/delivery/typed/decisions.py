@@ -270,6 +270,3 @@ class PrecisionDecisions:
                 task = attrs.evolve(spec, name=name).task(name, target)
                 tasks.setdefault(task.key, attrs.evolve(task, alternative_of=of))
         return list(tasks.values())
-
-
-__all__ = ["PrecisionDecisions"]
