@@ -20,8 +20,7 @@ from chameleon_tvm.types import COMPUTE
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.loop_tasks import TunedLoops
-from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.narrow_weights import specs_for
+from chameleon_networks.graph.fused_operators import FusedOperator, specs_for
 
 log = structlog.get_logger()
 

@@ -18,8 +18,7 @@ from chameleon_networks.delivery.deliver_buckets import delivered
 from chameleon_networks.delivery.dispatch import signatures_dispatch
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.padding import check_padding
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
-from chameleon_networks.importers.imported_network import BucketInputs
+from chameleon_networks.importers.imported_network import BucketedNetwork, BucketInputs
 from chameleon_networks.importers.options import NetworkOptions
 from chameleon_networks.importers.sources import network_of
 from chameleon_networks.package.buckets import Buckets, Placed

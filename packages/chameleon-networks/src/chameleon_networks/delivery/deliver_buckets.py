@@ -36,7 +36,7 @@ from chameleon_networks.delivery.dispatch import dispatch_table
 from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
 from chameleon_networks.delivery.reduced_rivals import reduced_of_all
 from chameleon_networks.delivery.typed.delivery import in_types, precision_facts
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.importers.imported_network import BucketedNetwork
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import read_manifest, write_loader, write_manifest
 from chameleon_networks.running.processes import NetworkProcess, delivered_process

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.importers.imported_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import signature_of

@@ -29,8 +29,8 @@ from chameleon_networks.delivery.deliver import delivered
 from chameleon_networks.delivery.delivery_steps import SettledNetwork
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
+from chameleon_networks.graph.fused_operators import fastest
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.operators import left_over, moved_elements, owners, specs_of
 from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.imported_network import ImportedNetwork

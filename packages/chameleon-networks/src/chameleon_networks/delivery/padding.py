@@ -16,7 +16,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 
 from chameleon_networks.delivery.dispatch import PaddingProbe, dispatch_table, probes
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.importers.imported_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets, Manifest
 from chameleon_networks.running.processes import NetworkProcess, framework_process
 from chameleon_networks.running.verify import Run, compared, samples_of

@@ -26,7 +26,7 @@ from chameleon_networks.delivery.reduced_rivals import (
     reduced_request,
 )
 from chameleon_networks.delivery.typed.errors import Simulation
-from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.fused_operators import fastest
 from chameleon_networks.graph.operators import owners, specs_of
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import check_target
