@@ -85,10 +85,8 @@ def _dft(node: Node) -> Any:
 
 def _stft(node: Node) -> Any:
     signal, window = node[0], node[2]
-    [step], length = (
-        node.integers(1),
-        shape_of(window)[0] if node[3] is None else node.integers(3)[0],
-    )
+    [step] = node.integers(1)
+    length = shape_of(window)[0] if node[3] is None else node.integers(3)[0]
     frames = (shape_of(signal)[1] - length) // step + 1
     places = np.arange(frames)[:, None] * step + np.arange(length)
     cut = node.emit(op.take(signal, relax.const(places, "int64"), 1))
