@@ -46,7 +46,7 @@ from chameleon_core.plugins import NoOptions
 from chameleon_networks.compile.compile import compiled
 from chameleon_networks.export.bundles import write_c_bundle
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.fused_operators import fastest
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.options import DEFAULT

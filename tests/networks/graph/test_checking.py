@@ -10,8 +10,7 @@ from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_networks.compile.loop_tasks import LARGE
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.delivery import checking, examine
-from chameleon_networks.delivery.check_report import CheckReport
-from chameleon_networks.delivery.checking import tried
+from chameleon_networks.delivery.checking import CheckReport, tried
 from chameleon_networks.delivery.examine import Examination
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import TorchOptions

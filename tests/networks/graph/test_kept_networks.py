@@ -15,7 +15,7 @@ from chameleon_core.stages import Delivery
 from chameleon_networks.compile import compile  # noqa: A004 - the name of a module
 from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.delivery import baselines, networks
-from chameleon_networks.delivery.check_report import CheckReport
+from chameleon_networks.delivery.checking import CheckReport
 from chameleon_networks.delivery.delivery_steps import DeliverySteps
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.graph.chains import chains_of

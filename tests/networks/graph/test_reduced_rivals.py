@@ -8,6 +8,7 @@ import pytest
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.network_result import NetworkResult, RivalTime
 from chameleon_networks.delivery import baselines
+from chameleon_networks.delivery.delivery_steps import SettledNetwork
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.reduced_rivals import (
     ReducedRequest,
@@ -17,7 +18,6 @@ from chameleon_networks.delivery.reduced_rivals import (
     reduced_of_all,
     reduced_request,
 )
-from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.importers.sources import OnnxNetwork
 from chameleon_networks.running.processes import framework_process

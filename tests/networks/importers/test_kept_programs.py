@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.importers.imported_network import BucketedNetwork
 from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks.importers.sources import network_of
 from chameleon_networks.running.requests import request_of, requested_network

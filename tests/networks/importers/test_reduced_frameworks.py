@@ -9,7 +9,7 @@ import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_networks.frameworks import AS_IT_COMES, PRECISIONS, reductions, running
 from chameleon_networks.frameworks.precision import half_type, in_half
-from chameleon_networks.frameworks.reduced import (
+from chameleon_networks.frameworks.reductions import (
     REDUCED_FRAMEWORKS,
     asked_for,
     left_out_reduced,

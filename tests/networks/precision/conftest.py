@@ -14,7 +14,7 @@ from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.typed import decisions as settling
 from chameleon_networks.delivery.typed import delivery as delivering
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.narrow_weights import specs_for
+from chameleon_networks.graph.fused_operators import specs_for
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import relax, tvm
 from chameleon_networks.precision.networks import TypedNetworks

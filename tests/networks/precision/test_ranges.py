@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_networks.quantize.histograms import Histogram
 from chameleon_networks.quantize.ranges import (
     EXTREMES,
     LEAST_SQUARES,
     LEVELS,
     Affine,
+    Histogram,
     candidates,
     mean_squared_errors,
 )

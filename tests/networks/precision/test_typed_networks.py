@@ -3,7 +3,7 @@
 import pytest
 from chameleon_core.plugins import NoOptions
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.fused_operators import fastest
 from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.quantize.eligibility import eligible, reading_as
 from chameleon_tvm.device.targets import TVMTargets

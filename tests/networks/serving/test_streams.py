@@ -77,13 +77,6 @@ def test_a_client_that_fails_is_told_and_nobody_waits_for_it(tmp_path):
         streams.client_turn("ours", _request(tmp_path, 2))
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells it")
-def test_memory_is_that_of_the_process():
-    sizes = clients.memory("self")
-    assert 0 < sizes["pss"] <= sizes["rss"]
-    assert sizes["rss"] % 1024 == 0
-
-
 def test_a_turn_has_the_variables_of_the_user_alone(tmp_path):
     (tmp_path / "load.py").write_text(LOADER.format(streams=1))
     theirs = set(streams.client_turn("ours", _request(tmp_path, 1))["variables"])

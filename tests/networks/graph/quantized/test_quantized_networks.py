@@ -6,8 +6,8 @@ from chameleon_core.plugins import NoOptions
 from chameleon_core.stages import Winner
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
+from chameleon_networks.graph.fused_operators import fastest
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.narrow_weights import fastest
 from chameleon_networks.graph.operators import left_over
 from chameleon_networks.graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
 from chameleon_networks.graph.relaxed import relax

@@ -12,7 +12,7 @@ from chameleon_core.stages import Winner
 from chameleon_networks.compile.compile import CompiledNetwork, compiled
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.narrow_weights import fastest
+from chameleon_networks.graph.fused_operators import fastest
 from chameleon_networks.graph.operators import specs_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.package.load import load

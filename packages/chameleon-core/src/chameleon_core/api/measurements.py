@@ -236,10 +236,9 @@ class Measurements(Sequence[Trial]):
         if name == "seconds":
             return self.seconds
         if name in NUMBERS:
+            # NumPy turns None into NaN.
             numbers = [getattr(measurement, name) for measurement in self._rows.measurements]
-            return np.array(
-                [np.nan if number is None else number for number in numbers], np.float64
-            )
+            return np.array(numbers, np.float64)
         if name not in self.quantities:
             raise ConfigError(
                 f"no quantity '{name}' is stored{did_you_mean(name, self.quantities)}",

@@ -20,18 +20,9 @@ from chameleon_tvm.types import COMPUTE
 from numpy.typing import NDArray
 
 from chameleon_networks.compile.loop_tasks import TunedLoops
-from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.narrow_weights import specs_for
+from chameleon_networks.graph.fused_operators import FusedOperator, specs_for
 
 log = structlog.get_logger()
-
-
-def _next_guess(winner: Winner) -> Winner | None:
-    """The winner with the next guess instead of its configuration. None if no guess is left."""
-    if not winner.guesses:
-        return None
-    config, *further = winner.guesses
-    return Winner(task=winner.task, config=config, guesses=tuple(further))
 
 
 def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
@@ -62,10 +53,6 @@ class OperatorKernel:
     plain_loops: bool
 
 
-def _copied(winners: Mapping[str, Winner]) -> dict[str, Winner]:
-    return dict(winners)
-
-
 @attrs.define(eq=False)
 class Kernels:
     """The fastest configurations of a run (winners), as kernels of a network's fused operators.
@@ -78,7 +65,7 @@ class Kernels:
         winners: The best configuration of each task that has a kernel, by ``Task.key``.
     """
 
-    winners: dict[str, Winner] = attrs.field(converter=_copied)
+    winners: Mapping[str, Winner]
     _space: SpaceProvider
     _target: str
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
@@ -151,11 +138,11 @@ class Kernels:
         """
         winners = dict(self.winners)
         for key in keys:
-            better = None if give_up else _next_guess(winners[key])
-            if better is None:
+            task, guesses = winners[key].task, winners[key].guesses
+            if give_up or not guesses:
                 del winners[key]
             else:
-                winners[key] = better
+                winners[key] = Winner(task=task, config=guesses[0], guesses=guesses[1:])
         return attrs.evolve(self, winners=winners)
 
     @property
@@ -203,10 +190,7 @@ class Kernels:
                     log.warning("guess_not_built", task=winner.task.name, problem=str(error))
                 else:
                     fall_back("guess_not_built", error, task=winner.task.name)
-                self.winners.pop(key)
-                following = _next_guess(winner)
-                if following is not None:
-                    self.winners[key] = following
+                self.winners = self.with_next_guesses([key]).winners
         return None
 
     def _builder(self, task: Task) -> TVMBuilder | None:

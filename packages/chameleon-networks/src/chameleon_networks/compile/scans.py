@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
+from chameleon_tvm import emit
 from chameleon_tvm.quick_tvm import tirx
 
 from chameleon_networks.compile.defaults import LOOPS
@@ -17,6 +17,9 @@ AT_ONCE = 64
 ROWS = 8
 """Number of scans that one thread computes side by side if each scan is a row. So many independent
 chains of additions hide the latency of an addition."""
+
+_LIMIT = 2**31
+"""Tensors with so many elements are left to TVM, because the kernels count in int32."""
 
 SCANS = {"relax.cumsum": (tirx.Add, 0), "relax.cumprod": (tirx.Mul, 1)}
 
@@ -32,7 +35,7 @@ class _Scans(relax.PyExprMutator):
         axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % len(shape)
         if call.attrs.axis is None:
             shape = [math.prod(shape)]
-        if not math.prod(shape):
+        if not 0 < math.prod(shape) < _LIMIT:
             return call
         rows = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
         kind, identity = SCANS[call.op.name]
@@ -70,46 +73,40 @@ def _scan(
     """
     outer, length, inner = rows
     data, result = (
-        tirx.decl_buffer(rows, dtype, name) for dtype, name in zip(dtypes, ("x", "y"), strict=True)
+        emit.buffer(name, rows, dtype=dtype) for dtype, name in zip(dtypes, ("x", "y"), strict=True)
     )
     across, width = (outer, ROWS) if inner == 1 else (inner, AT_ONCE)
 
     def part(start: int, width: int, parts: int) -> Any:
-        row, step = tirx.Var("row", "int64"), tirx.Var("step", "int64")
-        sums = tirx.decl_buffer([width], dtypes[1], "sums")
+        sums = emit.buffer("sums", [width], dtype=dtypes[1])
 
-        def places(at: Any) -> list[Any]:
-            number = row % parts * width + start + at
-            zero = tirx.IntImm("int64", 0)
-            return [number, step, zero] if inner == 1 else [row // parts, step, number]
+        def scans(row: Any) -> Any:
+            def place(step: Any, at: Any) -> list[Any]:
+                number = row % parts * width + start + at
+                return [number, step, 0] if inner == 1 else [row // parts, step, number]
 
-        def clear(at: Any) -> Any:
-            return tirx.BufferStore(sums, tirx.const(identity, dtypes[1]), [at])
+            def clear(at: Any) -> Any:
+                return emit.store(sums, [at], tirx.const(identity, dtypes[1]))
 
-        def add(at: Any) -> Any:
-            number = tirx.BufferLoad(data, places(at)).astype(dtypes[1])
-            return tirx.BufferStore(sums, kind(tirx.BufferLoad(sums, [at]), number), [at])
+            def step_of_each(step: Any) -> Any:
+                def add(at: Any) -> Any:
+                    number = emit.load(data, place(step, at)).astype(dtypes[1])
+                    return emit.store(sums, [at], kind(emit.load(sums, [at]), number))
 
-        def write(at: Any) -> Any:
-            return tirx.BufferStore(result, tirx.BufferLoad(sums, [at]), places(at))
+                def write(at: Any) -> Any:
+                    return emit.store(result, place(step, at), emit.load(sums, [at]))
 
-        each = [_loop(tirx.Var("at", "int64"), width, body) for body in (clear, add, write)]
-        steps = tirx.SeqStmt([each[2], each[1]] if exclusive else each[1:])
-        body = tirx.SeqStmt([tirx.AllocBuffer(sums), each[0], _loop(step, length, lambda _: steps)])
-        count = parts if inner == 1 else outer * parts
-        return _loop(row, count, lambda _: body, tirx.ForKind.PARALLEL)
+                order = (write, add) if exclusive else (add, write)
+                return emit.sequence([emit.loop("at", width, body) for body in order])
+
+            steps = emit.loop("step", length, step_of_each)
+            return emit.sequence([tirx.AllocBuffer(sums), emit.loop("at", width, clear), steps])
+
+        return emit.parallel("row", parts if inner == 1 else outer * parts, scans)
 
     whole, rest = divmod(across, width)
     parts = [part(0, width, whole)] if whole else []
     parts += [part(whole * width, rest, 1)] if rest else []
-    root = tvm.s_tir.SBlock([], [], [], "root", tirx.SeqStmt(parts) if len(parts) > 1 else parts[0])
-    body = tvm.s_tir.SBlockRealize([], tirx.const(True), root)
-    function = tirx.PrimFunc([data, result], body)
-    return function.with_attr({"tirx.noalias": True, "s_tir": True, LOOPS: True})
-
-
-def _loop(
-    variable: Any, extent: int, body: Callable[[Any], Any], kind: Any = tirx.ForKind.SERIAL
-) -> Any:
-    zero, end = (tirx.IntImm("int64", number) for number in (0, extent))
-    return tirx.For(variable, zero, end, kind, body(variable))
+    root = tvm.s_tir.SBlock([], [], [], "root", emit.sequence(parts))
+    function = emit.function([data, result], tvm.s_tir.SBlockRealize([], tirx.const(True), root))
+    return function.with_attr({"s_tir": True, LOOPS: True})

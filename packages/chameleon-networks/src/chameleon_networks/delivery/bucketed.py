@@ -13,13 +13,12 @@ from chameleon_core.network_result import NetworkResult, OperatorCoverage
 from chameleon_core.stages import Delivery, Frontend, Trials
 from chameleon_core.task import Task
 
-from chameleon_networks.delivery.check_report import Facts
+from chameleon_networks.delivery.checking import Facts
 from chameleon_networks.delivery.deliver_buckets import delivered
 from chameleon_networks.delivery.dispatch import signatures_dispatch
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.delivery.padding import check_padding
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
-from chameleon_networks.importers.imported_network import BucketInputs
+from chameleon_networks.importers.imported_network import BucketedNetwork, BucketInputs
 from chameleon_networks.importers.options import NetworkOptions
 from chameleon_networks.importers.sources import network_of
 from chameleon_networks.package.buckets import Buckets, Placed

@@ -14,8 +14,7 @@ from chameleon_core.stages import Delivery
 from chameleon_system.files import replace_folder
 
 from chameleon_networks.compile.sequence.weights import WEIGHTS, link_weights
-from chameleon_networks.delivery.delivery_steps import DeliverySteps, blamed
-from chameleon_networks.delivery.settled_network import SettledNetwork
+from chameleon_networks.delivery.delivery_steps import DeliverySteps, SettledNetwork, blamed
 from chameleon_networks.delivery.typed.delivery import in_types
 from chameleon_networks.package.package import read_manifest, write_manifest
 from chameleon_networks.running.latency import first_answer

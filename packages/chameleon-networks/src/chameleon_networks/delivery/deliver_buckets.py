@@ -31,13 +31,12 @@ from numpy.typing import NDArray
 from chameleon_networks.compile.kernels import Kernels
 from chameleon_networks.compile.sequence.weights import WEIGHTS, read_weights, write_weights
 from chameleon_networks.delivery.deliver import replace, verified
-from chameleon_networks.delivery.delivery_steps import DeliverySteps
-from chameleon_networks.delivery.dispatch import BucketShapes, dispatch_table
+from chameleon_networks.delivery.delivery_steps import DeliverySteps, SettledNetwork
+from chameleon_networks.delivery.dispatch import dispatch_table
 from chameleon_networks.delivery.padding import WAY_OUT, padding_problem
 from chameleon_networks.delivery.reduced_rivals import reduced_of_all
-from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.delivery import in_types, precision_facts
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.importers.imported_network import BucketedNetwork
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import read_manifest, write_loader, write_manifest
 from chameleon_networks.running.processes import NetworkProcess, delivered_process
@@ -345,12 +344,14 @@ def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
     folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
     saved = share_weights(whole, folders)
     manifests = {name: read_manifest(folder) for name, folder in folders.items()}
-    shapes = [BucketShapes.of(bucket, manifests[bucket.name]) for bucket, _ in bucketed.networks]
-    first = manifests[shapes[0].name]
+    described = [
+        (bucket.name, bucket.extents, manifests[bucket.name]) for bucket, _ in bucketed.networks
+    ]
+    _, _, first = described[0]
     manifest = {
         **{name: first[name] for name in _SHARED},
         "shared_bytes": saved,
-        **dispatch_table(bucketed, shapes),
+        **dispatch_table(bucketed, described),
     }
     write_loader(whole, "buckets.py")
     write_manifest(whole, manifest)

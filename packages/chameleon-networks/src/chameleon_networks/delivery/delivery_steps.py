@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
-from chameleon_core.stages import Arrays, Delivery
+from chameleon_core.stages import Arrays, Delivery, Frontend
 from chameleon_core.task import Task
 from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.types import STORAGE
@@ -27,10 +28,13 @@ from chameleon_networks.delivery.in_network import (
     fastest,
     seconds_in_network,
 )
-from chameleon_networks.delivery.settled_network import SettledNetwork
+from chameleon_networks.delivery.layout_choice import LayoutChoice
+from chameleon_networks.delivery.reduced_rivals import ReducedRequest
+from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import check_target, manifest_of, write_package
 from chameleon_networks.precision.networks import TypedNetwork
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork
@@ -39,6 +43,7 @@ from chameleon_networks.running.verify import (
     ROUNDINGS,
     Expected,
     OutputCheck,
+    Run,
     compared,
     guilty,
     samples_of,
@@ -58,6 +63,40 @@ ANOTHER, DEFAULT = "another guess", "default schedule"
 _UNBLAMED = (
     "it fails without any tuned kernel too, as if the model had other weights each time it is built"
 )
+
+
+class SettledNetwork(Frontend):
+    """A network with its chosen layout and the dtypes that it may have, ready for delivery.
+
+    Attributes:
+        network: The imported network.
+        choice: The layout of the whole graph, with the reason for it.
+        precision: The dtypes that the operators may have. None if they keep those of the source.
+        answered: Whether this run's check kept the reference's outputs.
+        reader: The process that imported the network, or None.
+        runner: A process that will run the compiled network, or None if none was started yet.
+    """
+
+    network: ImportedNetwork
+    choice: LayoutChoice
+    precision: PrecisionDecisions | None
+    answered: bool = False
+    reader: NetworkProcess | None = None
+    runner: NetworkProcess | None = None
+
+    @abstractmethod
+    def named_tasks(self, target: str) -> list[Task]:
+        """The network's tasks for a resolved target, without checking the weights."""
+
+    def reduced_request(self, run: Run) -> ReducedRequest | None:
+        """The request to compare with frameworks that compute in reduced precision.
+
+        None if the network keeps the dtypes of its source.
+
+        Args:
+            run: A function that computes the reference's outputs for some inputs.
+        """
+        return None if self.precision is None else self.precision.reduced_request(run)
 
 
 def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:

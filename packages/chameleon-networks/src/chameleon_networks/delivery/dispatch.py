@@ -9,66 +9,29 @@ from typing import Any
 import attrs
 
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
+from chameleon_networks.importers.imported_network import BucketedNetwork
 from chameleon_networks.package.buckets import Buckets
 from chameleon_networks.package.load import Manifest
 from chameleon_networks.package.package import signature_of
-from chameleon_networks.shapes import Bucket, Dimension
+from chameleon_networks.shapes import Dimension
 
-Shapes = Sequence[Sequence[int]]
-
-
-@attrs.frozen(kw_only=True)
-class BucketShapes:
-    """The input and output shapes of one bucket, a combination of extents.
-
-    A network is compiled separately for each bucket.
-
-    Attributes:
-        name: The name of the bucket.
-        extents: One extent for each dimension of the network's inputs that may vary.
-        dtypes: The dtype of each input.
-        inputs: The shape of each input.
-        outputs: The shape of each output.
-    """
-
-    name: str
-    extents: tuple[int, ...]
-    dtypes: Sequence[str]
-    inputs: Shapes
-    outputs: Shapes
-
-    @classmethod
-    def of(cls, bucket: Bucket, signature: Manifest) -> BucketShapes:
-        """Read the shapes of a bucket's inputs and outputs.
-
-        Args:
-            bucket: The bucket.
-            signature: A mapping with the ``inputs`` and ``outputs`` of the bucket's network. It is
-                the manifest of the compiled network, or the result of ``signature_of`` before that.
-        """
-        inputs, outputs = signature["inputs"], signature["outputs"]
-        return cls(
-            name=bucket.name,
-            extents=bucket.extents,
-            dtypes=[tensor["dtype"] for tensor in inputs],
-            inputs=[tensor["shape"] for tensor in inputs],
-            outputs=[tensor["shape"] for tensor in outputs],
-        )
+Described = tuple[str, Sequence[int], Manifest]
+"""A bucket: its name, one extent for each dimension, and the ``inputs`` and ``outputs`` of its
+network, as the manifest of the compiled network or ``signature_of`` has them."""
 
 
-def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketShapes]) -> Manifest:
+def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[Described]) -> Manifest:
     """The part of a manifest from which a loaded network chooses a bucket, as JSON values.
 
     Args:
         bucketed: The network.
         buckets: The buckets to choose from. Each is in a folder with its name.
     """
-    names = bucketed.input_names
+    names, (_, _, first) = bucketed.input_names, buckets[0]
     return {
         "inputs": [
-            {"name": name, "dtype": dtype}
-            for name, dtype in zip(names, buckets[0].dtypes, strict=True)
+            {"name": name, "dtype": tensor["dtype"]}
+            for name, tensor in zip(names, first["inputs"], strict=True)
         ],
         "dimensions": [
             {
@@ -81,14 +44,18 @@ def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketShapes]) -
         ],
         "buckets": [
             {
-                "name": bucket.name,
-                "folder": bucket.name,
-                "inputs": [list(shape) for shape in bucket.inputs],
-                "outputs": [list(shape) for shape in bucket.outputs],
+                "name": name,
+                "folder": name,
+                "inputs": _shapes(signature["inputs"]),
+                "outputs": _shapes(signature["outputs"]),
             }
-            for bucket in buckets
+            for name, _, signature in buckets
         ],
     }
+
+
+def _shapes(tensors: Sequence[Manifest]) -> list[list[int]]:
+    return [list(tensor["shape"]) for tensor in tensors]
 
 
 def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
@@ -100,29 +67,30 @@ def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
     Args:
         bucketed: The network.
     """
-    shapes = [
-        BucketShapes.of(bucket, signature_of(prepared_network(network)[0]))
+    described = [
+        (bucket.name, bucket.extents, signature_of(prepared_network(network)[0]))
         for bucket, network in bucketed.networks
     ]
 
     def nothing(bucket: str) -> Callable[..., Any]:
         raise NotImplementedError(f"there is no network for bucket {bucket} yet")
 
-    return Buckets(dispatch_table(bucketed, shapes), nothing)
+    return Buckets(dispatch_table(bucketed, described), nothing)
 
 
-def _multiples(dimension: int, buckets: Sequence[BucketShapes]) -> list[list[int]]:
+def _multiples(dimension: int, buckets: Sequence[Described]) -> list[list[int]]:
     """The output axes whose extent is a fixed multiple of a dimension's extent in every bucket.
 
     Returns:
         Rows with the number of the output, the number of the axis, and the factor.
     """
-    extents = [bucket.extents[dimension] for bucket in buckets]
+    extents = [own[dimension] for _, own, _ in buckets]
+    outputs = [_shapes(signature["outputs"]) for _, _, signature in buckets]
     if len(set(extents)) == 1:
         return []
     multiples = []
-    for index, shape in enumerate(buckets[0].outputs):
-        others = [bucket.outputs[index] for bucket in buckets]
+    for index, shape in enumerate(outputs[0]):
+        others = [shapes[index] for shapes in outputs]
         if any(len(other) != len(shape) for other in others):
             continue
         for axis, first in enumerate(shape):

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from chameleon_networks.compile.compile import CompiledNetwork, compiled
 from chameleon_networks.compile.loop_tasks import costly_functions, large_shares
 from chameleon_networks.compile.uncompilable import first_uncompilable, no_kernels
-from chameleon_networks.delivery.check_report import CheckReport
+from chameleon_networks.delivery.checking import CheckReport
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import LayoutError, prepared
 from chameleon_networks.importers.imported_network import ImportedNetwork

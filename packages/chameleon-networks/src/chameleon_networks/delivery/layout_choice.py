@@ -21,7 +21,7 @@ from chameleon_tvm.operators.layouts import with_rank
 from chameleon_tvm.operators.specs import ConvolutionSpec, OperatorSpec
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES, TRANSPOSE_CYCLES
 
-from chameleon_networks.delivery.check_report import Facts
+from chameleon_networks.delivery.checking import Facts
 from chameleon_networks.importers.options import DEFAULT
 
 log = structlog.get_logger()

@@ -24,16 +24,14 @@ from chameleon_tvm.operators.specs import OperatorSpec
 from chameleon_networks.compile.compile import fused_functions
 from chameleon_networks.compile.loop_tasks import CostlyFunction, loop_tasks
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.check_report import CheckReport, Facts
-from chameleon_networks.delivery.checking import tried
+from chameleon_networks.delivery.checking import CheckReport, Facts, tried
 from chameleon_networks.delivery.deliver import delivered
+from chameleon_networks.delivery.delivery_steps import SettledNetwork
 from chameleon_networks.delivery.layout_choice import OTHER, LayoutChoice, choose
-from chameleon_networks.delivery.settled_network import SettledNetwork
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
+from chameleon_networks.graph.fused_operators import fastest
 from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.narrow_weights import fastest
-from chameleon_networks.graph.operators import left_over, moved_elements, specs_of
-from chameleon_networks.graph.owners import owners
+from chameleon_networks.graph.operators import left_over, moved_elements, owners, specs_of
 from chameleon_networks.graph.prepare import LayoutError
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT

@@ -15,9 +15,9 @@ import numpy as np
 from chameleon_core.errors import ChameleonError, ConfigError
 from chameleon_core.stages import Arrays
 
-from chameleon_networks.delivery.dispatch import BucketShapes, PaddingProbe, dispatch_table, probes
-from chameleon_networks.importers.bucketed_network import BucketedNetwork
-from chameleon_networks.package.buckets import Buckets
+from chameleon_networks.delivery.dispatch import PaddingProbe, dispatch_table, probes
+from chameleon_networks.importers.imported_network import BucketedNetwork
+from chameleon_networks.package.buckets import Buckets, Manifest
 from chameleon_networks.running.processes import NetworkProcess, framework_process
 from chameleon_networks.running.verify import Run, compared, samples_of
 
@@ -50,8 +50,8 @@ def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
         table = dispatch_table(
             bucketed,
             [
-                _shapes_of("asked", probe.asked, inputs, expected),
-                _shapes_of("padded", probe.padded, samples, process.outputs(samples)),
+                ("asked", probe.asked, _signature(inputs, expected)),
+                ("padded", probe.padded, _signature(samples, process.outputs(samples))),
             ],
         )
         # Only what the asked extents are padded to can be run.
@@ -65,16 +65,12 @@ def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
     return [f"padding keeps the answers ({probe.words})" for probe in probes(bucketed.dimensions)]
 
 
-def _shapes_of(
-    name: str, extents: tuple[int, ...], inputs: Arrays, outputs: Arrays
-) -> BucketShapes:
-    return BucketShapes(
-        name=name,
-        extents=extents,
-        dtypes=[str(array.dtype) for array in inputs],
-        inputs=[array.shape for array in inputs],
-        outputs=[array.shape for array in outputs],
-    )
+def _signature(inputs: Arrays, outputs: Arrays) -> Manifest:
+    """The shapes and dtypes of arrays, as ``signature_of`` has those of a network."""
+    return {
+        key: [{"shape": array.shape, "dtype": str(array.dtype)} for array in arrays]
+        for key, arrays in (("inputs", inputs), ("outputs", outputs))
+    }
 
 
 RunOf = Callable[[PaddingProbe, Arrays, Arrays, contextlib.ExitStack], Run]

@@ -17,7 +17,7 @@ from chameleon_tvm.types import FLOAT32, display_name
 from chameleon_tvm.words import one_line
 
 from chameleon_networks.frameworks import AS_IT_COMES
-from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
+from chameleon_networks.frameworks.reductions import asked_for, left_out_reduced
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.quantize.batches import KEPT, batches_of
 from chameleon_networks.running.processes import NetworkProcess, reduced_process

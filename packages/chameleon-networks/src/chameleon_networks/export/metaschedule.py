@@ -25,8 +25,7 @@ from chameleon_networks.compile.defaults import OURS
 from chameleon_networks.compile.kernels import OperatorKernel
 from chameleon_networks.compile.placing import with_kernels
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.narrow_weights import specs_for
+from chameleon_networks.graph.fused_operators import FusedOperator, specs_for
 from chameleon_networks.importers.imported_network import ImportedNetwork
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks.graph import relaxed
 from chameleon_networks.graph.constants import array_of, per_channel
-from chameleon_networks.graph.matching_convolutions import convolution_of
+from chameleon_networks.graph.matching_products import convolution_of
 from chameleon_networks.graph.moves import shape_of
 from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 

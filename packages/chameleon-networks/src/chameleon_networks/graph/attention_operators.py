@@ -72,13 +72,10 @@ class _Finder:
         if masking is None or parts is None or not self._only_read_by(members, output):
             return None
         spec, inputs = parts
-        changes: dict[str, Any] = {
-            "output_layout": layout,
-            "causal": masking.causal,
-            "mask": masking.shape,
-        }
         return FusedOperator(
-            spec=attrs.evolve(spec, **changes),
+            spec=attrs.evolve(
+                spec, output_layout=layout, causal=masking.causal, mask=masking.shape
+            ),
             inputs=(*inputs, *masking.inputs),
             members=tuple(sorted(members, key=self._order.__getitem__)),
             readers=attention_scores.readers_of(

@@ -56,15 +56,15 @@ def activation_after(
             means that the variable is the function's result.
         values: The expression that each variable is bound to.
     """
-    if len(shape_of(variable)) == 0:
-        return None
     rank = len(shape_of(variable))
+    if rank == 0:
+        return None
     longest = None
     known = {variable: _POINTS.reshape((1,) * (rank - 1) + (-1,))}
     members: list[Any] = []
-    for last in _following(variable, users):
+    while len(members) < _MOST and (last := _next(known, users)) is not None:
         value = values[last]
-        if not _depends_on(value, known) or shape_of(last) != shape_of(variable):
+        if not _is_elementwise(value) or shape_of(last) != shape_of(variable):
             break
         with np.errstate(all="ignore"):
             outputs = evaluate(value, known)
@@ -83,49 +83,31 @@ def activation_after(
     return longest
 
 
-def _following(variable: Any, users: Mapping[Any, Sequence[Any]]) -> Any:
-    """Yield variables that are computed from a variable, in an order that their operands allow."""
-    waiting = [user for user in users[variable] if user is not None]
-    seen: set[Any] = set()
-    for _ in range(_MOST):
-        ready = [binding for binding in waiting if binding.var not in seen]
-        if not ready:
-            return
-        # Calls whose other operands are not known yet are tried again later.
-        chosen = next((binding for binding in ready if _is_ready(binding, seen, variable)), None)
-        if chosen is None:
-            return
-        seen.add(chosen.var)
-        yield chosen.var
-        waiting += [user for user in users[chosen.var] if user is not None]
+def _next(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> Any | None:
+    """The next variable that is computed from known variables alone, or None."""
+    readers = (user for variable in known for user in users[variable] if user is not None)
+    for reader in readers:
+        if reader.var not in known and known.keys() >= {*relax.analysis.free_vars(reader.value)}:
+            return reader.var
+    return None
 
 
-def _is_ready(binding: Any, seen: set[Any], variable: Any) -> bool:
-    used = relax.analysis.free_vars(binding.value)
-    return all(operand in seen or operand.same_as(variable) for operand in used)
-
-
-def _depends_on(value: Any, known: Mapping[Any, Any]) -> bool:
-    """Whether a value is computed element by element from known variables and single numbers."""
+def _is_elementwise(value: Any) -> bool:
+    """Whether a value is computed element by element from variables and single numbers."""
     return operator_name(value) in ELEMENTWISE and all(
-        argument in known
-        if isinstance(argument, relax.Var)
-        else not isinstance(argument, tvm.ir.GenericConst) or array_of(argument).size == 1
+        array_of(argument).size == 1
         for argument in value.args
+        if isinstance(argument, tvm.ir.GenericConst)
     )
 
 
 def _named(outputs: Any) -> str | None:
     """The activation that has the given values at ``_POINTS``, or None."""
-    names = [*ARRAYS]
-    if outputs.shape == _POINTS.shape:
-        slope = float(outputs[0] / _POINTS[0])
-        names += [leaky_relu(slope)] if 0.0 < slope < 1.0 else []
+    slope = float(outputs[0] / _POINTS[0])
+    names = [*ARRAYS, leaky_relu(slope)] if 0.0 < slope < 1.0 else [*ARRAYS]
     for name in names:
         expected = activated(_POINTS, name)
-        scale = np.maximum(1.0, np.abs(expected))
-        if name != "none" and outputs.shape == expected.shape:
-            difference = np.abs(outputs - expected) / scale
-            if np.isfinite(difference).all() and difference.max() <= _TOLERANCE:
-                return name
+        difference = np.abs(outputs - expected) / np.maximum(1.0, np.abs(expected))
+        if name != "none" and difference.max() <= _TOLERANCE:
+            return name
     return None

@@ -16,7 +16,7 @@ from chameleon_networks.graph import relaxed, steps
 from chameleon_networks.graph.affine import with_folded_scales
 from chameleon_networks.graph.constants import array_of, fold_constants
 from chameleon_networks.graph.lowering import lowered
-from chameleon_networks.graph.matching_convolutions import CONVOLUTION_RANKS, channels_last_layouts
+from chameleon_networks.graph.matching_products import CONVOLUTION_RANKS, channels_last_layouts
 from chameleon_networks.graph.moves import shape_of, without_moves
 from chameleon_networks.graph.moving import with_encoded_moves
 from chameleon_networks.graph.relaxed import operator_name, relax, tvm

@@ -86,8 +86,11 @@ class Step:
 
     def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
         """Decode quantized integers to float32 numbers, with this step's scale and zero point."""
-        scale, zero_point = self._along(numbers)
-        return (numbers.astype(np.int64) - zero_point).astype(np.float32) * scale
+        return self.centred(numbers).astype(np.float32) * self._along(numbers)[0]
+
+    def centred(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """Subtract this step's zero point from quantized integers."""
+        return numbers.astype(np.int64) - self._along(numbers)[1]
 
     def _along(self, numbers: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scale and zero point, reshaped so that they broadcast to an array."""

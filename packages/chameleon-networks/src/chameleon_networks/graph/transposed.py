@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks.graph import relaxed
 from chameleon_networks.graph.constants import array_of, constant_of, per_channel
-from chameleon_networks.graph.matching_convolutions import (
+from chameleon_networks.graph.matching_products import (
     TRANSPOSED_RANKS,
     ConvolutionCall,
     convolution_of,

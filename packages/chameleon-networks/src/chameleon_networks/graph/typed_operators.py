@@ -159,11 +159,7 @@ def _symmetric(weights: Step) -> NDArray[Any] | None:
     """Encoded weights with the zero point 0. None if they do not fit into int8 then."""
     if weights.dtype not in {INT8, types.UINT8}:
         return None
-    numbers = array_of(weights.source)
-    shape = [1] * numbers.ndim
-    if not weights.whole:
-        shape[weights.axis] = len(weights.zero_point)
-    shifted = numbers.astype(np.int64) - weights.zero_point.reshape(shape)
+    shifted = weights.centred(array_of(weights.source))
     low, high = shifted.min(initial=0), shifted.max(initial=0)
     return shifted.astype(INT8) if low >= _WEIGHTS.low and high <= _WEIGHTS.high else None
 

@@ -7,7 +7,7 @@ dominate each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -62,15 +62,11 @@ def front_of(assignments: Sequence[Assignment]) -> list[Assignment]:
     Args:
         assignments: The assignments, with their errors and seconds.
     """
-    return list(_rising(sorted(assignments, key=lambda row: (row.error, row.seconds, row.types))))
-
-
-def _rising(ordered: Sequence[Assignment]) -> Iterator[Assignment]:
-    best = np.inf
-    for assignment in ordered:
-        if assignment.seconds < best:
-            best = assignment.seconds
-            yield assignment
+    front: list[Assignment] = []
+    for row in sorted(assignments, key=lambda row: (row.error, row.seconds, row.types)):
+        if not front or row.seconds < front[-1].seconds:
+            front.append(row)
+    return front
 
 
 def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:

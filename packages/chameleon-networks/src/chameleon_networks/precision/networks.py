@@ -14,7 +14,7 @@ from chameleon_tvm.types import FLOAT32
 
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.owners import signatures_of
+from chameleon_networks.graph.operators import signatures_of
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.quantize.eligibility import eligible, reading_as
 from chameleon_networks.quantize.ranges import Affine

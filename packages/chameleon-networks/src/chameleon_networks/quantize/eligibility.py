@@ -16,8 +16,7 @@ from chameleon_tvm.types import (
     REDUCED,
 )
 
-from chameleon_networks.graph.fused_operators import FusedOperator
-from chameleon_networks.graph.narrow_weights import shares_data
+from chameleon_networks.graph.fused_operators import FusedOperator, shares_data
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.quantize.weights import overflows
 

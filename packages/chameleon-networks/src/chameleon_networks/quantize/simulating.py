@@ -23,8 +23,13 @@ from numpy.typing import NDArray
 
 from chameleon_networks.compile.prepared_networks import prepared_network
 from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.histograms import Histogram
-from chameleon_networks.quantize.ranges import Affine, candidates, ranges_from_json, ranges_to_json
+from chameleon_networks.quantize.ranges import (
+    Affine,
+    Histogram,
+    candidates,
+    ranges_from_json,
+    ranges_to_json,
+)
 from chameleon_networks.quantize.reads import Network
 from chameleon_networks.quantize.simulated import SimulatedNetwork
 from chameleon_networks.quantize.weights import Means, channel_means

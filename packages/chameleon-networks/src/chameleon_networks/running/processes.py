@@ -404,7 +404,7 @@ def reduced_process(
 
     Args:
         network: The imported network.
-        name: The name of a ``frameworks.reduced.Reduced``, a framework with a precision.
+        name: The name of a ``frameworks.reductions.Reduced``, a framework with a precision.
         calibration: A file with the inputs of several inferences, one inference after another, and
             the number of inferences.
         options: Arguments of ``AskedProcess``: ``threads`` and ``warm_up``.

@@ -24,8 +24,7 @@ from chameleon_system.processes.stamps import TOKEN
 from chameleon_system.thread_limit import allowed_cores
 from structlog.testing import capture_logs
 
-from chameleon_networks.frameworks.reduced import reduced_named
-from chameleon_networks.frameworks.reductions import ReducedNetwork
+from chameleon_networks.frameworks.reductions import ReducedNetwork, reduced_named
 from chameleon_networks.frameworks.running import TORCH_COMPILE
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.load import checked_manifest

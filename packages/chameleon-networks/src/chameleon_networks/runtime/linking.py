@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -228,23 +228,21 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
         "API_NAME(function)": f"{name}_##function",
         "API(type, function)": f'__attribute__((visibility("default"))) type {name}_##function',
     }
-    shapes = [", ".join(map(str, tensor["shape"])) or "1" for tensor in tensors]
     lines = [
         f'#include "{name}.h"',
         '#include "runtime.h"',
         *(f"#define {key} {value}" for key, value in values.items()),
-        *_array("int64_t", [f"extents_{number}[]" for number in range(len(shapes))], shapes),
-        *_array("TENSOR", ["described[]"], [", ".join(map(_tensor, range(len(tensors)), tensors))]),
-        *_array("struct feature", ["features[]"], [", ".join([*features, "{0, 0}"])]),
+        *(c_array("int64_t", f"extents_{n}", tensor["shape"]) for n, tensor in enumerate(tensors)),
+        c_array("TENSOR", "described", map(_tensor, range(len(tensors)), tensors)),
+        c_array("struct feature", "features", [*features, "{0, 0}"]),
     ]
     return "\n".join([*lines, ""])
 
 
-def _array(kind: str, names: Sequence[str], values: Sequence[str]) -> list[str]:
-    return [
-        f"static const {kind} {name} = {{{value}}};"
-        for name, value in zip(names, values, strict=True)
-    ]
+def c_array(kind: str, name: str, values: Iterable[object]) -> str:
+    """The C definition of an array. C has no empty arrays, so an empty one gets one element."""
+    body = ",\n".join(map(str, values)) or "0"
+    return f"static const {kind} {name}[] = {{\n{body}\n}};"
 
 
 def _tensor(number: int, tensor: Mapping[str, Any]) -> str:

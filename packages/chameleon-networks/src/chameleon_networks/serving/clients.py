@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,8 +157,7 @@ def answered(request: Request) -> Request:
     Returns:
         A mapping. ``latencies`` has the seconds of each call, and ``seconds`` the time from the
         first call to the end of the last. ``precision`` is the precision that the framework
-        computes in. ``memory`` is the memory of this process in bytes, and ``variables`` the names
-        of its environment variables.
+        computes in, and ``variables`` the names of this process's environment variables.
     """
     step = torch_step() if request.get("torch") else None
     with np.load(request["inputs"]) as stored:
@@ -201,23 +199,8 @@ def answered(request: Request) -> Request:
         "latencies": [seconds for _, _, latencies in times for seconds in latencies],
         "seconds": max(ended for _, ended, _ in times) - min(begun for begun, _, _ in times),
         "precision": precision,
-        "memory": memory("self"),
         "variables": sorted(os.environ),
     }
-
-
-def memory(process: str) -> dict[str, int]:
-    """The memory of a process in bytes: ``rss`` counts shared pages fully, ``pss`` in part.
-
-    Args:
-        process: The process id, or ``self``.
-    """
-    file = Path("/proc", process, "smaps_rollup")
-    if not file.exists():
-        return {}
-    lines = (line.split() for line in file.read_text().splitlines()[1:])
-    kilobytes = {words[0]: int(words[1]) for words in lines}
-    return {"rss": kilobytes["Rss:"] * 1024, "pss": kilobytes["Pss:"] * 1024}
 
 
 def main() -> None:

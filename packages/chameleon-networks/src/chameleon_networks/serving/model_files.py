@@ -18,8 +18,13 @@ from chameleon_system.processes.conversation import Message
 from chameleon_tvm.types import FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
-from chameleon_networks.frameworks.reduced import asked_for, left_out_reduced
-from chameleon_networks.frameworks.reductions import HINTS, quantized_file, quantized_model
+from chameleon_networks.frameworks.reductions import (
+    HINTS,
+    asked_for,
+    left_out_reduced,
+    quantized_file,
+    quantized_model,
+)
 from chameleon_networks.frameworks.running import (
     ONNXRUNTIME,
     OPENVINO,

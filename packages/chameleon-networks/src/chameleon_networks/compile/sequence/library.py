@@ -20,7 +20,7 @@ from chameleon_networks.compile.sequence.calls import CallSequence, Storage, Ten
 from chameleon_networks.compile.sequence.weights import WEIGHTS, write_weights
 from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.graph.strides import Shape
-from chameleon_networks.runtime.linking import OBJECTS, SOURCES, compile_c
+from chameleon_networks.runtime.linking import OBJECTS, SOURCES, c_array, compile_c
 from chameleon_networks.runtime.pack import ALIGNMENT, aligned
 
 KEPT_OBJECTS = "objects"
@@ -271,15 +271,15 @@ class _Tables:
             (
                 *(f"#define {name} {size}" for name, size in sizes.items()),
                 *(_declared(symbol) for symbol in symbols),
-                _array("int64_t", "extents", self._extents),
-                _array("int64_t", "strides", self._strides),
-                _array("struct tensor", "tensors", entries),
-                _array("int32_t", "bound", bound),
-                _array("int32_t", "passed", passed),
-                _array("int64_t", "loops", loops),
-                _array("uint32_t", "sums", sums),
-                _array("struct call", "calls", calls),
-                _array("struct copy", "copies", copies),
+                c_array("int64_t", "extents", self._extents),
+                c_array("int64_t", "strides", self._strides),
+                c_array("struct tensor", "tensors", entries),
+                c_array("int32_t", "bound", bound),
+                c_array("int32_t", "passed", passed),
+                c_array("int64_t", "loops", loops),
+                c_array("uint32_t", "sums", sums),
+                c_array("struct call", "calls", calls),
+                c_array("struct copy", "copies", copies),
                 f"static const char kernels[] = {names};",
             )
         )
@@ -329,12 +329,6 @@ def _declared(symbol: str) -> str:
         f'extern __attribute__((visibility("hidden"))) int {_entry_of(symbol)}'
         "(void *, const TVMFFIAny *, int32_t, TVMFFIAny *);"
     )
-
-
-def _array(kind: str, name: str, values: Iterable[object]) -> str:
-    """The C definition of an array. C has no empty arrays, so an empty one gets one element."""
-    body = ",\n".join(map(str, values)) or "0"
-    return f"static const {kind} {name}[] = {{\n{body}\n}};"
 
 
 @attrs.frozen(kw_only=True, eq=False)

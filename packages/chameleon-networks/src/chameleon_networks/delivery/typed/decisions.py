@@ -18,7 +18,7 @@ from chameleon_tvm.instructions.choosing import narrow_weights_pay
 from chameleon_tvm.types import COMPUTE
 
 from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.check_report import Facts
+from chameleon_networks.delivery.checking import Facts
 from chameleon_networks.delivery.reduced_rivals import (
     ReducedRequest,
     kept_samples,
@@ -26,9 +26,8 @@ from chameleon_networks.delivery.reduced_rivals import (
     reduced_request,
 )
 from chameleon_networks.delivery.typed.errors import Simulation
-from chameleon_networks.graph.narrow_weights import fastest
-from chameleon_networks.graph.operators import specs_of
-from chameleon_networks.graph.owners import owners
+from chameleon_networks.graph.fused_operators import fastest
+from chameleon_networks.graph.operators import owners, specs_of
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import check_target
 from chameleon_networks.precision.metrics import metric_of, scored
@@ -271,6 +270,3 @@ class PrecisionDecisions:
                 task = attrs.evolve(spec, name=name).task(name, target)
                 tasks.setdefault(task.key, attrs.evolve(task, alternative_of=of))
         return list(tasks.values())
-
-
-__all__ = ["PrecisionDecisions"]

@@ -456,6 +456,3 @@ class _TypedDelivery:
                 "max_relative_error": best.error,
             }
         write_manifest(folder, manifest)
-
-
-__all__ = ["ANY", "Candidate", "Candidates", "in_types", "precision_facts"]

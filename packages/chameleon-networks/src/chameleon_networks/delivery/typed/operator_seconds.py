@@ -146,6 +146,3 @@ class OperatorSeconds:
             self.times[cell] = seen[cell]
         self._seen = seen
         return True
-
-
-__all__ = ["BuiltNetwork", "OperatorSeconds"]

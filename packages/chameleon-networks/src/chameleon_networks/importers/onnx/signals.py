@@ -17,16 +17,15 @@ _AXIS_SINCE = 20
 """The version of the standard in which the axis of ``DFT`` became an input."""
 
 
-def _forward(length: int, parts: int, *, onesided: bool, sign: float) -> NDArray[Any]:
+def _to_frequencies(length: int, parts: int, *, onesided: bool, inverse: bool) -> NDArray[Any]:
     """The matrix of a transform. Rows are input samples by part, columns outputs by part.
 
     The parts of a number are real and imaginary.
     """
-    out = length // 2 + 1 if onesided else length
-    angles = sign * 2 * np.pi * np.outer(np.arange(length), np.arange(out)) / length
-    real = np.stack([np.cos(angles), np.sin(angles)], -1)
-    imaginary = np.stack([-np.sin(angles), np.cos(angles)], -1)
-    return np.stack([real, imaginary][:parts], 1).reshape(length * parts, out * 2)
+    waves = (np.fft.ifft if inverse else np.fft.fft)(np.eye(length))
+    waves = waves[:, : length // 2 + 1] if onesided else waves
+    pairs = [np.stack([part.real, part.imag], -1) for part in (waves, 1j * waves)]
+    return np.stack(pairs[:parts], 1).reshape(length * parts, -1)
 
 
 def _to_real(length: int) -> NDArray[Any]:
@@ -34,14 +33,9 @@ def _to_real(length: int) -> NDArray[Any]:
 
     The other half of the frequencies mirrors the first.
     """
-    count = length // 2 + 1
-    angles = 2 * np.pi * np.outer(np.arange(count), np.arange(length)) / length
-    weights = np.full([count, 1], 2.0)
-    weights[0] = 1
-    if length % 2 == 0:
-        weights[-1] = 1
-    waves = np.stack([weights * np.cos(angles), -weights * np.sin(angles)], 1) / length
-    return waves.reshape(count * 2, length)
+    unit = np.eye(length // 2 + 1)
+    waves = np.stack([np.fft.irfft(part, length) for part in (unit, 1j * unit)], 1)
+    return waves.reshape(-1, length)
 
 
 def _transformed(
@@ -62,9 +56,8 @@ def _transformed(
     if to_real:
         matrix, out, left = _to_real(wanted), wanted, 1
     else:
-        matrix = _forward(wanted, parts, onesided=onesided, sign=1.0 if inverse else -1.0)
+        matrix = _to_frequencies(wanted, parts, onesided=onesided, inverse=inverse)
         out, left = matrix.shape[1] // 2, 2
-        matrix = matrix / wanted if inverse else matrix
     order = [*(place for place in range(rank - 1) if place != axis), axis, rank - 1]
     others = [shape[place] for place in order[:-2]]
     flat = op.reshape(op.permute_dims(signal, order), [math.prod(others), read * parts])
@@ -92,10 +85,8 @@ def _dft(node: Node) -> Any:
 
 def _stft(node: Node) -> Any:
     signal, window = node[0], node[2]
-    [step], length = (
-        node.integers(1),
-        shape_of(window)[0] if node[3] is None else node.integers(3)[0],
-    )
+    [step] = node.integers(1)
+    length = shape_of(window)[0] if node[3] is None else node.integers(3)[0]
     frames = (shape_of(signal)[1] - length) // step + 1
     places = np.arange(frames)[:, None] * step + np.arange(length)
     cut = node.emit(op.take(signal, relax.const(places, "int64"), 1))
