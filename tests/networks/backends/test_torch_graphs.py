@@ -23,7 +23,6 @@ from chameleon_networks.backends import graph_exports, waiting_run
 from chameleon_networks.backends import torch_graphs as backend
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from chameleon_networks.importers.torch.lowering import decompositions
-from chameleon_networks.running import kept_networks
 from structlog.testing import capture_logs
 from torch import nn
 from torch._dynamo.convert_frame import compile_lock
@@ -105,7 +104,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
         # This process has imported the graph and computed torch's answers for the run.
         [result] = cache.glob("*/predicted*/run/best.json")
         assert json.loads(result.read_text())["network"]["reference_day"] is not None
-        assert not list(kept_networks.kept_networks().iterdir())
+        assert not list(cache.with_name("networks").iterdir())
         other = torch.randn(3, 8)
         monkeypatch.setattr(CompiledGraph, "_answer_and_adopt", None)
         _same(compiled(other), net(other))
@@ -665,7 +664,7 @@ def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):
     children(Mock(side_effect=KeyboardInterrupt), 0)
     with torch.no_grad(), pytest.raises(KeyboardInterrupt):
         torch.compile(lambda value: value * 2.0, backend=chameleon)(torch.ones(3))
-    assert not list(kept_networks.kept_networks().iterdir())
+    assert not list(cache.with_name("networks").iterdir())
     assert not list(cache.glob("*/*/graph.pt2"))
 
 
