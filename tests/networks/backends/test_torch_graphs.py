@@ -23,6 +23,7 @@ from chameleon_networks.backends import graph_exports, waiting_run
 from chameleon_networks.backends import torch_graphs as backend
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from chameleon_networks.importers.torch.lowering import decompositions
+from chameleon_networks.running.kept_networks import KeptNetwork
 from structlog.testing import capture_logs
 from torch import nn
 from torch._dynamo.convert_frame import compile_lock
@@ -647,6 +648,29 @@ def test_a_refusal_is_kept_and_said_again(children):
     assert len(folders) == 1
     told = "chameleon run ended with status 2: no such operator; hint: write another"
     assert _stays(logs) == [told, told]
+
+
+def test_a_refused_import_starts_no_run(cache, children):
+    folders = children(Mock(side_effect=AssertionError("a run was started")), 0)
+    net, x = nn.Conv2d(3, 4, 3).double(), torch.randn(1, 3, 8, 8, dtype=torch.float64)
+    with torch.no_grad(), capture_logs() as logs:
+        for _ in range(2):
+            torch._dynamo.reset()
+            torch.testing.assert_close(torch.compile(net, backend=chameleon)(x), net(x))
+    assert len(folders) == 1
+    reasons = _stays(logs)
+    assert len(set(reasons)) == 1
+    assert "in float64" in reasons[0]
+    assert not list(cache.with_name("networks").glob("*"))
+
+
+def test_an_unexpected_error_of_an_import_is_logged(children, monkeypatch):
+    children(lambda _: True, 2, "error: the same error")
+    monkeypatch.setattr(KeptNetwork, "keep_graph", Mock(side_effect=OverflowError("too deep")))
+    with torch.no_grad(), capture_logs() as logs:
+        torch.compile(lambda value: value * 2.0, backend=chameleon)(torch.ones(3))
+    [entry] = [log for log in logs if log["event"] == "a graph is not kept for its run"]
+    assert entry["reason"] == "too deep"
 
 
 def test_records_that_cannot_be_used_are_reported(children):
