@@ -548,6 +548,34 @@ def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
     assert share == 2.0
 
 
+def test_instances_of_a_layer_have_networks_of_their_own(tmp_path, eager_is_slow, monkeypatch):
+    """A graph break inside a repeated layer makes torch call one graph for all instances."""
+    weights = {str(n): torch.full((3,), float(n)) for n in range(1, backend._INSTANCES + 3)}
+    networks = {name: Network(lambda x, n=float(name): (n * x,)) for name in weights}
+    _loads(monkeypatch, **networks)
+    name_of = lambda delivery: f"{delivery._arguments[0][0]:.0f}"  # noqa: E731
+    monkeypatch.setattr(
+        deliveries.Delivery, "folder", lambda delivery: tmp_path / name_of(delivery) / "network"
+    )
+    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
+    graph, x = CompiledGraph(product, [0], backend.BackendOptions()), torch.ones(3)
+    with torch.no_grad(), capture_logs() as logs:
+        for _ in range(2):
+            for weight in weights.values():
+                torch.testing.assert_close(graph(weight, x), (weight * x,))
+        computed = {name: len(network.seen) for name, network in networks.items()}
+        weights["1"].add_(1.0)
+        for weight in weights.values():
+            torch.testing.assert_close(graph(weight, x), (weight * x,))
+    assert [*computed.values()] == [2] * backend._INSTANCES + [0] * 2
+    later = [len(network.seen) - computed[name] for name, network in networks.items()]
+    assert later == [0] + [1] * (backend._INSTANCES - 1) + [0] * 2
+    assert _stays(logs) == [
+        f"more than {backend._INSTANCES} sets of weights share it",
+        "weights have changed since it was compiled",
+    ]
+
+
 @pytest.mark.parametrize(
     "damaged", ["[NaN]", "[" * 100_000, f"[1{'0' * 400}]", '"0123"', '{"1": 1}', "[-1.0, 0]"]
 )
