@@ -21,6 +21,7 @@ FRONTENDS = tuple(
         factory="chameleon_networks.delivery.frontends:NetworksFrontend",
         options=options,
         precisions=PRECISIONS,
+        complete="chameleon_networks.package.load:check_files",
         detect=detect and f"chameleon_networks.importers.source_checks:{detect}",
     )
     for name, summary, options, detect in (
