@@ -158,6 +158,18 @@ def test_instances_of_a_layer_have_networks_of_their_own(tmp_path, eager_is_slow
     ]
 
 
+def test_weights_that_each_call_replaces_are_compiled_once(tmp_path, eager_is_slow, monkeypatch):
+    load = loads(monkeypatch, run=Network(lambda x: (x * 2.0,)))
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
+    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
+    graph, x = CompiledGraph(product, [0], backend.BackendOptions()), torch.ones(3)
+    with torch.no_grad(), capture_logs() as logs:
+        for number in range(2, 6):
+            torch.testing.assert_close(graph(torch.tensor(float(number)), x), (number * x,))
+    assert load.call_count == 1
+    assert stays(logs) == ["weights have changed since it was compiled"]
+
+
 def _views(x):
     y = x * 2.0
     return y.t(), y, y.view(-1)[2:], y.sum(-1).expand(5, 3), (y + 1.0).t()

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
+from weakref import ReferenceType, ref
 
 import attrs
 import structlog
@@ -287,7 +288,7 @@ class CompiledGraph:
         self._network: Any = None
         self._calls = 0
         self._comparisons: _Comparisons | None = None
-        self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
+        self._weights: list[tuple[int, ReferenceType[Tensor], tuple[int, int]]] = []
         self._samples: dict[torch.dtype, list[Tensor]] = {}
         self._sampled: list[bytes] = []
         self._layouts: Any = None
@@ -341,7 +342,7 @@ class CompiledGraph:
         """
         return (
             all(
-                arguments[i] is value and _state(value) == state
+                arguments[i] is value() and _state(arguments[i]) == state
                 for i, value, state in self._weights
             )
             and _bits(self._samples) == self._sampled
@@ -349,12 +350,17 @@ class CompiledGraph:
 
     def _has_other_weights(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call is of another instance of the layer, or has replaced weights."""
-        return any(arguments[i] is not value for i, value, _ in self._weights)
+        return any(arguments[i] is not value() for i, value, _ in self._weights)
 
     def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
-        """Answer a call with other weights, which get a network if these here have one."""
+        """Answer a call with other weights, which get a network if these here have one.
+
+        If these no longer exist, they were replaced, as each call may do.
+        """
         if self._next is None and self.computes and self.settled:
-            if self._instances > 1:
+            if not all(value() is not None for _, value, _ in self._weights):
+                self._stay(_CHANGED)
+            elif self._instances > 1:
                 self._next = CompiledGraph(
                     self._graph, self._weight_indices, self._options, self._instances - 1
                 )
@@ -421,8 +427,9 @@ class CompiledGraph:
             self._layouts = copy.deepcopy(tuple(outputs))
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
-        self._weights = [(i, arguments[i], _state(arguments[i])) for i in self._weight_indices]
-        for _, value, _ in self._weights:
+        weights = [(index, arguments[index]) for index in self._weight_indices]
+        self._weights = [(index, ref(value), _state(value)) for index, value in weights]
+        for _, value in weights:
             self._samples.setdefault(value.dtype, []).append(_sample(value))
         self._sampled = _bits(self._samples)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds
