@@ -1,6 +1,7 @@
 """Pieces of the worker and of the runner that need no process."""
 
 import platform
+import signal
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_runners.engine.deadlines import Deadlines
+from chameleon_runners.engine.workers import EndReason, WorkerEnd
 from chameleon_runners.environment import worker_environment
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
@@ -143,6 +145,11 @@ def test_a_worker_without_memory_names_the_option(run_python):
     program += "sys.argv[1:] = map(str, os.pipe()); os.dup2(1, 2)\n"
     program += "runpy.run_module('chameleon_runners.worker', run_name='__main__')"
     assert run_python(program) == "memory_mib of the runner is too small for a worker"
+
+
+def test_the_end_of_a_worker_above_its_limit_names_the_option():
+    end = WorkerEnd(reason=EndReason.MEMORY, status=-signal.SIGKILL, log="", seconds=1.0)
+    assert "memory_mib" in end.explain()
 
 
 def opening(number=0, **more):

@@ -76,6 +76,7 @@ class Networked(SyntheticFrontend):
     """Delivers a network, profiled."""
 
     def deliver(self, delivery):
+        delivery.folder.mkdir()
         return {
             "latency_seconds": 0.008,
             "untuned_seconds": 1.8,

@@ -1,4 +1,4 @@
-"""``chameleon cache`` shows what kept networks and kernels take, and removes old ones."""
+"""``chameleon cache`` shows what kept networks, kernels and facts take, and removes old ones."""
 
 import json
 import os
@@ -51,8 +51,11 @@ def test_networks_that_runs_have_read_are_listed_and_removed_as_well(cache):
     assert not read.exists()
 
 
-@pytest.mark.parametrize(("folder", "state"), [("objects", "kernels"), ("modules", "compiled")])
-def test_kernels_and_names_of_modules_are_listed_and_removed_as_well(folder, state, cache):
+@pytest.mark.parametrize(
+    ("folder", "state"),
+    [*(("objects", "kernels"), ("modules", "compiled")), *(("targets",) * 2, ("runtime",) * 2)],
+)
+def test_entries_of_other_folders_are_listed_and_removed_as_well(folder, state, cache):
     kept = cache.with_name(folder) / "dd"
     kept.parent.mkdir()
     kept.write_bytes(bytes(1 << 20))

@@ -72,7 +72,7 @@ def test_large_constants_keep_their_dtype(dtype):
 
 
 def kept_under(name):
-    return KeptNetwork(kept_networks.kept_networks() / name)
+    return KeptNetwork((kept_files.user_cache_folder() / "networks") / name)
 
 
 def keeping(network):
@@ -184,7 +184,7 @@ def test_answers_are_those_of_the_same_inputs():
 def test_a_damaged_file_is_as_none():
     read = keeping(BuiltinNetwork(SMALL))
     read.keep()
-    [arrays] = kept_networks.kept_networks().glob("*/graph.arrays")
+    [arrays] = (kept_files.user_cache_folder() / "networks").glob("*/graph.arrays")
     content = arrays.read_bytes()
     for size in (len(content) // 2, 0):
         arrays.write_bytes(content[:size])
@@ -223,7 +223,7 @@ def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(unmeasur
     again = delivered()
     assert (again.failure, again.reference, again.reference_day is None) == (None, "torch", False)
     assert again.max_relative_error == first.max_relative_error
-    [file] = kept_networks.kept_networks().glob("*/answers-*.arrays")
+    [file] = (kept_files.user_cache_folder() / "networks").glob("*/answers-*.arrays")
     write_arrays(file, [1.5 * array for array in read_arrays(file)])
     assert "its outputs are off by" in delivered().failure
 
@@ -322,7 +322,7 @@ def test_another_process_reads_a_network_and_then_runs_it(check, tmp_path, monke
     assert programs_kept == [{"program"}]
     # Nobody else asked for the program.
     assert not network.programs
-    assert kept_networks.kept_networks().exists() == check
+    assert (kept_files.user_cache_folder() / "networks").exists() == check
 
 
 def test_a_process_reads_no_other_file_than_the_run(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chameleon_cli.main import run as command_line
+from chameleon_core.api.run import load_run
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
@@ -65,9 +66,17 @@ def test_a_run_is_compiled_again_elsewhere(run, chameleon, tmp_path):
     assert {file.name for file in (tmp_path / "net").iterdir()} >= {"load.py", "manifest.json"}
 
 
-def test_a_finished_run_whose_network_is_gone_names_the_command_that_delivers_it(run, chameleon):
+@pytest.mark.parametrize(
+    ("lost", "words"), [("", "the network is gone"), ("weights.bin", "weights.bin cannot be read")]
+)
+def test_a_finished_run_without_its_whole_network_names_the_command_that_delivers_it(
+    lost, words, run, chameleon
+):
     written = (run / "best.json").read_bytes()
-    shutil.rmtree(run / "network")
+    path = run / "network" / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert words in chameleon("status", run).stdout
+    assert words in str(load_run(run).result.network.failure)
     without = chameleon("run", run.parent / "p.yaml")
     assert without.returncode == ExitCode.NO_VALID_RESULT
     assert f"chameleon compile {run}" in without.stderr

@@ -210,6 +210,16 @@ def test_samples_of_integers_lie_in_the_limits_of_their_dtype(kind):
     assert (sample.shape, sample.dtype) == (example.shape, example.dtype)
 
 
+@pytest.mark.parametrize("hidden", [-np.inf, True])
+def test_samples_of_masks_hide_no_more_than_the_example(hidden):
+    example = np.zeros((3, 4), np.asarray(hidden).dtype)
+    example[0, 1:] = example[1, 2:] = hidden
+    numbers = torch_programs.NumberRange.of(example)
+    sample = sources._like(numbers, np.random.default_rng(0))
+    assert sorted(sample.tolist()) == sorted(example.tolist())
+    assert sample.dtype == example.dtype
+
+
 def test_checks_of_values_are_left_out(file):
     with structlog.testing.capture_logs() as logs:
         program = torch_programs.exported(f"{file}:checked").program

@@ -38,6 +38,44 @@ def test_operators_give_onnxruntimes_numbers(models):
     assert owners == {node.name for node in proto.graph.node}
 
 
+_WAYS = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners", "tf_crop_and_resize")
+_WAYS += ("half_pixel_symmetric", "tf_half_pixel_for_nn")
+_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def _resize(rng, opset):
+    """A random ``Resize`` of two axes, which may stay as long as they are."""
+    mode = str(rng.choice(["nearest", "linear", "cubic"] if opset > 10 else ["nearest", "linear"]))
+    shape = [int(rng.integers(1, 3)), 1, *(int(extent) for extent in rng.integers(2, 13, 2))]
+    x, scales = rng.standard_normal(shape).astype(np.float32), rng.integers(2, 30, 2) / 10
+    scales = np.array([1, 1, *np.where(rng.random(2) < 0.2, 1, scales)], np.float32)
+    if opset < 11:
+        return one("Resize", [x], scales, mode=mode, opset=opset)
+    way = str(rng.choice(_WAYS))
+    more = {"coordinate_transformation_mode": way, "extrapolation_value": 5.0}
+    if mode == "nearest":
+        more["nearest_mode"] = str(rng.choice(_ROUNDINGS))
+    else:
+        more["antialias"] = int(rng.integers(2))
+        more["exclude_outside"] = int(mode == "cubic" and rng.integers(2))
+    begins = rng.uniform(-0.2, 0.6, 2)
+    crop = np.array([0, 0, *begins, 1, 1, *(begins + 0.4)], np.float32)
+    crop = crop if way == "tf_crop_and_resize" else None
+    given = (
+        (scales,) if rng.integers(2) else (None, [*shape[:2], *map(int, rng.integers(1, 20, 2))])
+    )
+    return one("Resize", [x], crop, *given, mode=mode, opset=opset, **more)
+
+
+@pytest.mark.parametrize("opset", [10, 19])
+def test_images_of_random_shapes_are_resized_as_in_onnxruntime(opset):
+    rng = np.random.default_rng(0)
+    models = {f"{number}": _resize(rng, opset) for number in range(40 if opset > 10 else 10)}
+    proto, inputs = together(models.values())
+    got = answers(imported(proto, {}).module, list(inputs.values()))
+    assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
+
+
 @pytest.mark.parametrize("models", batches(by_version(FOUND)))
 def test_what_random_graphs_found_gives_the_references_numbers(models):
     proto, inputs = together(models.values())

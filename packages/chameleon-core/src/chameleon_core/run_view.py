@@ -17,6 +17,7 @@ from chameleon_system.closing import Closing
 
 from chameleon_core.errors import ExitCode
 from chameleon_core.loop.end.comparison import interim_result
+from chameleon_core.loop.end.delivery import unless_gone
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.start.frontend import was_checked
 from chameleon_core.measurement import Measurement
@@ -210,9 +211,15 @@ class RunView(Closing):
 
     @cached_property
     def result(self) -> RunResult | None:
-        """The result of a run that has ended, or None."""
+        """The result of a run that has ended, or None.
+
+        If the delivered network is gone or incomplete by now, its ``failure`` says so.
+        """
         fact = self.store.fact("finished")
-        return None if fact is None else RunResult.from_json(fact["result"], folder=self.folder)
+        if fact is None:
+            return None
+        result = RunResult.from_json(fact["result"], folder=self.folder)
+        return unless_gone(result, next(iter(self.document.get("model", ())), ""))
 
     @cached_property
     def searched(self) -> tuple[ViewedOperator, ...]:

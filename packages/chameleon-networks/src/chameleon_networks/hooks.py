@@ -21,6 +21,7 @@ FRONTENDS = tuple(
         factory="chameleon_networks.delivery.frontends:NetworksFrontend",
         options=options,
         precisions=PRECISIONS,
+        complete="chameleon_networks.package.load:check_files",
         detect=detect and f"chameleon_networks.importers.source_checks:{detect}",
     )
     for name, summary, options, detect in (
@@ -55,7 +56,7 @@ def chameleon_commands() -> Iterable[CommandRecord]:
         ("verify", "Compare a delivered network with its framework on your inputs."),
         ("bench-network", "Time a delivered network in turns with other frameworks."),
         ("export", "Export a run's kernels or network for C, Python or TVM."),
-        ("cache", "Show or remove the networks and kernels in the cache folder."),
+        ("cache", "Show or remove what is in the cache folder."),
     ):
         factory = f"chameleon_networks.commands.{name.replace('-', '_')}:command"
         yield CommandRecord(name=name, summary=summary, factory=factory)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -15,7 +14,7 @@ from chameleon_core.event_bus import EventBus, event_log
 from chameleon_core.events import RunFinished, RunStarted
 from chameleon_core.loop.context import RunContext, RunTotals
 from chameleon_core.loop.end.comparison import Baselines, compared_results
-from chameleon_core.loop.end.delivery import deliver
+from chameleon_core.loop.end.delivery import deliver, unless_gone
 from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.plugin_contract import contract_of
@@ -40,7 +39,7 @@ from chameleon_core.pipeline.resolve import dump_pipeline
 from chameleon_core.pipeline.schema import ResolvedPipeline
 from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
-from chameleon_core.run_folder import BEST, NETWORK, RunFolder
+from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import Archive, Frontend, StageRef
 from chameleon_core.task import Task
@@ -58,7 +57,7 @@ def run_pipeline(
 ) -> RunResult:
     """Run a pipeline in its folder, or continue its run. A finished run is only read.
 
-    If the network of a finished run is gone, the result has a failure that says so.
+    If the network of a finished run is gone or incomplete, the result has a failure that says so.
 
     Args:
         pipeline: the pipeline.
@@ -80,10 +79,13 @@ def run_pipeline(
         folder.claim(pipeline, dump_pipeline(pipeline))
         finished = folder.finished(pipeline)
         if finished is not None:
-            result = RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
             if not (folder.path / BEST).exists():
                 folder.finish(pipeline, finished)
-            return _unless_gone(result)
+            result = RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
+            result = unless_gone(result, pipeline.model.name)
+            if result.network.failure is not None:
+                log.warning("network_not_delivered", problem=result.network.failure)
+            return result
         # The run counts as unfinished again, even if it ended before with a smaller budget.
         folder.finish(pipeline, None)
         plugins = default_registry().manager.get_plugins()
@@ -253,17 +255,6 @@ def _finished(
     run.folder.finish(run.pipeline, result.to_json())
     _list_winners(run, result)
     return result
-
-
-def _unless_gone(result: RunResult) -> RunResult:
-    """A stored result, with a failure if somebody has removed the network that it names."""
-    named = result.network.folder
-    # The run folder may have been moved since.
-    if named is None or Path(named).exists() or (result.folder / NETWORK).exists():
-        return result
-    gone = f"the network is gone; `chameleon compile {result.folder}` delivers it without tuning"
-    log.warning("network_not_delivered", problem=gone)
-    return attrs.evolve(result, network=attrs.evolve(result.network, folder=None, failure=gone))
 
 
 def _usage(run: RunContext) -> str:

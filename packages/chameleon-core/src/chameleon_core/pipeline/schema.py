@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -87,6 +88,11 @@ def _auto_or_positive(_: object, attribute: attrs.Attribute[Any], value: AtOnce)
         raise ValueError(f"'{attribute.name}' must be 'auto' or at least 1, not {value!r}")
 
 
+def _finite(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
+    if value == math.inf:
+        raise ValueError(f"'{attribute.name}' must be finite; null means no limit")
+
+
 SameFailure = int | Literal["auto"]
 """A number of measurements from 1; ``auto`` is enough to rule out chance."""
 
@@ -129,7 +135,11 @@ class Budget:
     """
 
     wall_time: float | None = option(
-        None, "largest wall-clock time, such as 20m; null for no limit", above=0.0, duration=True
+        None,
+        "largest wall-clock time, such as 20m; null for no limit",
+        _finite,
+        above=0.0,
+        duration=True,
     )
     measurements: int | None = attrs.field(
         default=attrs.Factory(
@@ -159,6 +169,7 @@ class Budget:
     latency: float | None = option(
         None,
         "the run ends when the operators together take at most this time, such as 9ms",
+        _finite,
         above=0.0,
         duration=True,
     )

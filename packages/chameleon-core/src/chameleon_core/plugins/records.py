@@ -39,6 +39,9 @@ class PluginRecord:
             pipeline's folder and a file's name relative to it. The function yields a preset for
             each model in the file; ``--model`` chooses a preset by its name. Empty for a frontend
             that reads no files.
+        complete: for a frontend, ``"module:function"`` that checks a delivered network. Its
+            argument is the network's folder, and it raises RuntimeError if a file is missing or
+            damaged. Empty if Chameleon only checks that the folder exists.
         listings: for a space provider, ``"module:function"`` that writes texts about the winners
             into the run folder when a run ends. Its arguments are the ``RunContext`` and the
             ``RunResult``. Empty for a space without listings.
@@ -54,6 +57,7 @@ class PluginRecord:
     precisions: tuple[str, ...] = ()
     place_option: str = ""
     detect: str = ""
+    complete: str = ""
     listings: str = ""
 
 

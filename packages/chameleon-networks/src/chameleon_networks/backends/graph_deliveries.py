@@ -46,7 +46,7 @@ _RESULT = "best.json"
 _NOT_SHARED = "records_not_shared"
 """The warning of a run whose record database cannot be opened, read or written."""
 _LONGEST = 400
-"""Number of characters of a run's error that a reason gives."""
+"""Number of characters of an import's or a run's error that a reason gives."""
 _LOOK_SECONDS = 0.02
 _END_SECONDS, _IDLE_END_SECONDS = 5.0, 120.0
 """Limits for the end of a run, which adds its measurements to the record database. At low priority,
@@ -143,7 +143,12 @@ class Delivery:
             torch.export.save(program, content)
             write_whole(self._program, content.getvalue())
             if whole and self._seconds is None:
-                self._forget = graph_exports.kept_program(self._program, program)
+                try:
+                    self._forget = graph_exports.kept_program(self._program, program)
+                except StaysError as error:
+                    reason = str(error)[:_LONGEST]
+                    write_whole(self._refusal, reason)
+                    raise StaysError(reason) from error
         # No other process removes the graph while this process lives.
         with contextlib.suppress(OSError):  # ``_deliver`` exports a graph again that is gone
             fcntl.flock(self._used.enter_context(self._program.open("rb")), fcntl.LOCK_SH)

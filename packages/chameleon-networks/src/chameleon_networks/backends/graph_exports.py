@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 import torch
+from chameleon_core.errors import ConfigError
+from chameleon_core.words import in_one_line
 from chameleon_tvm.words import first_line
 from torch import Tensor, fx, nn
 from torch._dynamo.convert_frame import compile_lock
@@ -28,6 +31,8 @@ from chameleon_networks.importers.torch import inference
 from chameleon_networks.importers.torch.lowering.decompositions import in_core_operators
 from chameleon_networks.running.kept_networks import KeptAnswers, kept_network
 from chameleon_networks.running.verify import samples_of
+
+log = structlog.get_logger()
 
 _STRIDED = torch.ops.aten.as_strided.default
 _OFFSET = 3
@@ -134,18 +139,21 @@ def exported(
 def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | None:
     """Keep the graph of an exported program, and torch's answers, where a run looks for them.
 
-    The result is a function that removes them again. It is None if the program cannot be imported;
-    the run then says why.
+    The result is a function that removes them again. It is None if an unexpected error keeps them
+    from being kept, which the log names. The run then imports the graph itself.
 
     Args:
         file: The file of the program.
         program: The program.
+
+    Raises:
+        StaysError: Chameleon cannot compile the program, so that no run is needed to find out.
     """
     network = TorchNetwork(TorchOptions(source=str(file), compare=False))
     vars(network)["program"] = program
     network.kept = kept = kept_network(network)
     assert kept is not None  # noqa: S101 - a file has an origin
-    with contextlib.suppress(Exception):  # the run raises the same error
+    try:
         with _tracing():
             network.keep()
         samples = samples_of(network.samples)
@@ -153,6 +161,11 @@ def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | N
         answers = KeptAnswers(reference=TORCH, outputs=[run(inputs) for inputs in samples])
         if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
             kept.keep_answers(answers, samples)
-        return kept.forget
-    kept.forget()
-    return None
+    except ConfigError as error:
+        kept.forget()
+        raise StaysError(in_one_line(error)) from error
+    except Exception as error:  # noqa: BLE001 - the run may succeed, or raises the same error
+        log.info("a graph is not kept for its run", reason=in_one_line(error))
+        kept.forget()
+        return None
+    return kept.forget

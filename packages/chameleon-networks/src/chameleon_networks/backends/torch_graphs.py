@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
+from weakref import ReferenceType, ref
 
 import attrs
 import structlog
@@ -47,6 +48,9 @@ _COMPARISONS = 5
 """Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
 _COMPARED_CALLS = frozenset({4, 16, 64, 256})
 """Calls that compare anew. They wait for torch as well, so few calls do, and none for ever."""
+_INSTANCES = 8
+"""Most instances of a repeated layer with networks of their own. torch, too, compiles one piece of
+code 8 times at most (``torch._dynamo.config.recompile_limit``)."""
 _CHANGED = "weights have changed since it was compiled"
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
@@ -252,20 +256,30 @@ class CompiledGraph:
     The network takes over only if its outputs are right and it is faster than torch. As a few later
     calls compare their times again, a disturbed comparison does not decide for ever.
 
+    If a graph break lies inside a repeated layer, torch calls one graph with the weights of several
+    instances. Each of them then has a network of its own.
+
     Any number of threads may call the function.
 
     Args:
         graph: The graph, as torch traced it.
         weights: Indices of the arguments that become constants of the network.
         options: Options of the backend.
+        instances: Most sets of weights with networks of their own.
     """
 
     def __init__(
-        self, graph: fx.GraphModule, weights: Sequence[int], options: BackendOptions
+        self,
+        graph: fx.GraphModule,
+        weights: Collection[int],
+        options: BackendOptions,
+        instances: int = _INSTANCES,
     ) -> None:
         self._graph = graph
         self._weight_indices = frozenset(weights)
         self._options = options
+        self._instances = instances
+        self._next: Graph | None = None
         self._first = threading.Lock()
         self._begun = self._stays = self._awaits = False
         self._folder: Path | None = None
@@ -274,7 +288,7 @@ class CompiledGraph:
         self._network: Any = None
         self._calls = 0
         self._comparisons: _Comparisons | None = None
-        self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
+        self._weights: list[tuple[int, ReferenceType[Tensor], tuple[int, int]]] = []
         self._samples: dict[torch.dtype, list[Tensor]] = {}
         self._sampled: list[bytes] = []
         self._layouts: Any = None
@@ -295,8 +309,10 @@ class CompiledGraph:
                     if self._is_to_compare():
                         self._compare_again(network, arguments)
                     return answer
-            else:
+            elif not self._has_other_weights(arguments):
                 self._stay(_CHANGED)
+        if self._has_other_weights(arguments):
+            return self._answer_of_other(arguments)
         if self._stays or not self._first.acquire(blocking=False):
             return self._graph(*arguments)
         try:
@@ -326,11 +342,32 @@ class CompiledGraph:
         """
         return (
             all(
-                arguments[i] is value and _state(value) == state
+                arguments[i] is value() and _state(arguments[i]) == state
                 for i, value, state in self._weights
             )
             and _bits(self._samples) == self._sampled
         )
+
+    def _has_other_weights(self, arguments: Sequence[Tensor]) -> bool:
+        """Whether a call is of another instance of the layer, or has replaced weights."""
+        return any(arguments[i] is not value() for i, value, _ in self._weights)
+
+    def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
+        """Answer a call with other weights, which get a network if these here have one.
+
+        If these no longer exist, they were replaced, as each call may do.
+        """
+        if self._next is None and self.computes and self.settled:
+            if not all(value() is not None for _, value, _ in self._weights):
+                self._stay(_CHANGED)
+            elif self._instances > 1:
+                self._next = CompiledGraph(
+                    self._graph, self._weight_indices, self._options, self._instances - 1
+                )
+            else:
+                self._next = self._graph
+                _log_stay(f"more than {_INSTANCES} sets of weights share it")
+        return (self._next or self._graph)(*arguments)
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
@@ -390,8 +427,9 @@ class CompiledGraph:
             self._layouts = copy.deepcopy(tuple(outputs))
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
-        self._weights = [(i, arguments[i], _state(arguments[i])) for i in self._weight_indices]
-        for _, value, _ in self._weights:
+        weights = [(index, arguments[index]) for index in self._weight_indices]
+        self._weights = [(index, ref(value), _state(value)) for index, value in weights]
+        for _, value in weights:
             self._samples.setdefault(value.dtype, []).append(_sample(value))
         self._sampled = _bits(self._samples)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds

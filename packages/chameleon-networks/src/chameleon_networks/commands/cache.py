@@ -1,4 +1,4 @@
-"""``chameleon cache``: the networks and kernels that Chameleon keeps in the user's cache folder."""
+"""``chameleon cache``: the networks, kernels and facts in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from chameleon_system.files import user_cache_folder
 
 from chameleon_networks.backends import COMPILED_MODULES
 from chameleon_networks.compile.sequence.library import KEPT_OBJECTS
-from chameleon_networks.running.kept_networks import kept_networks
+from chameleon_networks.running.kept_networks import KEPT_NETWORKS
 
 _DAY = 86_400.0
 _MIB = 1 << 20
+_TORCH = "torch"
+_STATES = {KEPT_NETWORKS: "read", KEPT_OBJECTS: "kernels", COMPILED_MODULES: "compiled"}
+"""The state of entries, by their folder; entries of other folders have the folder's name."""
 
 
 @click.command("cache", epilog="Example: chameleon cache --older-than 720h")
@@ -31,14 +34,10 @@ _MIB = 1 << 20
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(older_than: float | None, *, as_json: bool) -> None:
-    """Show networks and kernels kept for torch.compile and for later runs, or remove old ones."""
+    """Show what is kept for torch.compile and for later runs, or remove old entries."""
     folder = user_cache_folder()
-    networks = [
-        *(_cached(network) for network in sorted((folder / "torch").glob("*/*"))),
-        *(_kept(network, "read") for network in sorted(kept_networks().glob("*"))),
-        *(_kept(file, "kernels") for file in sorted((folder / KEPT_OBJECTS).glob("*"))),
-        *(_kept(file, "compiled") for file in sorted((folder / COMPILED_MODULES).glob("*"))),
-    ]
+    networks = [_cached(network) for network in sorted((folder / _TORCH).glob("*/*"))]
+    networks += [_kept(path) for path in sorted(folder.glob("*/*")) if path.parent.name != _TORCH]
     removed = [
         network for network in networks if older_than is not None and network.age > older_than
     ]
@@ -63,7 +62,7 @@ def command(older_than: float | None, *, as_json: bool) -> None:
 
 @attrs.frozen(kw_only=True)
 class _Cached:
-    """A network or its kernels in the cache, with the seconds since their last use as ``age``."""
+    """An entry of the cache, with the seconds since its last use as ``age``."""
 
     kind: str
     name: str
@@ -84,8 +83,9 @@ def _item(path: Path, used: float, state: str) -> _Cached:
     )
 
 
-def _kept(path: Path, state: str) -> _Cached:
-    return _item(path, path.stat().st_mtime, state)
+def _kept(path: Path) -> _Cached:
+    kind = path.parent.name
+    return _item(path, path.stat().st_mtime, _STATES.get(kind, kind))
 
 
 def _stats(path: Path) -> list[os.stat_result]:

@@ -318,11 +318,13 @@ def _like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
 
     Integers lie between 0 and the example's extremes. Floats are normally distributed. If the
     example has different numbers and none is negative, the network may take logarithms or roots.
-    Then floats are drawn uniformly between the example's extremes.
+    Then floats are drawn uniformly between the example's extremes. A mask has the example's rows.
     """
     least, most, kind = example.least, example.most, np.dtype(example.dtype)
     numbers: NDArray[Any]
-    if not np.issubdtype(kind, np.floating):
+    if example.mask is not None:
+        numbers = rng.permutation(np.asarray(example.mask, kind))
+    elif not np.issubdtype(kind, np.floating):
         drawn = np.uint64 if kind == np.uint64 else np.int64
         # Extremes are floats, which may round beyond the limits of 64 bits.
         low, high = max(np.iinfo(drawn).min, min(0, int(least))), max(0, int(most))

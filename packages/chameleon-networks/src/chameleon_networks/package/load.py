@@ -196,6 +196,16 @@ def checked_manifest(folder: pathlib.Path) -> Manifest:
     return checked
 
 
+def check_files(folder: pathlib.Path) -> None:
+    """Check the files of a delivered network, also those of its buckets.
+
+    Raises:
+        RuntimeError: A file is missing, cut off or changed.
+    """
+    for bucket in checked_manifest(folder).get("buckets", ()):
+        checked_manifest(inside(folder, bucket["folder"]))
+
+
 def digest_of(manifest: Manifest) -> str:
     """The SHA-256 digest of a manifest's content."""
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))

@@ -21,7 +21,7 @@ import cattrs
 import chameleon_tvm
 import numpy as np
 from chameleon_core.arrays import Arrays
-from chameleon_system.files import replacing, user_cache_folder, write_whole
+from chameleon_system.files import replacing, write_whole
 from chameleon_system.kept import keep, kept_path, recalled, surroundings
 from numpy.typing import NDArray
 
@@ -29,7 +29,8 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.running.requests import batches_in, read_arrays, save_arrays
 from chameleon_networks.source_location import ImportedGraph
 
-_KIND = "networks"
+KEPT_NETWORKS = "networks"
+"""Folder in the user's cache folder with a folder of each network."""
 _DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnx", "onnxruntime")
 GRAPH = "graph"
 """Name of the fact that holds the network's Relax module."""
@@ -125,11 +126,6 @@ class KeptNetwork:
         self.keep_fact(GRAPH, facts, [*arrays, np.zeros(0)])
 
 
-def kept_networks() -> Path:
-    """The folder with a folder of each network."""
-    return user_cache_folder() / _KIND
-
-
 def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | None:
     """The files with facts about a network that are kept on this machine for later runs.
 
@@ -146,9 +142,9 @@ def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | N
         scratch: A folder of this run, or an empty string.
     """
     if network.origin is None or not network.options.check:
-        return KeptNetwork(Path(scratch) / _KIND) if scratch else None
+        return KeptNetwork(Path(scratch) / KEPT_NETWORKS) if scratch else None
     facts = [network.origin, sorted(network.shapes.items())]
-    return KeptNetwork(kept_path(_KIND, [_surroundings(), facts]))
+    return KeptNetwork(kept_path(KEPT_NETWORKS, [_surroundings(), facts]))
 
 
 def _relaxed() -> Any:

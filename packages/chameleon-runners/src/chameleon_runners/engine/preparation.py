@@ -111,7 +111,8 @@ class JobPreparation(Preparation):
         if self._failed_opens >= max(_OPEN_ATTEMPTS, patience):
             raise PluginError(
                 f"the stage {self.stage.factory!r} does not start: {event.reason}",
-                hint="create the stage in a new Python process to see why",
+                hint="create the stage in a new Python process to see why, and raise memory_mib of "
+                "the runner if that works",
             )
 
     def _not_computed(self, event: WorkerEvent) -> None:

@@ -62,7 +62,7 @@ class WorkerEnd:
         if self.reason is EndReason.DEADLINE:
             return f"did not finish within its deadline and was killed after {self.seconds:.1f} s"
         if self.reason is EndReason.MEMORY:
-            return "used more memory than its limit and was killed"
+            return "used more memory than memory_mib of the runner allows, and was killed"
         if self.reason is EndReason.GARBAGE:
             return "wrote over the connection to the runner"
         how = status_words(self.status)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 import structlog
 
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, PluginError
 from chameleon_core.events import ComparisonProgressed, ComparisonStarted, Event
 from chameleon_core.loop.context import RunContext
 from chameleon_core.loop.end.comparison import SHARE
-from chameleon_core.loop.end.result import OperatorResult
+from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.plugin_contract import PluginContract, contract_of
 from chameleon_core.loop.round.batch import tuples
 from chameleon_core.loop.start.tasks import delivers, provider_of
 from chameleon_core.network_result import NetworkResult
+from chameleon_core.plugins.factory import load_factory
+from chameleon_core.plugins.registry import default_registry
 from chameleon_core.run_folder import NETWORK
 from chameleon_core.space import DesignSpace
 from chameleon_core.stages import ComparisonPlan, Delivery, Frontend, Winner
@@ -61,6 +65,34 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     if delivered.delivered_seconds is None:
         return delivered
     return attrs.evolve(delivered, delivered_seconds=seconds_before + delivered.delivered_seconds)
+
+
+def unless_gone(result: RunResult, frontend: str) -> RunResult:
+    """A stored result, with a failure if the network that it names is gone or incomplete by now.
+
+    Args:
+        result: the result.
+        frontend: the name of the run's frontend.
+    """
+    named, folder = result.network.folder, result.folder / NETWORK
+    if named is None:
+        return result
+    if not folder.exists():  # the run folder may have been moved since
+        folder = Path(named)
+    fault = "" if folder.exists() else "gone"
+    with contextlib.suppress(PluginError):  # the frontend is not installed
+        complete = default_registry().record("frontends", frontend).complete
+        if complete and not fault:
+            try:
+                load_factory(complete)(folder)
+            except RuntimeError as error:
+                fault = f"incomplete: {error}"
+    if not fault:
+        return result
+    failure = (
+        f"the network is {fault}; `chameleon compile {result.folder}` delivers it without tuning"
+    )
+    return attrs.evolve(result, network=attrs.evolve(result.network, folder=None, failure=failure))
 
 
 def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:

@@ -1,6 +1,6 @@
 """Converters of ONNX's image operators that TVM's importer lacks or misreads.
 
-TVM's importer computes the common variants of ``Resize`` as the standard says, so they are left to
+TVM's importer computes the common variants of ``Resize`` as onnxruntime does, so they are left to
 TVM. This module converts all other variants, and ``Upsample``. They become a matrix product along
 each axis, or a selection of pixels if the mode is ``nearest``.
 """
@@ -278,6 +278,9 @@ def _affine_grid(node: Node) -> Any:
 
 _COORDINATES_SINCE = 11
 """The version of the standard that introduced several coordinate transformations."""
+_CROP = "tf_crop_and_resize"
+_OWN_WAYS = frozenset({_CROP, "half_pixel_symmetric", "tf_half_pixel_for_nn"})
+"""Coordinate transformations that TVM lacks, or also applies to axes that keep their extent."""
 
 
 @attrs.frozen(kw_only=True)
@@ -299,29 +302,28 @@ class _Axis:
     def places(self, way: str) -> NDArray[Any]:
         """The input coordinate of each output pixel, computed in float32 as in onnxruntime.
 
-        With ``align_corners`` and scales, the output's extent is not rounded first, as ONNX demands
-        (onnxruntime rounds it).
+        With ``align_corners`` and scales, the output's extent is rounded first, as in onnxruntime
+        (ONNX's reference does not round it).
         """
         at: NDArray[Any] = np.arange(self.out, dtype=np.float32)
         size, scale = self.size, self.scale
-        whole = scale * size
-        if way == "tf_crop_and_resize":
+        if way == _CROP:
             begin, end = self.crop
             if self.out == 1:
                 return np.full(1, 0.5 * (begin + end) * (size - 1))
-            return (begin + at * (end - begin) / (self.out - 1)) * (size - 1)
+            return begin * (size - 1) + at * (end - begin) * (size - 1) / (self.out - 1)
         if way == "asymmetric":
             return at / scale
         if way == "align_corners":
-            return at * ((size - 1) / (whole - 1) if whole != 1 else 0.0)
-        shift = 0.0
+            return at * (size - 1) / max(1, self.out - 1)
+        shift = -0.5
         if way == "half_pixel_symmetric":
-            shift = size / 2 * (1 - self.out / whole)
+            shift += size / 2 * (1 - self.out / (scale * size))
         elif way == "tf_half_pixel_for_nn":
-            shift = 0.5
+            shift = 0.0
         elif way == "pytorch_half_pixel" and self.out == 1:
             return np.zeros(1)
-        return np.asarray((at + 0.5) / scale - 0.5 + shift)
+        return np.asarray((at + 0.5) / scale + shift)
 
 
 _NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
@@ -387,7 +389,8 @@ def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
             out = [math.floor(ratio * extent + 0.5) for extent in extents]
     else:
         ratios = [float(scale) for scale in (() if scales is None else scales)]
-        out = [math.floor(r * extent) for r, extent in zip(ratios, extents, strict=True)]
+        # onnxruntime multiplies in float32, so that 2.8 times 10 is 28.
+        out = [int(np.float32(r) * extent) for r, extent in zip(ratios, extents, strict=True)]
     return {
         axis: _Axis(size=size, out=new, scale=ratio, crop=(crops[place], crops[count + place]))
         for place, (axis, size, new, ratio) in enumerate(
@@ -411,37 +414,47 @@ def _resize(node: Node) -> Any:
     chosen = [nodes.positive(axis, rank) for axis in given.get("axes") or range(rank)]
     axes = _axes(node, chosen)
     if node.opset < _COORDINATES_SINCE or node.kind == "Upsample":
-        given.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+        given["coordinate_transformation_mode"] = "asymmetric"
     elif rank in _RESIZED_BY_TVM and _is_ordinary(given, axes) and not is_rounded:
         return NotImplemented
     out = [axes[axis].out if axis in axes else extent for axis, extent in enumerate(shape)]
     if 0 in out:
         return relax.const(np.zeros(out), dtype_of(value))
+    if out == shape:
+        return value
     if is_rounded:
         # So that few numbers are about half of a whole one.
         value = node.emit(op.astype(value, "float64"))
     way = str(given["coordinate_transformation_mode"])
     outsides: dict[int, NDArray[Any]] = {}
     for number, axis in axes.items():
+        if axis.scale == 1:
+            continue
         places = axis.places(way)
-        if way == "tf_crop_and_resize":
-            outsides[number] = (places < 0) | (places > axis.size - 1)
-        elif axis.out == axis.size and axis.scale == 1:
-            continue
-        if given["mode"] == "nearest":
-            nearest = _NEAREST[str(given["nearest_mode"])](places)
-            taken = np.clip(nearest, 0, axis.size - 1).astype(np.int64)
-            value = node.emit(op.take(value, relax.const(taken), number))
-            continue
-        matrix = relax.const(_matrix(axis, places, given).T, dtype_of(value))
-        order = [*(other for other in range(rank) if other != number), number]
-        moved = node.emit(op.matmul(op.permute_dims(value, order), matrix))
-        value = node.emit(op.permute_dims(moved, np.argsort(order).tolist()))
+        outsides[number] = (way == _CROP) & ((places < 0) | (places > axis.size - 1))
+        if not (given.get("antialias") and axis.out == axis.size):
+            value = node.emit(_along(node, value, number, axis, places))
     value = _with_outsides(node, value, outsides)
     if not is_rounded:
         return value
     limits = np.iinfo(kind)
     return op.astype(op.clip(node.emit(op.round(value)), limits.min, limits.max), kind.name)
+
+
+def _along(node: Node, value: Any, number: int, axis: _Axis, places: NDArray[Any]) -> Any:
+    """Resize one axis of a tensor; ``places`` are the input coordinates of the output pixels."""
+    attributes = node.attributes
+    if attributes["mode"] == "nearest":
+        # Early versions have no attribute for this choice.
+        early = "ceil" if axis.scale < 1 else "floor"
+        nearest = _NEAREST[str(attributes.get("nearest_mode", early))](places)
+        taken = np.clip(nearest, 0, axis.size - 1).astype(np.int64)
+        return op.take(value, relax.const(taken), number)
+    matrix = relax.const(_matrix(axis, places, attributes).T, dtype_of(value))
+    rank = len(shape_of(value))
+    order = [*(other for other in range(rank) if other != number), number]
+    moved = node.emit(op.matmul(op.permute_dims(value, order), matrix))
+    return op.permute_dims(moved, np.argsort(order).tolist())
 
 
 def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -> Any:
@@ -456,12 +469,12 @@ def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]])
 
 
 def _is_ordinary(given: Mapping[str, Any], axes: Mapping[int, _Axis]) -> bool:
-    """Whether TVM's kernels compute a ``Resize`` as the standard says."""
+    """Whether TVM's kernels compute a ``Resize`` as onnxruntime does."""
     special = ("antialias", "exclude_outside", "axes")
     return (
         not any(given.get(name) for name in special)
         and given.get("keep_aspect_ratio_policy", "stretch") == "stretch"
-        and given["coordinate_transformation_mode"] != "half_pixel_symmetric"
+        and given["coordinate_transformation_mode"] not in _OWN_WAYS
         and all(axis.out == axis.scale * axis.size for axis in axes.values())
         and all(axis.out == axis.size for place, axis in axes.items() if place < _SPATIAL)
     )

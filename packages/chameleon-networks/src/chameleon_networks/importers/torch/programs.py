@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import io
 import logging
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,18 +76,23 @@ class NumberRange:
         shape: The array's shape.
         least: The smallest number; 0 if the array is empty.
         most: The largest number; 0 if the array is empty.
+        mask: The numbers as nested lists if the array looks like a mask, because it has infinities,
+            or both True and False. Otherwise None. Random masks could hide all columns of a row.
     """
 
     dtype: str
     shape: tuple[int, ...]
     least: float
     most: float
+    mask: Any = None
 
     @classmethod
     def of(cls, array: Any) -> NumberRange:
         """The range of an array of NumPy."""
         least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
-        return cls(dtype=array.dtype.name, shape=array.shape, least=least, most=most)
+        is_mask = (array.dtype == bool and least < most) or (abs(array) == math.inf).any()
+        mask = array.tolist() if is_mask and array.ndim else None
+        return cls(dtype=array.dtype.name, shape=array.shape, least=least, most=most, mask=mask)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,172 @@
+"""A network computes a graph of torch only if its answers are right and it is faster."""
+
+import json
+import threading
+import time
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+from chameleon_networks.backends import graph_deliveries as deliveries
+from chameleon_networks.backends import torch_graphs as backend
+from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
+from structlog.testing import capture_logs
+
+from .networks import DOUBLE, Network, loads, stays
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+FAULTS = {"slow": "slower", "wrong": "other answers", "missing": "be used", "dtype": "float64"}
+
+
+@pytest.mark.parametrize(("fault", "reason"), FAULTS.items())
+def test_a_network_that_is_no_better_is_not_used(fault, reason, tmp_path, monkeypatch):
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "nowhere")
+    if fault != "missing":
+        factor = {"wrong": 3.0, "dtype": np.full(3, 2.0)}.get(fault, 2.0)
+        network = Network(lambda x: (torch.as_tensor(x.numpy() * factor),))
+        monkeypatch.setattr(backend, "load", lambda *_, **__: network)
+    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
+    x = torch.ones(3)
+    with torch.no_grad(), capture_logs() as logs:
+        compiled = torch.compile(lambda value: value * 2.0, backend=chameleon)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), x * 2.0)
+    [message] = stays(logs)
+    assert reason in message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fastest"),
+    [((3.0, 1.0), "tuned"), ((1.0, 3.0), "predicted"), ((1.0, 1.0), "tuned")],
+)
+def test_the_fastest_network_computes_beside_tuning(seconds, fastest, tmp_path, monkeypatch):
+    """torch answers until a network is ready; a slow network takes nothing over."""
+    networks = {name: Network() for name in ("predicted", "tuned")}
+    done = {name: threading.Event() for name in networks}
+
+    def folder(delivery, *, nice):
+        assert nice
+        name = "predicted" if delivery._seconds is None else "tuned"
+        done[name].wait(240)
+        return tmp_path / name / "network"
+
+    def timed(_, network, *__):
+        return seconds[network is networks["tuned"]], 2.0
+
+    monkeypatch.setattr(deliveries.Delivery, "folder", folder)
+    monkeypatch.setattr(backend, "load", lambda folder, threads: networks[folder.parent.name])
+    monkeypatch.setattr(CompiledGraph, "_seconds", timed)
+    compiled = torch.compile(lambda value: value * 2.0, backend=chameleon, mode="background")
+    x = torch.ones(3)
+    with torch.no_grad():
+        for name, network in networks.items():
+            torch.testing.assert_close(compiled(x), x * 2.0)
+            assert not network.seen
+            done[name].set()
+            for _ in range(2400):
+                torch.testing.assert_close(compiled(x), x * 2.0)
+                if network.seen:
+                    break
+                time.sleep(0.1)
+        calls = {name: len(network.seen) for name, network in networks.items()}
+        torch.testing.assert_close(compiled(x), x * 2.0)
+    used = [name for name, network in networks.items() if len(network.seen) > calls[name]]
+    assert used == [fastest]
+
+
+@pytest.mark.parametrize("share", [0.9, 1.1])
+@pytest.mark.parametrize("calls", [1, 4, 16])
+def test_comparisons_of_other_moments_correct_a_bad_one(share, calls, tmp_path, monkeypatch):
+    """The moments are calls of one process, or of processes with one or four calls each."""
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "network")
+    monkeypatch.setattr(backend, "load", lambda *_, **__: Network())
+    comparisons = iter([1 / share])
+    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (next(comparisons, share), 1.0))
+    clocked = Mock(side_effect=lambda f, arguments: (f(*arguments), 1.0 if f is DOUBLE else share))
+    monkeypatch.setattr(backend, "_clocked", clocked)
+    x, computes = torch.tensor([1.0, torch.nan, -torch.inf]), []
+    for number in range(16):
+        if number % calls == 0:
+            graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+        torch.testing.assert_close(graph(x), (x * 2.0,), equal_nan=True)
+        computes.append(graph.computes)
+    # A network that won is not timed in the first call of a process, which would take longer.
+    assert computes[0] == (share > 1.0)
+    assert computes[-1] == (share < 1.0 or calls == 1)
+
+
+def test_a_network_with_other_answers_is_not_tried_again(tmp_path, eager_is_slow, monkeypatch):
+    load = loads(monkeypatch, wrong=Network(lambda x: (x.abs() * 2.0,)))
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    graph._begun = graph._awaits = True
+    graph._inputs, graph._folder = [0], tmp_path / "wrong" / "network"
+    for first in (-1.0, *[1.0] * 20):
+        graph(torch.tensor([first, 2.0]))
+    assert load.call_count == 1
+    assert not graph.computes
+
+
+def test_a_tuned_network_gets_another_chance(tmp_path, monkeypatch):
+    tuned = Network()
+    loads(monkeypatch, predicted=Network(), tuned=tuned)
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    graph._begun, graph._inputs = True, [0]
+    seconds = {"predicted": iter([0.5] * 20), "tuned": iter([0.9, *[0.1] * 20])}
+
+    def timed(_, network, rival, __):
+        kind = "tuned" if network is tuned else "predicted"
+        return next(seconds[kind]), 1.0 if rival is DOUBLE else 0.5
+
+    monkeypatch.setattr(CompiledGraph, "_seconds", timed)
+    for name in seconds:
+        graph._folder = tmp_path / name / "network"
+        graph(torch.ones(3))
+    assert graph._network is not tuned
+    for _ in range(4):
+        graph(torch.ones(3))
+    assert graph._network is tuned
+    predicted = Mock(folder=lambda nice: graph._folder)
+    graph._tune_beside(predicted, Mock(folder=Mock(side_effect=OSError)))
+    assert graph.computes, "a failure of tuning takes nothing away"
+
+
+def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    loads(monkeypatch, run=Network())
+    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
+    graph = CompiledGraph(product, [0], backend.BackendOptions())
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
+    weight, x = torch.tensor(2.0), torch.ones(3)
+    monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
+    graph(weight, x)
+    monkeypatch.undo()
+    loads(monkeypatch, run=Network())
+    weight.copy_(weight.clone())
+    for _ in range(4):
+        graph(weight, x)
+    assert not graph.computes
+    [share] = json.loads((tmp_path / "run" / "comparisons.json").read_text(encoding="utf-8"))
+    assert share == 2.0
+
+
+@pytest.mark.parametrize(
+    "damaged", ["[NaN]", "[" * 100_000, f"[1{'0' * 400}]", '"0123"', '{"1": 1}', "[-1.0, 0]"]
+)
+def test_damaged_comparisons_count_as_none(damaged, tmp_path):
+    (tmp_path / "comparisons.json").write_text(damaged, encoding="utf-8")
+    comparisons = backend._Comparisons(tmp_path / "network")
+    assert comparisons.share == np.inf
+    comparisons.add(1.0, 2.0)
+    assert backend._Comparisons(tmp_path / "network").share == 0.5
+
+
+def test_weights_are_compared_bit_by_bit():
+    pairs = ((np.nan, 0.0), (np.inf, np.finfo(np.float32).max), (1 << 24, (1 << 24) + 1))
+    for before, after in pairs:
+        numbers = (torch.tensor([number]) for number in (before, after))
+        same, other = ({number.dtype: [number]} for number in numbers)
+        assert backend._bits(same) == backend._bits(same)
+        assert backend._bits(same) != backend._bits(other)
