@@ -8,28 +8,29 @@ from chameleon_system.imports import imported_without, without
 
 
 def test_a_module_that_is_not_imported_yet_is_absent_meanwhile(tmp_path, monkeypatch):
-    (tmp_path / "optional_of_a_test.py").write_text("")
+    (tmp_path / "tested_option.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    with without("optional_of_a_test"), pytest.raises(ModuleNotFoundError):
-        import_module("optional_of_a_test")
-    assert import_module("optional_of_a_test") is sys.modules.pop("optional_of_a_test")
+    with without("tested_option"), without("sys"), pytest.raises(ModuleNotFoundError):
+        import_module("tested_option")
+    assert sys.modules["sys"] is sys  # it was imported before, and stays
+    assert import_module("tested_option") is sys.modules.pop("tested_option")
 
 
 def test_a_library_without_a_module_is_the_importers_own(tmp_path, monkeypatch):
-    (tmp_path / "library_of_a_test.py").write_text(
-        "try:\n    import optional_of_a_test\nexcept ImportError:\n    optional_of_a_test = None\n"
+    (tmp_path / "tested_library.py").write_text(
+        "try:\n    import tested_option\nexcept ImportError:\n    tested_option = None\n"
     )
-    (tmp_path / "optional_of_a_test.py").write_text("")
+    (tmp_path / "tested_option.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    own = imported_without("library_of_a_test", "optional_of_a_test")
-    assert own.optional_of_a_test is None
-    whole = import_module("library_of_a_test")
-    assert whole.optional_of_a_test is sys.modules.pop("optional_of_a_test")
-    assert imported_without("library_of_a_test", "optional_of_a_test") is whole
-    del sys.modules["library_of_a_test"]
+    own = imported_without("tested_library", "tested_option")
+    assert own.tested_option is None
+    assert import_module("tested_library").tested_option is sys.modules.pop("tested_option")
+    assert imported_without("tested_library", "tested_option") is sys.modules.pop("tested_library")
 
 
-def test_a_module_that_is_imported_stays():
-    with without("sys"):
-        assert import_module("sys") is sys
-    assert sys.modules["sys"] is sys
+def test_later_collections_leave_out_what_was_imported(run_python):
+    """Unless the program has frozen objects, which then stay frozen."""
+    program = "import gc; from chameleon_system.imports import without_collecting\n"
+    program += "for _ in range(2):\n with without_collecting(): imported = []\n"
+    program += " print(any(x is imported for x in gc.get_objects(generation=2)))\n gc.freeze()"
+    assert run_python(program).split() == ["True", "False"]

@@ -97,8 +97,7 @@ def _wrong_version(version: Any) -> str | None:
 def _wrong_arguments(name: str, arguments: Any) -> str | None:
     if arguments is None:
         return None
-    wrong = _wrong_class("arguments", arguments)
-    if wrong is not None:
+    if (wrong := _wrong_class("arguments", arguments)) is not None:
         return wrong
     kind = getattr(arguments, "kind", None)
     if kind != name:
@@ -109,8 +108,7 @@ def _wrong_arguments(name: str, arguments: Any) -> str | None:
 
 
 def _wrong_options(kind: Kind, options: Any) -> str | None:
-    wrong = _wrong_class("options", options)
-    if wrong is not None:
+    if (wrong := _wrong_class("options", options)) is not None:
         return wrong
     # In a pipeline, the key `name` of a stage names the plugin; a frontend has no such key.
     if kind.name != "frontends" and any(field.alias == "name" for field in attrs.fields(options)):

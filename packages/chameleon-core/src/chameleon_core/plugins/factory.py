@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from chameleon_system.imports import without_collecting
+
 from chameleon_core.errors import ChameleonError, PluginError
 from chameleon_core.plugins.kinds import Kind
 from chameleon_core.plugins.records import (
@@ -41,7 +43,8 @@ def load_factory(factory: str) -> Callable[..., Any]:
             hint="correct it where the plugin's hooks name it",
         )
     try:
-        value: Any = importlib.import_module(module_name)
+        with without_collecting():
+            value: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             value = getattr(value, part)
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything
@@ -113,8 +116,7 @@ def make(
             f"{kind.noun} '{record.name}' cannot be made: {type(error).__name__}: {error}",
             hint=f"{record.factory!r} raised this; {hint_after(error)}",
         ) from error
-    missing = _missing_methods(kind, stage)
-    if missing:
+    if missing := _missing_methods(kind, stage):
         raise PluginError(
             f"{kind.noun} '{record.name}' lacks {', '.join(map(repr, missing))}",
             hint=f"{record.factory!r} must have every method of {kind.contract}",
@@ -125,6 +127,5 @@ def make(
 def _missing_methods(kind: Kind, stage: Any) -> list[str]:
     if kind.contract is None:
         return []
-    contract = load_factory(kind.contract)
-    names: frozenset[str] = getattr(contract, "__abstractmethods__", frozenset())
+    names: frozenset[str] = getattr(load_factory(kind.contract), "__abstractmethods__", frozenset())
     return sorted(name for name in names if not hasattr(stage, name))

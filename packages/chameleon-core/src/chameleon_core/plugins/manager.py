@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 import pluggy
+from chameleon_system.imports import without_collecting
 
 from chameleon_core.plugins.check import complaint
 from chameleon_core.plugins.event_hooks import EventHooks
@@ -130,7 +131,7 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(EventHooks)
     loaded = LoadedPlugins(manager=manager)
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), without_collecting():
         plugins = [_Plugin(candidate=candidate, loaded=loaded) for candidate in candidates]
         plugins = [plugin for plugin in plugins if plugin.is_called(_FAILED, plugin.load)]
         # If two distributions have a section of the same name, this project's own comes first and

@@ -16,28 +16,31 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
-from chameleon_core.arrays import Arrays
-from chameleon_system.imports import without_collecting
-from chameleon_system.processes.answering import Answers, Message
-from chameleon_system.processes.stamps import TOKEN
-from chameleon_system.thread_limit import allowed_cores
-from structlog.testing import capture_logs
+from chameleon_system.imports import without, without_collecting
 
-from chameleon_networks.frameworks.reductions import ReducedNetwork, reduced_named
-from chameleon_networks.frameworks.running import TORCH_COMPILE
-from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.package.load import checked_manifest
-from chameleon_networks.running.kept_networks import kept_network
-from chameleon_networks.running.requests import (
-    batches_in,
-    preload,
-    read_arrays,
-    requested_network,
-    serve,
-    write_arrays,
-    write_batches,
-)
+# A run waits for this process, which shows no tracebacks, so that it needs no rich.
+with without("rich"), without_collecting():
+    import attrs
+    from chameleon_core.arrays import Arrays
+    from chameleon_system.processes.answering import Answers, Message
+    from chameleon_system.processes.stamps import TOKEN
+    from chameleon_system.thread_limit import allowed_cores
+    from structlog.testing import capture_logs
+
+    from chameleon_networks.frameworks.reductions import ReducedNetwork, reduced_named
+    from chameleon_networks.frameworks.running import TORCH_COMPILE
+    from chameleon_networks.importers.imported_network import ImportedNetwork
+    from chameleon_networks.package.load import checked_manifest
+    from chameleon_networks.running.kept_networks import kept_network
+    from chameleon_networks.running.requests import (
+        batches_in,
+        preload,
+        read_arrays,
+        requested_network,
+        serve,
+        write_arrays,
+        write_batches,
+    )
 
 Network = Callable[[Arrays], Arrays]
 
@@ -109,9 +112,8 @@ class Server:
         return network.framework(request["name"], request["threads"])
 
     def _open(self, request: Message) -> Message:
-        opened = ROLES.get(request["role"], self._framework)
         with without_collecting():  # of imports, which make no garbage
-            self._network = network = opened(request)
+            self._network = network = ROLES.get(request["role"], self._framework)(request)
         # What is compiled ahead does the same in its first run as in any other.
         self._ran = request["role"] == "delivered"
         if "warm_up" in request:
