@@ -352,6 +352,19 @@ def test_an_onnx_file(tmp_path):
         work_on(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
+def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
+    text = """(float[2, 3, 8, 8] x) => (float[2, 4, 8, 8] y) {
+        y = If <then_branch = t () => (float[2, 4, 8, 8] p) { p = Neg(r) },
+                else_branch = e () => (float[2, 4, 8, 8] q) { q = Exp(r) }> (k)
+        r = Relu(c)
+        c = Conv <pads = [1, 1, 1, 1]> (x, w)
+    }"""
+    weights = {"w": np.ones((4, 3, 3, 3), np.float32), "k": np.asarray(True)}
+    path = onnx_file(tmp_path / "net.onnx", text, **weights)
+    [task] = work_on(OnnxOptions(source=str(path))).tasks("llvm")
+    assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
+
+
 @pytest.mark.parametrize(
     ("more", "shapes", "words", "hint"),
     [
