@@ -59,7 +59,8 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     try:
         model = onnx.load(file, load_external_data=load_external_data)
         _sort(model.graph)
-        onnx.checker.check_model(model)
+        if load_external_data:  # without, the checker looks for it in the working folder
+            onnx.checker.check_model(model)
     except FileNotFoundError as error:
         raise no_onnx_file(file) from error
     except Exception as error:
