@@ -94,6 +94,19 @@ def onnx_inputs(file: str) -> dict[str, list[int | str]]:
     return _inputs(_read(file, load_external_data=False))
 
 
+def onnx_index_limits(file: str) -> dict[str, int]:
+    """The largest index of each value that ``Gather`` looks up in a constant table, by name."""
+    graph = _onnx().load(file, load_external_data=False).graph
+    tables = {one.name: one.dims for one in graph.initializer}
+    limits: dict[str, int] = {}
+    for node in graph.node:
+        if node.op_type == "Gather" and node.input[0] in tables:
+            axis = next((one.i for one in node.attribute), 0)
+            most = tables[node.input[0]][axis] - 1
+            limits[node.input[1]] = min(most, limits.get(node.input[1], most))
+    return limits
+
+
 def onnx_digests(file: str) -> list[str] | None:
     """Digests of the bytes of an ONNX file and of the files with its external data.
 
