@@ -251,6 +251,17 @@ def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path):
     assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
 
 
+def test_weights_that_are_quantized_by_blocks_become_those_of_a_task(tmp_path):
+    graph = Graph()
+    numbers = graph.constant(graph.rng.integers(-128, 128, (48, 10)).astype(np.int8))
+    scales = graph.constant(graph.rng.random((3, 10)).astype(np.float32))
+    weights = graph.node("DequantizeLinear", numbers, scales, axis=0, block_size=16)
+    out = graph.node("MatMul", "image", weights)
+    form = (FLOAT, [2, 3, 48]), (out, FLOAT, [2, 3, 10])
+    network = graph.network(tmp_path / "blocks.onnx", *form, opset=21)
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
+
+
 def test_an_operator_that_nobody_knows_is_refused(tmp_path):
     graph = Graph()
     made = graph.node("QLinearCosine", "image", domain="com.microsoft")
