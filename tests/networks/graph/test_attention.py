@@ -79,7 +79,7 @@ def biased(query, key, value):
 
 
 class Packed(torch.nn.Module):
-    """One projection for queries, keys and values, taken apart in one of two ways."""
+    """One projection for queries, keys and values, taken apart in one of three ways."""
 
     def __init__(self, *, split):
         super().__init__()
@@ -93,7 +93,8 @@ class Packed(torch.nn.Module):
             parts = [part.view(batch, tokens, HEADS, -1).transpose(1, 2) for part in parts]
         else:
             whole = self.inside(x).reshape(batch, tokens, 3, HEADS, -1)
-            parts = whole.permute(2, 0, 3, 1, 4).unbind(0)
+            whole = whole.permute(2, 0, 3, 1, 4)
+            parts = [whole[n] for n in range(3)] if self.split is None else whole.unbind(0)
         return fused(*parts).transpose(1, 2).reshape(batch, tokens, WIDTH)
 
 
@@ -316,18 +317,38 @@ def test_networks_of_a_library_compute_the_same(name, kind, deliver):
     check_outputs(network, imported(network, inputs), deliver, inputs, tolerance=1e-4)
 
 
-def test_the_same_in_an_onnx_file(deliver, tmp_path):
+HIDDEN = seen(1, 1, TOKENS, TOKENS)
+HIDDEN[..., 3, :] = False
+IN_ONNX = {
+    "eager": (lambda: Projected(eager), (states(),), 18),
+    "packed": (lambda: Packed(split=None), (states(),), 18),
+    "with a test of the softmax": (
+        lambda: Projected(fused),
+        (states(), seen(TOKENS, TOKENS)),
+        18,
+    ),
+    "with a test of the mask": (lambda: Projected(fused), (states(), HIDDEN), 23),
+    "without a mask": (lambda: Projected(fused), (states(),), 23),
+}
+"""By name: a network, its inputs, and the version of ONNX's operators."""
+
+
+@pytest.mark.parametrize("name", IN_ONNX)
+def test_the_same_in_an_onnx_file(deliver, tmp_path, name):
     pytest.importorskip("onnxscript")
     from chameleon_networks.importers.onnx.models import onnx_graph  # noqa: PLC0415 - needs onnx
 
-    network = Projected(eager).eval()
-    file = tmp_path / "net.onnx"
+    make, inputs, opset = IN_ONNX[name]
+    network, file = make().eval(), tmp_path / "net.onnx"
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        torch.onnx.export(network, (states(),), str(file), dynamo=True, verbose=False)
+        torch.onnx.export(
+            network, inputs, str(file), dynamo=True, opset_version=opset, verbose=False
+        )
     module = prepared(onnx_graph(str(file), {}).module, "NCHW")
     chains = chains_of(module)
     [chain] = attentions(chains)
     assert chain.spec.query_layout == chain.spec.output_layout == "BSHD"
-    assert not set(left_over(module, chains)) & REPLACED
-    check_outputs(network, module, deliver, (states(),))
+    assert chain.spec.packed == (name == "packed")
+    assert not set(left_over(module, chains)) & (REPLACED - {"where"})
+    check_outputs(network, module, deliver, inputs)

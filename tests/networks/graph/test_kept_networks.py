@@ -151,6 +151,7 @@ def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(tmp
     for path, read in reads.items():
         again = network(path)
         assert str(again.imported) == str(read.imported)
+        assert again.input_names() == ["x"]
         [ours], [theirs] = (n.samples(np.random.default_rng(0)) for n in (again, read))
         np.testing.assert_array_equal(ours, theirs)
         [one], [other] = (chains_of(prepared(n.imported, "NCHW")) for n in (again, read))

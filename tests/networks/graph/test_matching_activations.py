@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared, with_folded_pads
 from chameleon_networks.graph.relaxed import relax
@@ -112,3 +113,20 @@ def test_what_is_repeated_for_every_place_is_no_residual():
 
     [chain] = chains_of(prepared(module_of(build, (1, 8), (1, 5, 5, 16)), "NHWC"))
     assert not chain.spec.residual
+
+
+def test_equal_layers_may_have_an_activation_that_names_its_parts(deliver):
+    rng = np.random.default_rng(0)
+    layers = [rng.standard_normal((512, 512)).astype(np.float32) / 32 for _ in range(2)]
+
+    def build(emit, x):
+        for weights in layers:
+            biased = emit(op.add(emit(op.matmul(x, relax.const(weights))), _number(0.1)))
+            x = emit(op.nn.gelu(biased))
+        return x
+
+    x = rng.standard_normal((64, 512)).astype(np.float32)
+    got = deliver(prepared(module_of(build, x.shape), "NCHW"), ready=True, guesses=True).run(x)
+    for weights in layers:
+        x = torch.nn.functional.gelu(torch.from_numpy(x @ weights + 0.1)).numpy()
+    np.testing.assert_allclose(got, x, atol=1e-5 * np.abs(x).max())

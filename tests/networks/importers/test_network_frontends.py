@@ -352,6 +352,39 @@ def test_an_onnx_file(tmp_path):
         work_on(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
+def test_samples_of_an_onnx_file_are_indices_and_masks(tmp_path):
+    text = """(int64[1, 40] ids, int64[1, 40] kinds, int64[1, 40] mask, bool[40] kept, float[40] x)
+        => (float[1, 40] y) {
+        a = Gather (words, ids)
+        b = Gather <axis = 1> (rows, kinds)
+        c = Reshape (b, flat)
+        m = Cast <to = 1> (mask)
+        k = Where (kept, a, m)
+        z = Add (k, c)
+        y = Add (z, x)
+    }"""
+    words, rows = np.ones(7, np.float32), np.ones((1, 1), np.float32)
+    flat = np.array([1, 40])
+    path = onnx_file(tmp_path / "net.onnx", text, words=words, rows=rows, flat=flat)
+    network = sources.OnnxNetwork(OnnxOptions(source=str(path)))
+    *whole, real = network.samples(np.random.default_rng(0))
+    assert [{*np.unique(numbers)} for numbers in whole] == [{*range(7)}, {0}, {0, 1}, {0, 1}]
+    assert real.min() < 0 < real.max()
+
+
+def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
+    text = """(float[2, 3, 8, 8] x) => (float[2, 4, 8, 8] y) {
+        y = If <then_branch = t () => (float[2, 4, 8, 8] p) { p = Neg(r) },
+                else_branch = e () => (float[2, 4, 8, 8] q) { q = Exp(r) }> (k)
+        r = Relu(c)
+        c = Conv <pads = [1, 1, 1, 1]> (x, w)
+    }"""
+    weights = {"w": np.ones((4, 3, 3, 3), np.float32), "k": np.asarray(True)}
+    path = onnx_file(tmp_path / "net.onnx", text, **weights)
+    [task] = work_on(OnnxOptions(source=str(path))).tasks("llvm")
+    assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
+
+
 @pytest.mark.parametrize(
     ("more", "shapes", "words", "hint"),
     [

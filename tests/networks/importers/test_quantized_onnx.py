@@ -207,6 +207,26 @@ def test_zero_points_that_are_computed(tmp_path, as_guessed):
     assert np.abs(got - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_softmax_and_where_between_quantized_tensors(tmp_path, version, as_guessed):
+    graph, shape = Graph(3), (2, 4, 5)
+    wide, fine = (
+        [graph.constant(np.float32(scale)), graph.constant(np.uint8(zero))]
+        for scale, zero in ((0.02, 128), (1 / 256, 0))
+    )
+    own = {"domain": "com.microsoft"}
+    x = graph.node("QuantizeLinear", "image", *wide)
+    y = graph.node("QLinearSoftmax", x, *wide, *fine, axis=1, opset=version, **own)
+    mask = graph.constant(graph.rng.random(shape) < 0.2)
+    z = graph.node("QLinearWhere", mask, x, *wide, y, *fine, *fine, **own)
+    network = graph.network(tmp_path / "n.onnx", (FLOAT, shape), (z, UINT8, shape), opset=version)
+    inputs = network.samples(np.random.default_rng(3))
+    got = as_guessed(network)(*inputs)
+    [wanted] = network.framework(ONNXRUNTIME, 2)(inputs)
+    assert len(np.unique(wanted)) > 10
+    assert np.abs(got.astype(int) - wanted).max() <= 1
+
+
 def test_weights_with_a_zero_point_are_computed_in_float32(real, tmp_path):
     file = tmp_path / "network.onnx"
     quantization.quantize_static(
@@ -231,11 +251,22 @@ def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path):
     assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
 
 
+def test_weights_that_are_quantized_by_blocks_become_those_of_a_task(tmp_path):
+    graph = Graph()
+    numbers = graph.constant(graph.rng.integers(-128, 128, (48, 10)).astype(np.int8))
+    scales = graph.constant(graph.rng.random((3, 10)).astype(np.float32))
+    weights = graph.node("DequantizeLinear", numbers, scales, axis=0, block_size=16)
+    out = graph.node("MatMul", "image", weights)
+    form = (FLOAT, [2, 3, 48]), (out, FLOAT, [2, 3, 10])
+    network = graph.network(tmp_path / "blocks.onnx", *form, opset=21)
+    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
+
+
 def test_an_operator_that_nobody_knows_is_refused(tmp_path):
     graph = Graph()
-    made = graph.node("QLinearSoftmax", "image", domain="com.microsoft")
+    made = graph.node("QLinearCosine", "image", domain="com.microsoft")
     network = graph.network(tmp_path / "odd.onnx", (UINT8, [1, 8]), (made, UINT8, [1, 8]))
-    with pytest.raises(ConfigError, match=r"node 'qlinearsoftmax0' \(QLinearSoftmax\)") as caught:
+    with pytest.raises(ConfigError, match=r"node 'qlinearcosine0' \(QLinearCosine\)") as caught:
         _ = network.imported
     assert "QDQ" in caught.value.hint
 

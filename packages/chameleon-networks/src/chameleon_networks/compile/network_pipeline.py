@@ -42,7 +42,8 @@ def _network_pipeline() -> tuple[Any, Any, Any]:
         lowered = plain(tvm.IRModule(marked, attrs=module.attrs))
         if others:
             lowered.update(usual(tvm.IRModule(others, attrs=module.attrs)))
-        return lowered
+        # LLVM's code generator refuses variables that functions share, as those of one kernel do.
+        return tirx.transform.ConvertSSA()(lowered)
 
     network = tvm.transform.module_pass(both, opt_level=0, name="ChameleonNetwork")
     return network, host, device

@@ -166,23 +166,52 @@ class SoftmaxInputFinder:
     def _guarded(self, call: Any) -> tuple[Any, tuple[Any, ...]] | None:
         """A softmax with zeros for rows of minus infinity, and that test's variables, or None."""
         condition, zeros, softmax = call.args
-        softmax_call = self._call(softmax)
+        softmax, passed = self._without_neutral(softmax)
         constant = isinstance(zeros, tvm.ir.GenericConst)
-        if _name(softmax_call) != "nn.softmax" or not constant or array_of(zeros).any():
+        if _name(self._call(softmax)) != "nn.softmax" or not constant or array_of(zeros).any():
             return None
+        if isinstance(condition, tvm.ir.GenericConst):
+            return None if array_of(condition).any() else (softmax, passed)
+        test = self._row_test(condition, softmax)
+        return None if test is None else (softmax, (*passed, *test))
+
+    def _row_test(self, condition: Any, softmax: Any) -> tuple[Any, ...] | None:
+        """The variables of a test whether all scores of a row are minus infinity, or None.
+
+        torch tests the scores, its ONNX exporter the softmax, and ONNX's ``Attention`` the mask.
+        """
         passed = []
         while True:
             test = self._call(condition)
             if test is None:
                 return None
             passed.append(condition)
-            if _name(test) == "equal" and scalar_of(test.args[1]):  # not the negation of a test
+            # An equality with zero is the negation of a test.
+            if _name(test) == "isnan" or (_name(test) == "equal" and scalar_of(test.args[1])):
                 break
             if _name(test) not in _GUARD:
                 return None
             condition = test.args[0]
-        same = test.args[0].same_as(softmax_call.args[0]) and scalar_of(test.args[1]) == -math.inf
-        return (softmax, tuple(passed)) if same else None
+        tested, scores = test.args[0], self._call(softmax).args[0]
+        if _name(test) == "isnan":
+            same = self._without_neutral(tested)[0].same_as(softmax)
+        else:
+            same = tested.same_as(scores)
+            if not same and self._is_of_mask(tested, scores):
+                passed.append(tested)
+                same = True
+            same = same and scalar_of(test.args[1]) == -math.inf
+        return tuple(passed) if same else None
+
+    def _is_of_mask(self, tested: Any, scores: Any) -> bool:
+        """Whether a tensor has the largest number of each row of a mask that scores end with."""
+        added = self._call(self._without_neutral(scores)[0])
+        largest = self._call(tested)
+        if _name(added) != "add" or _name(largest) != "max":
+            return False
+        mask = largest.args[0]
+        axes = [int(axis) % len(shape_of(mask)) for axis in largest.attrs.axis or ()]
+        return axes == [len(shape_of(mask)) - 1] and any(mask.same_as(x) for x in added.args)
 
     def _without_neutral(self, tensor: Any) -> tuple[Any, tuple[Any, ...]]:
         passed = []

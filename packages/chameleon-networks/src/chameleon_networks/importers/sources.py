@@ -250,14 +250,20 @@ class OnnxNetwork(ImportedNetwork):
     def input_names(self) -> list[str]:
         return list(models.onnx_inputs(self.options.source))
 
+    @cached_property
+    def _most(self) -> list[int]:
+        """The largest integer of each input's samples: 1, as in a mask, or that of an index."""
+        limits = models.onnx_index_limits(self.options.source)
+        return [limits.get(name, 1) for name in self.input_names()]
+
     def samples(self, rng: np.random.Generator) -> Arrays:
         shapes = ([int(e) for e in p.ty.shape] for p in self.imported["main"].params)
         kinds = (np.dtype(str(p.ty.dtype)) for p in self.imported["main"].params)
         return [
             _any_of(kind, shape, rng)
             if self.quantized and kind.name in {UINT8, INT8}
-            else _like(NumberRange.of(np.zeros(shape, kind)), rng)
-            for shape, kind in zip(shapes, kinds, strict=True)
+            else _like(NumberRange.of(np.full(shape, most, kind)), rng)
+            for shape, kind, most in zip(shapes, kinds, self._most, strict=True)
         ]
 
     @cached_property

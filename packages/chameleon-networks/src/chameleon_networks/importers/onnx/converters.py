@@ -14,6 +14,7 @@ from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.types import UINT8
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
+from chameleon_networks.graph.constants import constant_of
 from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.importers.onnx import nodes
 from chameleon_networks.importers.onnx.arithmetic import ARITHMETIC, KERNEL_TYPES
@@ -69,6 +70,9 @@ def _along(node: Node, parameter: Any) -> Any:
     block = int(node.attributes.get("block_size") or 0)
     if not block:
         return op.reshape(parameter, [-1 if at == axis else 1 for at in range(len(shape))])
+    if nodes.is_constant(parameter):  # so that weights become constant numbers
+        wide = np.repeat(nodes.known_array(parameter), block, axis)
+        return constant_of(wide.take(range(shape[axis]), axis))
     wide = node.emit(op.repeat(parameter, block, axis))
     return op.strided_slice(wide, [axis], [0], [shape[axis]])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     onnx = _onnx()
     try:
         model = onnx.load(file, load_external_data=load_external_data)
-        onnx.checker.check_model(model)
+        _sort(model.graph)
+        if load_external_data:  # without, the checker looks for it in the working folder
+            onnx.checker.check_model(model)
     except FileNotFoundError as error:
         raise no_onnx_file(file) from error
     except Exception as error:
@@ -66,6 +69,20 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
             hint="Check it with onnx.checker.check_model; it may be cut off.",
         ) from error
     return model
+
+
+def _sort(graph: Any) -> None:
+    """Sort a graph that has nodes before what they read, as onnxruntime's float16 files have."""
+    nodes = list(graph.node)
+    makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
+    read = {
+        # Inputs of an inner graph, such as a branch, are no strings.
+        place: {makers[x] for x in _inside(node, "input") if isinstance(x, str) and x in makers}
+        for place, node in enumerate(nodes)
+    }
+    if any(max(before, default=-1) > place for place, before in read.items()):
+        del graph.node[:]
+        graph.node.extend(nodes[place] for place in TopologicalSorter(read).static_order())
 
 
 def onnx_inputs(file: str) -> dict[str, list[int | str]]:
@@ -77,6 +94,19 @@ def onnx_inputs(file: str) -> dict[str, list[int | str]]:
     return _inputs(_read(file, load_external_data=False))
 
 
+def onnx_index_limits(file: str) -> dict[str, int]:
+    """The largest index of each value that ``Gather`` looks up in a constant table, by name."""
+    graph = _onnx().load(file, load_external_data=False).graph
+    tables = {one.name: one.dims for one in graph.initializer}
+    limits: dict[str, int] = {}
+    for node in graph.node:
+        if node.op_type == "Gather" and node.input[0] in tables:
+            axis = next((one.i for one in node.attribute), 0)
+            most = tables[node.input[0]][axis] - 1
+            limits[node.input[1]] = min(most, limits.get(node.input[1], most))
+    return limits
+
+
 def onnx_digests(file: str) -> list[str] | None:
     """Digests of the bytes of an ONNX file and of the files with its external data.
 
@@ -85,22 +115,23 @@ def onnx_digests(file: str) -> list[str] | None:
     source = Path(file)
     try:
         model = _onnx().load(source, load_external_data=False)
-        names = sorted({entry.value for entry in _entries(model) if entry.key == "location"})
+        entries = _inside(model, "external_data")
+        names = sorted({entry.value for entry in entries if entry.key == "location"})
         return [_digest(path) for path in (source, *(source.parent / name for name in names))]
     # Reading the network says better what is wrong with a file.
     except Exception:  # noqa: BLE001
         return None
 
 
-def _entries(message: Any) -> Iterator[Any]:
-    """The descriptions of external data of all tensors in a model, or in a part of it."""
+def _inside(message: Any, name: str) -> Iterator[Any]:
+    """The values of all fields of one name in a model, or in a part of it."""
     for field, value in message.ListFields():
-        if field.name == "external_data":
+        if field.name == name:
             yield from value
         elif field.message_type is not None:
             parts = [value] if hasattr(value, "ListFields") else value
             for part in parts:
-                yield from _entries(part)
+                yield from _inside(part, name)
 
 
 def _digest(file: Path) -> str:

@@ -19,7 +19,8 @@ from chameleon_tvm.words import first_line
 
 PAIR = ("QuantizeLinear", "DequantizeLinear")
 _PER_CHANNEL_SINCE = 13
-"""The version of the standard in which ``PAIR`` got a scale for each channel."""
+"""The version of the standard in which ``PAIR`` got a scale for each channel, and ``Softmax`` its
+only axis."""
 ONNXRUNTIME_DOMAIN = "com.microsoft"
 """The domain of operators that only ONNX Runtime has."""
 _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
@@ -303,6 +304,26 @@ def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
     return rewrite
 
 
+def _softmax(of: _Rewriting) -> None:
+    """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
+    given, real, add = of.attributes(), of.real(0), of.writer.add
+    if given["opset"] >= _PER_CHANNEL_SINCE:
+        made = of.computed("Softmax", [real], axis=given.get("axis", -1))
+    else:  # all axes from the given one on count as one
+        flat, shape, back = (f"{of.name}/{word}" for word in ("flat", "shape", "back"))
+        add("Flatten", [real], flat, flat, axis=given.get("axis", 1))
+        add("Shape", [real], shape, shape)
+        made = add("Reshape", [of.computed("Softmax", [flat], axis=1), shape], back, back)
+    of.quantized(made, of.given(3), of.given(4))
+
+
+def _choice(of: _Rewriting) -> None:
+    """Inputs: condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero."""
+    of.quantized(
+        of.computed("Where", [of.given(0), of.real(1), of.real(4)]), *map(of.given, (7, 8))
+    )
+
+
 def _concatenation(of: _Rewriting) -> None:
     """Inputs: Y_scale, Y_zero_point, then the values, scale and zero point of each part."""
     parts = [of.real(place) for place in range(2, len(of.node.input), 3)]
@@ -332,6 +353,8 @@ _REWRITTEN: dict[str, Callable[[_Rewriting], None]] = {
     "QLinearLeakyRelu": _of_one("LeakyRelu"),
     "QLinearAveragePool": _of_one("AveragePool", "channels_last"),
     "QLinearGlobalAveragePool": _of_one("GlobalAveragePool", "channels_last"),
+    "QLinearSoftmax": _softmax,
+    "QLinearWhere": _choice,
     "QLinearConcat": _concatenation,
     "QGemm": _gemm,
 }

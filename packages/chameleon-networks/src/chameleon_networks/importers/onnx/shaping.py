@@ -34,6 +34,16 @@ def _reshape(node: Node) -> Any:
     return op.reshape(node[0], list(whole))
 
 
+def _gathered(node: Node) -> Any:
+    """``Gather`` at constant places; TVM's importer counts negative ones in the network."""
+    if not nodes.is_constant(node[1]):
+        return NotImplemented
+    shape, places = shape_of(node[0]), node.value(1)
+    axis = nodes.positive(int(node.attributes.get("axis", 0)), len(shape))
+    places = np.where(places < 0, places + shape[axis], places)
+    return op.take(node[0], constant_of(places), axis)
+
+
 def _split(node: Node) -> Any:
     """``Split``; TVM's importer takes the rest for the last part, whatever its size should be."""
     axis, count = int(node.attributes.get("axis", 0)), node.outputs
@@ -215,6 +225,7 @@ def _of_unknown_shape(_: Node) -> Any:
 
 
 SHAPING: Mapping[str, Callable[[Node], Any]] = {
+    "Gather": _gathered,
     "Reshape": _reshape,
     "Unsqueeze": _unsqueeze,
     "Slice": _slice,
