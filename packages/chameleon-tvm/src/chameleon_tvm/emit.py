@@ -87,7 +87,7 @@ def _stores(statement: Stmt, most: int) -> float:
         return max(_stores(case, most) for case in (statement.then_case, statement.else_case))
     if isinstance(statement, tirx.For) and isinstance(statement.extent, tirx.IntImm):
         extent = int(statement.extent)
-        return extent * _stores(statement.body, most // max(extent, 1))
+        return extent and extent * _stores(statement.body, most // extent)
     known = {tirx.BufferStore: 1.0, tirx.AllocBuffer: 0.0, type(None): 0.0}
     return known.get(type(statement), math.inf)
 

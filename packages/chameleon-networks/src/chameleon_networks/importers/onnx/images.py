@@ -390,7 +390,10 @@ def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
     else:
         ratios = [float(scale) for scale in (() if scales is None else scales)]
         # onnxruntime multiplies in float32, so that 2.8 times 10 is 28.
-        out = [int(np.float32(r) * extent) for r, extent in zip(ratios, extents, strict=True)]
+        out = [
+            int(np.float32(r) * np.float32(extent))
+            for r, extent in zip(ratios, extents, strict=True)
+        ]
     return {
         axis: _Axis(size=size, out=new, scale=ratio, crop=(crops[place], crops[count + place]))
         for place, (axis, size, new, ratio) in enumerate(

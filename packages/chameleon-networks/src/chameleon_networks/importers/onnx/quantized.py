@@ -311,7 +311,7 @@ def _softmax(of: _Rewriting) -> None:
         made = of.computed("Softmax", [real], axis=given.get("axis", -1))
     else:  # all axes from the given one on count as one
         flat, shape, back = (f"{of.name}/{word}" for word in ("flat", "shape", "back"))
-        add("Flatten", [real], flat, flat, axis=given.get("axis", 1))
+        add("Flatten", [real], flat, flat, axis=given.get("axis", -1))
         add("Shape", [real], shape, shape)
         made = add("Reshape", [of.computed("Softmax", [flat], axis=1), shape], back, back)
     of.quantized(made, of.given(3), of.given(4))
