@@ -132,6 +132,7 @@ def test_a_change_that_autograd_does_not_count_is_noticed(change, delivered):
 
 def test_instances_of_a_layer_have_networks_of_their_own(tmp_path, eager_is_slow, monkeypatch):
     """A graph break inside a repeated layer makes torch call one graph for all instances."""
+    monkeypatch.setattr(backend, "_COMPARED_CALLS", frozenset())
     weights = {str(n): torch.full((3,), float(n)) for n in range(1, backend._INSTANCES + 3)}
     networks = {name: Network(lambda x, n=float(name): (n * x,)) for name in weights}
     loads(monkeypatch, **networks)
@@ -142,17 +143,18 @@ def test_instances_of_a_layer_have_networks_of_their_own(tmp_path, eager_is_slow
     product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
     graph, x = CompiledGraph(product, [0], backend.BackendOptions()), torch.ones(3)
     with torch.no_grad(), capture_logs() as logs:
-        for _ in range(2):
+        for _ in range(backend._INSTANCES):  # each round adds a network
             for weight in weights.values():
                 torch.testing.assert_close(graph(weight, x), (weight * x,))
         computed = {name: len(network.seen) for name, network in networks.items()}
         weights["1"].add_(1.0)
         for weight in weights.values():
             torch.testing.assert_close(graph(weight, x), (weight * x,))
-    assert [*computed.values()] == [2] * backend._INSTANCES + [0] * 2
+    assert [count > 0 for count in computed.values()] == [True] * backend._INSTANCES + [False] * 2
     later = [len(network.seen) - computed[name] for name, network in networks.items()]
     assert later == [0] + [1] * (backend._INSTANCES - 1) + [0] * 2
     assert stays(logs) == [
+        *[backend._OTHER] * (backend._INSTANCES - 1),
         f"more than {backend._INSTANCES} sets of weights share it",
         "weights have changed since it was compiled",
     ]
@@ -167,7 +169,21 @@ def test_weights_that_each_call_replaces_are_compiled_once(tmp_path, eager_is_sl
         for number in range(2, 6):
             torch.testing.assert_close(graph(torch.tensor(float(number)), x), (number * x,))
     assert load.call_count == 1
-    assert stays(logs) == ["weights have changed since it was compiled"]
+    assert stays(logs) == [backend._OTHER]
+
+
+def test_weights_may_be_swapped(tmp_path, eager_is_slow, monkeypatch):
+    """torch swaps no tensors that have weak references."""
+    loads(monkeypatch, run=Network(lambda x: (x * 2.0,)))
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
+    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
+    graph, x = CompiledGraph(product, [0], backend.BackendOptions()), torch.ones(3)
+    weight = torch.tensor(2.0)
+    with torch.no_grad():
+        for number in (2.0, 2.0):
+            torch.testing.assert_close(graph(weight, x), (number * x,))
+        torch.utils.swap_tensors(weight, torch.tensor(3.0))
+        torch.testing.assert_close(graph(weight, x), (3.0 * x,))
 
 
 def _views(x):

@@ -43,8 +43,10 @@ def load_factory(factory: str) -> Callable[..., Any]:
             hint="correct it where the plugin's hooks name it",
         )
     try:
-        with without_collecting():
-            value: Any = importlib.import_module(module_name)
+        value: Any = sys.modules.get(module_name)
+        if value is None:
+            with without_collecting():
+                value = importlib.import_module(module_name)
         for part in attribute.split("."):
             value = getattr(value, part)
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything

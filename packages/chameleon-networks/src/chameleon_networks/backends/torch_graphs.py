@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
-from weakref import ReferenceType, ref
 
 import attrs
 import structlog
@@ -52,6 +51,7 @@ _INSTANCES = 8
 """Most instances of a repeated layer with networks of their own. torch, too, compiles one piece of
 code 8 times at most (``torch._dynamo.config.recompile_limit``)."""
 _CHANGED = "weights have changed since it was compiled"
+_OTHER = "a call has other weights, which get a network if they come again"
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
 
@@ -288,7 +288,7 @@ class CompiledGraph:
         self._network: Any = None
         self._calls = 0
         self._comparisons: _Comparisons | None = None
-        self._weights: list[tuple[int, ReferenceType[Tensor], tuple[int, int]]] = []
+        self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
         self._samples: dict[torch.dtype, list[Tensor]] = {}
         self._sampled: list[bytes] = []
         self._layouts: Any = None
@@ -342,7 +342,7 @@ class CompiledGraph:
         """
         return (
             all(
-                arguments[i] is value() and _state(arguments[i]) == state
+                arguments[i] is value and _state(value) == state
                 for i, value, state in self._weights
             )
             and _bits(self._samples) == self._sampled
@@ -350,24 +350,36 @@ class CompiledGraph:
 
     def _has_other_weights(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call is of another instance of the layer, or has replaced weights."""
-        return any(arguments[i] is not value() for i, value, _ in self._weights)
+        return any(arguments[i] is not value for i, value, _ in self._weights)
 
     def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
-        """Answer a call with other weights, which get a network if these here have one.
-
-        If these no longer exist, they were replaced, as each call may do.
-        """
-        if self._next is None and self.computes and self.settled:
-            if not all(value() is not None for _, value, _ in self._weights):
-                self._stay(_CHANGED)
-            elif self._instances > 1:
-                self._next = CompiledGraph(
-                    self._graph, self._weight_indices, self._options, self._instances - 1
-                )
-            else:
-                self._next = self._graph
-                _log_stay(f"more than {_INSTANCES} sets of weights share it")
+        """Answer a call with other weights, which get a network if these here have one."""
+        if (
+            self._next is None
+            and self.computes
+            and self.settled
+            and self._first.acquire(blocking=False)
+        ):
+            try:
+                if self._next is None and self._instances > 1:
+                    following = CompiledGraph(
+                        self._graph, self._weight_indices, self._options, self._instances - 1
+                    )
+                    # Weights that each call replaces do not come again, and need no network.
+                    following._keep_weights(arguments)
+                    self._next = following
+                    _log_stay(_OTHER)
+                elif self._next is None:
+                    self._next = self._graph
+                    _log_stay(f"more than {_INSTANCES} sets of weights share it")
+            finally:
+                self._first.release()
+            return self._graph(*arguments)
         return (self._next or self._graph)(*arguments)
+
+    def _keep_weights(self, arguments: Sequence[Tensor]) -> None:
+        weights = [(index, arguments[index]) for index in self._weight_indices]
+        self._weights = [(index, value, _state(value)) for index, value in weights]
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
@@ -427,9 +439,8 @@ class CompiledGraph:
             self._layouts = copy.deepcopy(tuple(outputs))
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
-        weights = [(index, arguments[index]) for index in self._weight_indices]
-        self._weights = [(index, ref(value), _state(value)) for index, value in weights]
-        for _, value in weights:
+        self._keep_weights(arguments)
+        for _, value, _ in self._weights:
             self._samples.setdefault(value.dtype, []).append(_sample(value))
         self._sampled = _bits(self._samples)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds

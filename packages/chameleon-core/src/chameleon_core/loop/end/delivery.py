@@ -80,13 +80,14 @@ def unless_gone(result: RunResult, frontend: str) -> RunResult:
     if not folder.exists():  # the run folder may have been moved since
         folder = Path(named)
     fault = "" if folder.exists() else "gone"
+    complete = ""
     with contextlib.suppress(PluginError):  # the frontend is not installed
         complete = default_registry().record("frontends", frontend).complete
-        if complete and not fault:
-            try:
-                load_factory(complete)(folder)
-            except RuntimeError as error:
-                fault = f"incomplete: {error}"
+    if complete and not fault:
+        try:
+            load_factory(complete)(folder)
+        except (PluginError, RuntimeError) as error:
+            fault = f"of no use: {error}"
     if not fault:
         return result
     failure = (

@@ -425,9 +425,11 @@ def _resize(node: Node) -> Any:
         return relax.const(np.zeros(out), dtype_of(value))
     if out == shape:
         return value
+    # onnxruntime leaves out the fraction of the linear mode, which it computes in float32.
+    is_cut = is_rounded and given["mode"] == "linear" and not given.get("antialias")
     if is_rounded:
-        # So that few numbers are about half of a whole one.
-        value = node.emit(op.astype(value, "float64"))
+        # In float64, few numbers are about half of a whole one.
+        value = node.emit(op.astype(value, "float32" if is_cut else "float64"))
     way = str(given["coordinate_transformation_mode"])
     outsides: dict[int, NDArray[Any]] = {}
     for number, axis in axes.items():
@@ -437,9 +439,15 @@ def _resize(node: Node) -> Any:
         outsides[number] = (way == _CROP) & ((places < 0) | (places > axis.size - 1))
         if not (given.get("antialias") and axis.out == axis.size):
             value = node.emit(_along(node, value, number, axis, places))
-    value = _with_outsides(node, value, outsides)
-    if not is_rounded:
+    return _in_dtype(node, _with_outsides(node, value, outsides), kind)
+
+
+def _in_dtype(node: Node, value: Any, kind: np.dtype[Any]) -> Any:
+    """The resized numbers in the dtype of the image."""
+    if dtype_of(value) == kind.name:
         return value
+    if dtype_of(value) != "float64":
+        return op.astype(value, kind.name)
     limits = np.iinfo(kind)
     return op.astype(op.clip(node.emit(op.round(value)), limits.min, limits.max), kind.name)
 

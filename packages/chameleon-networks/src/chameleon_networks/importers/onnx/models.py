@@ -59,7 +59,8 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     try:
         model = onnx.load(file, load_external_data=load_external_data)
         _sort(model.graph)
-        if load_external_data:  # without, the checker looks for it in the working folder
+        # The checker would look for external data in the working folder.
+        if load_external_data or not any(_inside(model, "external_data")):
             onnx.checker.check_model(model)
     except FileNotFoundError as error:
         raise no_onnx_file(file) from error
@@ -95,14 +96,16 @@ def onnx_inputs(file: str) -> dict[str, list[int | str]]:
 
 
 def onnx_index_limits(file: str) -> dict[str, int]:
-    """The largest index of each value that ``Gather`` looks up in a constant table, by name."""
+    """The largest number of each value that names places of a table; 0 if no table is constant."""
     graph = _onnx().load(file, load_external_data=False).graph
-    tables = {one.name: one.dims for one in graph.initializer}
+    tables = {tensor.name: tensor.dims for tensor in graph.initializer}
     limits: dict[str, int] = {}
     for node in graph.node:
-        if node.op_type == "Gather" and node.input[0] in tables:
-            axis = next((one.i for one in node.attribute), 0)
-            most = tables[node.input[0]][axis] - 1
+        if node.op_type.startswith(("Gather", "Scatter")):
+            most = 0  # any table has a first place
+            if node.op_type == "Gather" and node.input[0] in tables:
+                axis = next((attribute.i for attribute in node.attribute), 0)
+                most = tables[node.input[0]][axis] - 1
             limits[node.input[1]] = min(most, limits.get(node.input[1], most))
     return limits
 

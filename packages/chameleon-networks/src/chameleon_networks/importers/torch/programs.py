@@ -67,6 +67,10 @@ class ExampleProgram:
         return inference.checked(program)
 
 
+_LARGEST_MASK = 1 << 18
+"""The most numbers of a mask that are kept, since larger ones take seconds as JSON."""
+
+
 @attrs.frozen(kw_only=True)
 class NumberRange:
     """The dtype, shape and range of an example input, from which similar random inputs are made.
@@ -91,7 +95,8 @@ class NumberRange:
         """The range of an array of NumPy."""
         least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
         is_mask = (array.dtype == bool and least < most) or (abs(array) == math.inf).any()
-        mask = array.tolist() if is_mask and array.ndim else None
+        kept = is_mask and array.ndim and array.size <= _LARGEST_MASK
+        mask = array.tolist() if kept else None
         return cls(dtype=array.dtype.name, shape=array.shape, least=least, most=most, mask=mask)
 
 
