@@ -30,7 +30,9 @@ def test_a_noisy_place_is_a_warning_and_a_quiet_one_a_line_of_the_result(ran, no
     done, as_json = ran(disturbance), ran(disturbance, "--json")
     line = f"{disturbance.summary}\n"
     assert done.out.count(line) == done.out.endswith(line) == (not noisy)
+    assert (disturbance.summary in done.out) == (not noisy)
     for printed in (done, as_json):
+        assert (disturbance.summary in printed.err) == noisy
         assert printed.err.count(line) == printed.err.endswith(line) == noisy
     figures = json.loads(as_json.out)["disturbance"]
     expected = (0.3, 0.6, True) if noisy else (0.01, 0.9, False)

@@ -73,6 +73,10 @@ HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
             "3:21: option 'wall_time' for 'budget' must be finite; null means no limit",
         ),
         (
+            "budget: {latency: .inf}",
+            "3:19: option 'latency' for 'budget' must be finite; null means no limit",
+        ),
+        (
             "budget: {scope: taks}",
             (
                 "3:17: option 'scope' for 'budget' must be task or network, not the text 'taks'; "

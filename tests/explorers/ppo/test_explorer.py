@@ -139,6 +139,16 @@ def test_transfer_needs_a_network_that_fits_every_space():
         PPOOptions(network="shared", transfer=True)
 
 
+def test_one_seed_one_result_whatever_was_drawn_elsewhere():
+    batches = []
+    for elsewhere in (1, 2):
+        torch.manual_seed(elsewhere)
+        np.random.seed(elsewhere)  # noqa: NPY002 - the global generator must not matter
+        batches.append(explored(options({}), wide(), rounds=2)[1])
+    assert np.array_equal(batches[0].configs, batches[1].configs)
+    assert np.array_equal(batches[0].scores, batches[1].scores)
+
+
 def test_torch_is_left_as_it_was_found():
     threads = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -353,9 +353,12 @@ def test_an_onnx_file(tmp_path):
 
 
 def test_samples_of_an_onnx_file_are_indices_and_masks(tmp_path):
-    text = """(int64[1, 40] ids, int64[1, 40] kinds, int64[1, 40] mask, bool[40] kept, float[40] x)
-        => (float[1, 40] y) {
-        a = Gather (words, ids)
+    text = """(int64[1, 40] ids, int64[1, 40] kinds, int64[1, 40] mask, bool[40] kept,
+         int64[40] any, float[40] x) => (float[1, 40] y) {
+        a0 = Gather (few, ids)
+        a1 = Gather (words, ids)
+        a2 = Gather (x, any)
+        a = Sum (a0, a1, a2)
         b = Gather <axis = 1> (rows, kinds)
         c = Reshape (b, flat)
         m = Cast <to = 1> (mask)
@@ -363,12 +366,18 @@ def test_samples_of_an_onnx_file_are_indices_and_masks(tmp_path):
         z = Add (k, c)
         y = Add (z, x)
     }"""
-    words, rows = np.ones(7, np.float32), np.ones((1, 1), np.float32)
+    words, few, rows = (np.ones(shape, np.float32) for shape in (9, 7, (1, 3)))
     flat = np.array([1, 40])
-    path = onnx_file(tmp_path / "net.onnx", text, words=words, rows=rows, flat=flat)
+    path = onnx_file(tmp_path / "net.onnx", text, words=words, few=few, rows=rows, flat=flat)
     network = sources.OnnxNetwork(OnnxOptions(source=str(path)))
     *whole, real = network.samples(np.random.default_rng(0))
-    assert [{*np.unique(numbers)} for numbers in whole] == [{*range(7)}, {0}, {0, 1}, {0, 1}]
+    assert [{*np.unique(numbers)} for numbers in whole] == [
+        {*range(7)},
+        {0, 1, 2},
+        {0, 1},
+        {0, 1},
+        {0},
+    ]
     assert real.min() < 0 < real.max()
 
 

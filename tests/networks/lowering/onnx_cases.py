@@ -329,9 +329,6 @@ FOUND = {
         "ScatterElements", [_r(4, 5, 3), _i(4, 2, 3, 2), _r(2, 3, 2)], reduction="add"
     ),
     "split into one": one("Split", [_r(2, 3)], [2]),
-    "whole numbers enlarged": one(
-        "Resize", [_i(99, 1, 2, 3, 4).astype(np.uint8)], None, [1, 1, 2, 1.5], mode="linear"
-    ),
     "row of places": one("AffineGrid", [_r(1, 2, 3)], [1, 3, 1, 3], align_corners=1, opset=20),
     "vector of whole numbers": one("MatMulInteger", [_b(4)], _b(4, 2)),
     "variance of single numbers": one("MeanVarianceNormalization", [_r(1, 1, 33)], axes=[0]),

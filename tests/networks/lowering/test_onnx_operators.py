@@ -76,6 +76,21 @@ def test_images_of_random_shapes_are_resized_as_in_onnxruntime(opset):
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
 
 
+def test_linear_resizing_of_integers_leaves_out_fractions_as_in_onnxruntime():
+    image = np.random.default_rng(0).integers(-100, 100, (1, 2, 5, 7))
+    models = {
+        kind: one("Resize", [image.astype(kind)], None, [1, 1, 2, 1.5], mode="linear")
+        for kind in ("uint8", "int8", "int32")
+    }
+    proto, inputs = together(models.values())
+    got = answers(imported(proto, {}).module, list(inputs.values()))
+    for ours, wanted in zip(got, onnxruntimes_numbers(proto, inputs), strict=True):
+        off = np.abs(ours.astype(int) - wanted)
+        assert ours.dtype == wanted.dtype
+        assert off.max() <= 1  # a rounding error beside a whole number
+        assert off.mean() < 0.05
+
+
 @pytest.mark.parametrize("models", batches(by_version(FOUND)))
 def test_what_random_graphs_found_gives_the_references_numbers(models):
     proto, inputs = together(models.values())

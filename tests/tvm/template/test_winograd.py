@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import Conv2dSpec
+from chameleon_tvm.spaces.auto import AutoSpace
 from chameleon_tvm.spaces.loops.trees import found
+from chameleon_tvm.spaces.options import AutoOptions
 from chameleon_tvm.spaces.template.options import TemplateOptions
 from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm.spaces.template.transforms import expected_error, transforms
@@ -210,3 +212,8 @@ def test_a_network_packs_transformed_weights_and_the_bias():
 def test_wrong_algorithms_are_refused(algorithms, said):
     with pytest.raises(ValueError, match=said):
         TemplateOptions(algorithms=algorithms)
+
+
+def test_auto_passes_its_options_on():
+    auto = AutoSpace(AutoOptions(algorithms=ALL)).design_space(R5.task("t", ZEN4))
+    assert auto.fingerprint == space_of(R5, *ALL).fingerprint

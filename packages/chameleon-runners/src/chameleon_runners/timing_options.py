@@ -47,10 +47,12 @@ class TimingOptions:
         0.0005, "seconds that the runs of one repeat fill together", above=0.0
     )
     turn_seconds: float = option(
-        0.006, "seconds that the repeats of a kernel's turn in the rounds fill", above=0.0
+        0.006,
+        "seconds that the repeats of a kernel's turn in the rounds fill; half in small batches",
+        above=0.0,
     )
     min_repeats: int = option(6, "least number of repeats", at_least=1)
-    max_repeats: int = option(24, "largest number of repeats", at_least=1)
+    max_repeats: int = option(24, "largest number of repeats before the rounds", at_least=1)
     spread: float = option(
         0.01,
         "relative distance within which the three fastest repeats must be to end timing",
