@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import attrs
-import structlog
 from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
 from chameleon_core.stages import StageRef
 
@@ -15,8 +14,6 @@ from chameleon_runners.fleet.runner import FleetRunner
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
 from chameleon_runners.rpc.tracker import Queue, queues
-
-_log = structlog.get_logger()
 
 FACTORY = "chameleon_runners.rpc.device:RpcDevice"
 

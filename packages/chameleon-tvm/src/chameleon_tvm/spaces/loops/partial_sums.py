@@ -48,10 +48,6 @@ def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
     return spatial, [number for number in range(len(iterators)) if number not in spatial]
 
 
-def _extents(schedule: Schedule, block: Any) -> list[int]:
-    return [int(schedule.get(loop).extent) for loop in schedule.get_loops(block)]
-
-
 _IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul: 1.0}
 
 
