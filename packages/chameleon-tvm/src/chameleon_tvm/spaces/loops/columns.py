@@ -31,7 +31,7 @@ from chameleon_tvm.spaces.loops.vectors import (
     stride_of,
     width_of,
 )
-from chameleon_tvm.spaces.sketch.tiles import counts_from_zero
+from chameleon_tvm.spaces.sketch.tiles import chain, counts_from_zero
 
 MOST_COLUMNS = 8
 """Largest number of vectors of sums that are kept in registers."""
@@ -58,13 +58,11 @@ def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:
 
 def _columns(initial: Any, update: Any, lanes: int) -> Any | None:
     """A loop that starts sums and the loops that add to them as one statement; else None."""
-    loops, statement = [], update
-    while isinstance(statement, tirx.For) and counts_from_zero(statement):
-        loops.append(statement)
-        statement = statement.body
-    *around, column = loops or [None]
+    loops, _ = chain(update)
+    around = loops[:-1]
     if not around or not isinstance(initial, tirx.For) or not counts_from_zero(initial):
         return None
+    column = loops[-1]
     width = int(column.extent)
     if int(initial.extent) != width or width > MOST_COLUMNS * lanes:
         return None

@@ -50,8 +50,8 @@ class Reduction:
 
 def reduction_of(before: Any, statement: Any) -> Reduction | None:
     """The reduction that two consecutive statements form, or None."""
-    initial, first = _chain(before)
-    loops, store = _chain(statement)
+    initial, first = chain(before)
+    loops, store = chain(statement)
     if not (loops and isinstance(first, tirx.BufferStore) and isinstance(store, tirx.BufferStore)):
         return None
     alike = first.buffer.same_as(store.buffer)
@@ -84,7 +84,7 @@ def with_body(
     )
 
 
-def _chain(statement: Any) -> tuple[Loops, Any]:
+def chain(statement: Any) -> tuple[Loops, Any]:
     """The loops that are nested directly inside of each other, and the innermost body."""
     loops: list[Any] = []
     while isinstance(statement, tirx.For) and counts_from_zero(statement):
