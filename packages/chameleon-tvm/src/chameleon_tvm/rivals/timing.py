@@ -17,7 +17,7 @@ from chameleon_system.cores import CoreWatch, usable_cores
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import Operator, operator_of
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
-from chameleon_tvm.spaces.sketch.packing import layout_free, pack
+from chameleon_tvm.spaces.sketch.packing import layout_free
 from chameleon_tvm.spaces.sketch.schedule import finished
 
 REPEATS, REPEAT_SECONDS = 9, 0.02
@@ -64,10 +64,7 @@ def replayed_program(operator: Operator, trace: Any) -> Program:
     scheduled = finished(schedule)
     arrays = operator.arrange(operator.inputs())
     names = [str(parameter.name) for parameter in operator.prim_func().params]
-    inputs = [
-        pack(array, scheduled.layouts[name]) if name in scheduled.layouts else array
-        for name, array in zip(names, arrays, strict=False)
-    ]
+    inputs = scheduled.packed(names, arrays)
     return Program(function=scheduled.function, inputs=inputs, unpack=operator.logical)
 
 

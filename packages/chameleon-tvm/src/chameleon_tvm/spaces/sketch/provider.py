@@ -32,7 +32,7 @@ from chameleon_tvm.spaces.sketch.generator import GeneratedSketches, generate
 from chameleon_tvm.spaces.sketch.lowered import PLAIN_DTYPES, loops_of
 from chameleon_tvm.spaces.sketch.model import NestModel, Quantities, merged_model
 from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.packing import layout_free, pack
+from chameleon_tvm.spaces.sketch.packing import layout_free
 from chameleon_tvm.spaces.sketch.plan import SKETCH, merge
 from chameleon_tvm.spaces.sketch.replay import replay
 from chameleon_tvm.spaces.sketch.schedule import Scheduled, replaced_choices, schedule
@@ -344,14 +344,9 @@ class SketchBuilder(TVMBuilder):
 
     def program(self, config: Sequence[int]) -> Program:
         scheduled = self.scheduled(config)
-        names = self._plan.parameters
-        inputs = [
-            pack(array, scheduled.layouts[name]) if name in scheduled.layouts else array
-            for name, array in zip(names, self._physical, strict=False)
-        ]
         return Program(
             function=loops_of(scheduled.function) if self._short else scheduled.function,
-            inputs=inputs,
+            inputs=scheduled.packed(self._plan.parameters, self._physical),
             unpack=self.operator.logical,
             plain_loops=self._short,
         )

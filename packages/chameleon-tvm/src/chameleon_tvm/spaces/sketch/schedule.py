@@ -7,10 +7,11 @@ from typing import Any
 
 import attrs
 from chameleon_core.errors import InvalidConfigurationError
+from chameleon_core.stages import Arrays
 
 from chameleon_tvm.quick_tvm import Schedule, Trace, tvm
 from chameleon_tvm.spaces.sketch.generator import GeneratedSketches
-from chameleon_tvm.spaces.sketch.packing import layout_maps
+from chameleon_tvm.spaces.sketch.packing import layout_maps, pack
 from chameleon_tvm.spaces.sketch.plan import SKETCH, Decision
 from chameleon_tvm.words import TVM_ERRORS, telling_line
 
@@ -27,6 +28,18 @@ class Scheduled:
 
     function: tvm.tirx.PrimFunc
     layouts: dict[str, Any]
+
+    def packed(self, names: Sequence[str], arrays: Arrays) -> Arrays:
+        """The inputs in the layouts that the function reads.
+
+        Args:
+            names: Names of the function's parameters, in order.
+            arrays: The inputs in their original layouts, one for each of the first parameters.
+        """
+        return [
+            pack(array, self.layouts[name]) if name in self.layouts else array
+            for name, array in zip(names, arrays, strict=False)
+        ]
 
 
 def schedule(
