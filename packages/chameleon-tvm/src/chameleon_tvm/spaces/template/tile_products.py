@@ -21,7 +21,7 @@ from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.spaces.template import tile_tiling
 from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_constants
-from chameleon_tvm.spaces.template.geometry import Geometry, Tile
+from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.staging import Input
 from chameleon_tvm.spaces.template.writing import StoredOutput, TilePosition
 from chameleon_tvm.types import COMPUTE, FLOAT32
@@ -58,17 +58,9 @@ class TileConvolution:
         self.product = product = arithmetic.product
         self.cores = cores
         self.runs = tile_tiling.Runs.of(geometry, product)
-        tile = Tile(
-            rows=block.rows,
-            columns=block.columns,
-            vectors=block.vectors,
-            channels=geometry.ic,
-            copy=block.copy,
-            channels_outermost=block.channels_outermost,
-        )
         sums = block.rows * block.columns * block.vectors * product.columns
         self.sums = emit.buffer("sums", (sums,), dtype=product.sums)
-        self.output = StoredOutput(geometry, tile, spec, self.sums)
+        self.output = StoredOutput(geometry, block, spec, self.sums)
         self.input = Input(
             geometry,
             geometry.ic,
@@ -265,7 +257,7 @@ class TileProducts:
             values: Values of the knobs, by name.
             shapes: Shapes of the parameters that callers pass, by name.
         """
-        block = tile_tiling.TileBlock.of(values)
+        block = tile_tiling.TileBlock.of(values, self.geometry.ic)
         loops = TileConvolution(
             self.geometry,
             block,
@@ -279,7 +271,7 @@ class TileProducts:
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         """Pack logical constants (weights, ...) for the function of a configuration."""
         weights, *rest = constants
-        block = tile_tiling.TileBlock.of(values)
+        block = tile_tiling.TileBlock.of(values, self.geometry.ic)
         channels = max(self.geometry.oc, block.vectors * self.product.columns)
         more = finishing_constants(weights, rest, 1, channels, self.arithmetic)
         numbers = self.arithmetic.weights(weights)

@@ -22,7 +22,7 @@ from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.spaces.template.algorithms import KNOB
 from chameleon_tvm.spaces.template.estimates import COPIED, TILE_CYCLES, Numbers, Tiling, floats
-from chameleon_tvm.spaces.template.geometry import Geometry, blocks_of
+from chameleon_tvm.spaces.template.geometry import Geometry, Tile, blocks_of
 from chameleon_tvm.spaces.template.tiling import tile_sizes
 
 TILED = "tiles"
@@ -38,41 +38,38 @@ FINISH_CYCLES = 8.0
 
 
 @attrs.frozen(kw_only=True)
-class TileBlock:
+class TileBlock(Tile):
     """A decoded configuration: the block of outputs in registers, and how it is computed.
 
+    The vectors of a ``Tile`` are tiles of output channels here.
+
     Attributes:
-        pixels: Outputs of a row in a tile.
-        strips: Tiles beside each other in a row.
-        rows: Output rows.
-        vectors: Tiles of output channels.
-        copy: Whether the input is copied and padded first. Otherwise it is read in place.
-        channels_outermost: Whether output channels are the outermost loop.
+        pixels: Outputs of a row in a tile of data.
+        strips: Tiles of data beside each other in a row.
     """
 
     pixels: int
     strips: int
-    rows: int
-    vectors: int
-    copy: bool
-    channels_outermost: bool
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> TileBlock:
-        """The block of a decoded configuration."""
+    def of(cls, values: Mapping[str, Any], channels: int) -> TileBlock:
+        """The block of a decoded configuration.
+
+        Args:
+            values: The value of each knob by its name.
+            channels: Number of input channels.
+        """
+        pixels, strips = values["product_pixels"], values["product_strips"]
         return cls(
-            pixels=values["product_pixels"],
-            strips=values["product_strips"],
+            pixels=pixels,
+            strips=strips,
             rows=values["product_rows"],
+            columns=pixels * strips,
             vectors=values["product_vectors"],
+            channels=channels,
             copy=values["product_input"] == "copy",
             channels_outermost=values["product_outermost"] == "channels",
         )
-
-    @property
-    def columns(self) -> int:
-        """Number of output columns."""
-        return self.pixels * self.strips
 
     @property
     def tiles(self) -> int:
