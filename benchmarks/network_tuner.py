@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -92,4 +91,4 @@ def _fused(module: Any, target: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(tune, *sys.argv[1:])
+    main(tune)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -14,7 +13,10 @@ from typing import Any
 from chameleon_core.errors import ChameleonError
 from chameleon_core.task import Task
 from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 from chameleon_system.processes.stamps import temporary_folder
+
+_END_SECONDS = 10.0
 
 _TIMING_SECONDS = 600.0
 """Time limit for importing TVM, building one kernel and timing it."""
@@ -141,28 +143,29 @@ def answer_of(
     Raises:
         ChameleonError: The process failed, or did not end within ``limit`` seconds.
     """
-    with temporary_folder() as folder:
-        asked, answered = Path(folder, "request.json"), Path(folder, "answer.json")
-        asked.write_text(json.dumps(request), encoding="utf-8")
-        with ChildProcess(
+    with (
+        temporary_folder() as folder,
+        ChildProcess(
             module,
-            [str(asked), str(answered)],
             environment={**os.environ, "TVM_NUM_THREADS": str(threads)},
             folder=Path(folder),
-            stdout=subprocess.DEVNULL,
-        ) as child:
-            done = child.wait(limit)
-            status = child.kill()
-        if not done:
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as child,
+    ):
+        conversation = Conversation(child)
+        try:
+            conversation.tell(dict(request))
+            return conversation.answer(limit)
+        except TimeoutError:
             raise ChameleonError(
                 f"{module} was not done after {limit:.0f} s and was killed",
                 hint="Is the machine busy? Run it again, or give it less to do.",
-            )
-        if status != 0 or not answered.exists():
+            ) from None
+        except ChildEndedError as error:
+            words = status_words(child.reap(_END_SECONDS))
             lines = child.log.splitlines()
             raise ChameleonError(
-                f"{module} failed: {lines[-1] if lines else status_words(status)}",
+                f"{module} failed: {lines[-1] if lines else words}",
                 hint="Run it by hand to see all of its output.",
-            )
-        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
-        return answer
+            ) from error

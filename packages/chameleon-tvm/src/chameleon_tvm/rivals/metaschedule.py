@@ -7,16 +7,14 @@ TVM's tensor intrinsics in two seconds instead of twenty.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 from chameleon_core.task import Task
+from chameleon_system.processes.answering import Answers, requests
 from chameleon_system.processes.stamps import temporary_folder
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -178,19 +176,16 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
     return answer
 
 
-def main(tuned: Callable[[dict[str, Any], str], dict[str, Any]], asked: str, answered: str) -> None:
-    """Read a request from a file, tune as it says, and write the answer to another file.
+def main(tuned: Callable[[dict[str, Any], str], dict[str, Any]]) -> None:
+    """Tune as the parent process asks, and send it the answer.
 
     Args:
         tuned: A function that tunes as a request says, in a folder, and returns the answer.
-        asked: The path of the request.
-        answered: The path of the answer.
     """
-    request = json.loads(Path(asked).read_text(encoding="utf-8"))
+    answers, request = Answers(), next(requests())
     with temporary_folder() as folder:
-        answer = tuned(request, folder)
-    Path(answered).write_text(json.dumps(answer), encoding="utf-8")
+        answers.send(tuned(request, folder))
 
 
 if __name__ == "__main__":
-    main(tune, *sys.argv[1:])
+    main(tune)

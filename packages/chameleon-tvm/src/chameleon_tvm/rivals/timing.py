@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from chameleon_core.plugins import default_registry
 from chameleon_core.task import Task
 from chameleon_system.cores import CoreWatch, usable_cores
+from chameleon_system.processes.answering import Answers, requests
 
 from chameleon_tvm.building.kernel import Program, TVMKernel
 from chameleon_tvm.operators.base import Operator, operator_of
@@ -78,14 +76,9 @@ def relative_error(kernel: Any, task: Task) -> float:
     )
 
 
-def main(asked: str, answered: str) -> None:
-    """Time the kernel that the request file names, and write the time to the answer file.
-
-    Args:
-        asked: Path of the request.
-        answered: Path of the answer.
-    """
-    request = json.loads(Path(asked).read_text(encoding="utf-8"))
+def main() -> None:
+    """Time the kernel that the parent process asks for, and send it the time."""
+    answers, request = Answers(), next(requests())
     task = Task(**request["task"])
     named = request["kernel"]
     cores = usable_cores()  # before this thread is bound to one of them
@@ -97,13 +90,14 @@ def main(asked: str, answered: str) -> None:
         kernel = provider.builder(task, threads=request["threads"]).build(named["config"])
     # Timed first: NumPy's threads, once started for the reference, spin beside the kernel.
     seconds = median_seconds(kernel, cores)
-    answer = {
-        "error": relative_error(kernel, task),
-        "tolerance": operator_of(task).tolerance,
-        "seconds": seconds,
-    }
-    Path(answered).write_text(json.dumps(answer), encoding="utf-8")
+    answers.send(
+        {
+            "error": relative_error(kernel, task),
+            "tolerance": operator_of(task).tolerance,
+            "seconds": seconds,
+        }
+    )
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
