@@ -206,6 +206,7 @@ class _Worker:
         except TimeoutError:
             kind, reason = LATE, f"it took over {seconds:g} seconds"
         except ChildEndedError:
+            self._conversation.close()  # a child whose answer is no JSON waits for the next case
             status = status_words(self._process.reap(_START_SECONDS))
             kind, reason = CRASHED, f"{status}: {self._process.log[-_LONGEST_REASON:]}"
         took = round(time.perf_counter() - started, 3)
