@@ -18,7 +18,6 @@ import importlib
 import json
 import os
 import re
-import select
 import subprocess
 import sys
 import time
@@ -31,7 +30,9 @@ from types import MappingProxyType
 
 import attrs
 from chameleon_core.errors import ChameleonError
+from chameleon_system.processes.answering import Answers, requests
 from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 from corpus_provenance import origin
 
 RIGHT, REFUSED, WRONG, ERROR, CRASHED, LATE, NO_NETWORK = KINDS = (
@@ -189,42 +190,27 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        if self._line(_START_SECONDS) is None:
-            log = self._process.log
+        self._conversation = Conversation(self._process)
+        try:
+            self._conversation.answer(_START_SECONDS)
+        except (TimeoutError, ChildEndedError) as error:
             self.close()
-            raise RuntimeError(f"the suite does not start: {log}")
+            raise RuntimeError(f"the suite does not start: {self._process.log}") from error
 
     def outcome(self, case: str, seconds: float) -> Outcome:
         self._process.clear_log()
         started = time.perf_counter()
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(case).encode() + b"\n")
-        self._process.stdin.flush()
-        line = self._line(seconds)
-        if line:
-            return Outcome(**json.loads(line))
+        try:
+            self._conversation.tell({"case": case})
+            return Outcome(**self._conversation.answer(seconds))
+        except TimeoutError:
+            kind, reason = LATE, f"it took over {seconds:g} seconds"
+        except ChildEndedError:
+            self._conversation.close()  # a child whose answer is no JSON waits for the next case
+            status = status_words(self._process.reap(_START_SECONDS))
+            kind, reason = CRASHED, f"{status}: {self._process.log[-_LONGEST_REASON:]}"
         took = round(time.perf_counter() - started, 3)
-        if line is None:
-            reason = f"it took over {seconds:g} seconds"
-            return Outcome(case=case, kind=LATE, reason=reason, seconds=took)
-        self._process.wait(_START_SECONDS)
-        log = self._process.log[-_LONGEST_REASON:]
-        status = status_words(self._process.kill())
-        return Outcome(case=case, kind=CRASHED, reason=f"{status}: {log}", seconds=took)
-
-    def _line(self, seconds: float) -> bytes | None:
-        """What the child writes next; empty if it has ended, None if it takes too long."""
-        assert self._process.stdout is not None
-        descriptor, limit, line = self._process.stdout.fileno(), time.monotonic() + seconds, b""
-        while not line.endswith(b"\n"):
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, limit - time.monotonic()))
-            if not ready:
-                return None
-            part = os.read(descriptor, 1 << 16)
-            if not part:
-                return b""
-            line += part
-        return line
+        return Outcome(case=case, kind=kind, reason=reason, seconds=took)
 
     def close(self) -> None:
         self._process.kill()
@@ -232,14 +218,11 @@ class _Worker:
 
 def serve(name: str, *options: str) -> None:
     """Run the cases that standard input names; whatever prints to standard output is a log."""
+    answers = Answers()
     suite = suite_of(name, options)
-    sys.stdout.flush()
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    print("ready", file=answers, flush=True)
-    for line in sys.stdin:
-        outcome = outcome_of(suite, json.loads(line))
-        print(json.dumps(attrs.asdict(outcome)), file=answers, flush=True)
+    answers.send({"ready": True})
+    for request in requests():
+        answers.send(attrs.asdict(outcome_of(suite, request["case"])))
 
 
 def suite_of(name: str, options: Sequence[str]) -> Suite:

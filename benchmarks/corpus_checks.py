@@ -11,9 +11,9 @@ from typing import Any
 
 from chameleon_core.pipeline.yaml import dump_yaml
 from corpus_plan import Case
-from corpus_precision_table import precision_table
 from corpus_process import in_time
 from corpus_runs import HERE, Bench, export
+from corpus_table import markdown, precision_table
 
 KERNELS = 5
 """Kernels that are named of each network."""
@@ -144,18 +144,14 @@ def _until_known(answers: Sequence[Mapping[str, Any]]) -> str:
         f"{known[slowest]:.1f} s ({slowest}); {late} of {len(known)} after more than "
         f"{BAR_SECONDS:.0f} s."
     )
-    lines = [
-        summary,
-        "",
-        "| network | s until verified or refused | of which in the check's own process |",
-        "| --- | --- | --- |",
-    ]
+    header = ("network", "s until verified or refused", "of which in the check's own process")
+    rows = []
     for one in sorted(answers, key=lambda one: -known.get(one["case"], 0.0)):
         if one["case"] in known:
             steps = (one.get("checked") or {}).get("step_seconds", {}).items()
             told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in steps) or "-"
-            lines.append(f"| {one['case']} | {known[one['case']]:.1f} | {told} |")
-    return "\n".join(lines)
+            rows.append((one["case"], f"{known[one['case']]:.1f}", told))
+    return f"{summary}\n\n{markdown(header, rows)}"
 
 
 def _told(found: Mapping[str, Any]) -> str:

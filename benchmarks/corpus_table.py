@@ -1,4 +1,4 @@
-"""The corpus's outcomes as a page of Markdown."""
+"""The corpus's outcomes as a page of Markdown, and tables of its checks."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
         "least ratio",
         f"below {NEARLY}",
     )
-    return _markdown(header, [_summary_row(name, group) for name, group in rows if group])
+    return markdown(header, [_summary_row(name, group) for name, group in rows if group])
 
 
 def _summary_row(name: str, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def _delivered(outcomes: Sequence[Outcome]) -> str:
         "Milliseconds; the ratio is the fastest rival's time over ours, so below 1 we are slower. "
         "`*` is a case that was held out."
     )
-    return f"{told}\n\n{_markdown(header, rows)}"
+    return f"{told}\n\n{markdown(header, rows)}"
 
 
 def _others(outcomes: Sequence[Outcome]) -> str:
@@ -182,7 +182,7 @@ def _others(outcomes: Sequence[Outcome]) -> str:
         for one in sorted(outcomes, key=lambda one: (one["outcome"], one["case"]["name"]))
     ]
     header = ("network", "form", "outcome", "s until then", "measurements", "in its words")
-    return _markdown(header, rows)
+    return markdown(header, rows)
 
 
 def _name(outcome: Outcome) -> str:
@@ -202,6 +202,47 @@ def _whole(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds:.0f}"
 
 
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+_IN_TYPES = (
+    *("network", "operators", "error of the fastest", "delivered", "error", "of fresh inputs"),
+    *("MB", "why"),
+)
+
+
+def precision_table(answers: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each network in reduced precision: what was delivered, and its errors.
+
+    Args:
+        answers: with a ``precision`` each, as ``corpus_precision.told`` returns it.
+    """
+    told = (
+        "Errors are the largest difference to the framework over the largest output: of the "
+        "fastest types as simulated, of what was delivered on the inputs that it was verified "
+        "with, and on others. Kernels are first guesses. MB are those of the largest process."
+    )
+    return f"{told}\n\n{markdown(_IN_TYPES, [_in_types(one) for one in answers])}"
+
+
+def _in_types(answer: Mapping[str, Any]) -> tuple[str, ...]:
+    found = answer["precision"]
+    front = found["front"]
+    counts = ", ".join(f"{kind} {count}" for kind, count in found["types"].items())
+    return (
+        answer["case"],
+        str(sum(front[0]["types"].values())) if front else "-",
+        _error(min(front, key=lambda row: row["seconds"])["error"]) if front else "-",
+        counts or found["precision"],
+        _error(answer["network"]["max_relative_error"]),
+        _error(found["fresh_error"]),
+        str(found["megabytes"]),
+        str(found["summary"]).replace("|", "\\|"),
+    )
+
+
+def _error(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1e}"

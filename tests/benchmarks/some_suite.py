@@ -1,5 +1,6 @@
 """A suite whose cases end in every way that there is."""
 
+import contextlib
 import os
 import time
 
@@ -24,10 +25,17 @@ def _refused():
     raise RefusedError("input 'x' is 3 numbers")
 
 
+def _garble():
+    for pipe in range(3, 32):
+        with contextlib.suppress(OSError):
+            os.write(pipe, b"no JSON\n")
+
+
 _BAD = {
     "wrong": _wrong,
     "refused": _refused,
     "error": lambda: 1 / 0,
     "crashed": os.abort,
+    "garbled": _garble,
     "late": lambda: time.sleep(600),
 }

@@ -16,6 +16,7 @@ KINDS = {
     "refused": "refused",
     "error": "error",
     "crashed": "crashed",
+    "garbled": "crashed",
     "late": "timed out",
 }
 
@@ -41,9 +42,16 @@ def test_every_case_has_an_outcome_whatever_becomes_of_the_others(run, capsys):
     assert outcomes["remark"]["reason"] == "with a remark"
     assert outcomes["error"]["reason"].startswith("ZeroDivisionError at some_suite.py:")
     assert "SIGABRT" in outcomes["crashed"]["reason"]
+    assert outcomes["garbled"]["reason"].startswith("status 0")
+    assert outcomes["late"]["reason"] == "it took over 8 seconds"
     out = capsys.readouterr().out
     assert "| good | 2 | 2 | 0 |" in out
     assert "1 refused: input '...' is N numbers (refused)" in out
+
+
+def test_a_suite_that_does_not_start_is_an_error(run):
+    with pytest.raises(RuntimeError, match=r"does not start: .*(\n.*)*no attribute 'Missing'"):
+        next(case_suite.outcomes("some_suite:Missing", (), ["right"], seconds=240))
 
 
 def test_a_run_goes_on_where_an_earlier_one_ended(run, capsys):

@@ -3,10 +3,7 @@
 import chameleon_cost_models.hooks
 import chameleon_explorers.hooks
 import pytest
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.run_folder import read_store
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import measurements_in, run_synthetic, synthetic_document
 
 
 def measured(folder, model, **more):
@@ -19,13 +16,9 @@ def measured(folder, model, **more):
         budget={"measurements": 12, "batch_size": 4},
         **more,
     )
-    registry = synthetic_registry(chameleon_cost_models.hooks, chameleon_explorers.hooks)
-    run_pipeline(from_dict(document, registry=registry))
-    with read_store(folder) as store:
-        return {
-            stored.task.name: batches([m.config for m in store.measurements(stored.id)])
-            for stored in store.tasks()
-        }
+    run_synthetic(document, chameleon_cost_models.hooks, chameleon_explorers.hooks)
+    measured = measurements_in(folder).items()
+    return {name: batches([m.config for m in measurements]) for name, measurements in measured}
 
 
 def batches(configs):

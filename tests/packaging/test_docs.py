@@ -9,11 +9,10 @@ import sys
 import pytest
 from chameleon_cli.main import run
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
 from chameleon_core.plugins.kinds import KINDS
 from chameleon_testing.suites.base import outcomes
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import run_synthetic, synthetic_document
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)]*))?\)")
@@ -139,7 +138,7 @@ def test_the_plugin_of_the_docs_runs_and_conforms(root, plugin, tmp_path):
         if written.startswith("{"):
             value = json.loads(re.sub(r"([a-z][\w-]*)", r'"\1"', written))
         document = synthetic_document(tmp_path / f"run{number}", explorer=value)
-        result = run_pipeline(from_dict(document, registry=synthetic_registry(hooks)))
+        result = run_synthetic(document, hooks)
         assert all(operator.tuned_seconds for operator in result.operators)
     shown = blocks(root / "docs" / "plugins.md", "python")
     (check,) = (row for row in shown if "class Test" in row)

@@ -17,11 +17,10 @@ from chameleon_cli.json_schema.document import pipeline_schema
 from chameleon_cli.main import chameleon, run
 from chameleon_cli.plugins import command as plugins
 from chameleon_core.errors import ExitCode
-from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.tasks import spaces_of, tasks_of
-from chameleon_core.pipeline.load import from_dict, load_pipeline
+from chameleon_core.pipeline.load import load_pipeline
 from doc_pages import ROOT, blocks, commands_of
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import run_synthetic, synthetic_document
 
 NAMED = re.compile(r"# ([\w/]+\.\w+)\n")
 
@@ -235,7 +234,7 @@ def test_the_explorer_of_the_tutorial_runs_and_conforms(written, tmp_path):
     written("tutorials/explorer.md")
     plugin = importlib.import_module("nearby.hooks")
     document = synthetic_document(tmp_path / "run", explorer="nearby")
-    result = run_pipeline(from_dict(document, registry=synthetic_registry(plugin)))
+    result = run_synthetic(document, plugin)
     assert all(operator.tuned_seconds for operator in result.operators)
     importlib.import_module("test_nearby").test_nearby_conforms()
 

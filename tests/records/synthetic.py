@@ -1,12 +1,10 @@
 """Synthetic runs with record databases: no code, no hardware, milliseconds."""
 
 import chameleon_records.hooks
-from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline.load import from_dict
 from chameleon_core.stages import Record, RecordKey
 from hypothesis import strategies as st
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import run_synthetic, synthetic_document
 
 
 def synthetic_run(
@@ -26,7 +24,7 @@ def synthetic_run(
     if runner_plugin is not None:
         document["runner"] = "odd"
         plugins.append(runner_plugin)
-    return run_pipeline(from_dict(document, registry=synthetic_registry(*plugins)), fresh=fresh)
+    return run_synthetic(document, *plugins, fresh=fresh)
 
 
 def measured_lines(folder):

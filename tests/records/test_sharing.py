@@ -5,9 +5,7 @@ import math
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
-from chameleon_core.loop.run import run_pipeline
 from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline.load import from_dict
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Record, RecordDatabase
 from chameleon_core.stages.record_database import rank
@@ -15,8 +13,10 @@ from structlog.testing import capture_logs
 from synthetic import (
     RunnerOptions,
     SyntheticRunner,
+    measurements_in,
     plugin_of,
     record_of,
+    run_synthetic,
     synthetic_document,
     synthetic_registry,
 )
@@ -107,10 +107,9 @@ def run(tmp_path):
         more = {"records": "memory", "budget": {"measurements": 8, "batch_size": 4}, **more}
         document = synthetic_document(tmp_path / name, operators=operators, **more)
         document["runner"] = {"name": runner, "log": str(log)}
-        registry = synthetic_registry(PLUGIN)
-        assert not registry.errors
+        assert not synthetic_registry(PLUGIN).errors
         with capture_logs() as logs:
-            result = run_pipeline(from_dict(document, registry=registry), fresh=fresh)
+            result = run_synthetic(document, PLUGIN, fresh=fresh)
         lines = log.read_text().splitlines() if log.exists() else []
         return result, [line for line in lines if not line.endswith("compare")], logs
 
@@ -217,9 +216,8 @@ def test_of_two_databases_the_better_record_counts(run, tmp_path):
     Memory.places["memory"] = {key: {0: record((4, 4), (3e-3,)), 1: record((1, 1), (5e-3,))}}
     Memory.places["other"] = {key: {0: record((4, 4), (2e-3,)), 1: record((1, 1), (6e-3,))}}
     run("two", records=["memory", "other"], budget={"measurements": 2})
-    with read_store(tmp_path / "two") as store:
-        found = {m.config: m.seconds for m in store.measurements(store.tasks()[0].id)}
-    assert found == {(4, 4): (2e-3,), (1, 1): (5e-3,)}
+    (measured,) = measurements_in(tmp_path / "two").values()
+    assert {m.config: m.seconds for m in measured} == {(4, 4): (2e-3,), (1, 1): (5e-3,)}
 
 
 def test_seconds_that_records_took_are_spent(run):

@@ -384,12 +384,17 @@ def synthetic_registry(*plugins: object) -> Registry:
     return Registry.from_plugins([*plugins, hooks, SYNTHETIC])
 
 
-def run_synthetic(document: Mapping[str, Any]) -> RunResult:
-    """Run a document of ``synthetic_document`` in this process."""
-    return run_pipeline(from_dict(document, registry=synthetic_registry()))
+def run_synthetic(document: Mapping[str, Any], *plugins: object, fresh: bool = False) -> RunResult:
+    """Run a document of ``synthetic_document`` in this process, with these plugins, too."""
+    return run_pipeline(from_dict(document, registry=synthetic_registry(*plugins)), fresh=fresh)
+
+
+def measurements_in(folder: Path) -> dict[str, list[Measurement]]:
+    """The measurements in a run folder, by the names of its tasks."""
+    with read_store(folder) as store:
+        return {stored.task.name: store.measurements(stored.id) for stored in store.tasks()}
 
 
 def everything(folder: Path) -> dict[str, list[Measurement]]:
     """All measurements of a run in a folder, by task."""
-    with read_store(folder / "run") as store:
-        return {t.task.name: sorted(store.measurements(t.id), key=str) for t in store.tasks()}
+    return {name: sorted(each, key=str) for name, each in measurements_in(folder / "run").items()}

@@ -15,12 +15,12 @@ from chameleon_bench.pages.run_record import network_seconds, run_record
 from chameleon_core.errors import RunFolderError
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.loop.run import run_pipeline
-from chameleon_core.run_folder import LISTINGS, RECORDS, listing_folder, read_store
+from chameleon_core.run_folder import LISTINGS, RECORDS, listing_folder
 from chameleon_core.stages import Disturbance
 from chameleon_core.store import RecordStore
 from chameleon_core.task import Task
 from stopping import StopAfter, interrupted
-from synthetic import ModelOptions, SyntheticFrontend, SyntheticRunner
+from synthetic import ModelOptions, SyntheticFrontend, SyntheticRunner, measurements_in
 
 VOID = {"meta", "link", "br"}
 
@@ -254,9 +254,8 @@ def test_an_unfinished_run_shows_what_it_knows(pipeline):
 def test_the_example_of_a_failure_is_the_first_of_the_most_frequent_kind(pipeline):
     resolved = stopped(pipeline(operators=[[30, 30]], failing=60, seed=6), batches=4)
     [unfinished] = run_record(resolved.output).tasks
-    with read_store(resolved.output) as store:
-        [stored] = store.tasks()
-        failed = [m for m in store.measurements(stored.id) if not m.ok]
+    [measured] = measurements_in(resolved.output).values()
+    failed = [m for m in measured if not m.ok]
     kind, count = Counter(m.failure.value for m in failed).most_common(1)[0]
     assert failed[0].failure.value != kind, "else this proves nothing"
     assert unfinished.operator.failure.startswith(f"{kind}: ")

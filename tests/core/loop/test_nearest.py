@@ -5,15 +5,13 @@ import json
 import numpy as np
 import pytest
 from chameleon_core.errors import RunFolderError
-from chameleon_core.loop.run import run_pipeline
 from chameleon_core.loop.start.earlier_runs import WarmStart, distance, encoded, nearest, same_types
-from chameleon_core.pipeline.load import from_dict
 from chameleon_core.pipeline.nodes import PipelineError
 from chameleon_core.run_folder import read_store
 from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import run_synthetic, synthetic_document
 
 shapes = st.recursive(
     st.integers(-9, 99) | st.text(max_size=2) | st.booleans(),
@@ -101,8 +99,7 @@ def test_what_the_space_does_not_have_is_none(decoded):
 
 
 def run(folder, operators, **more):
-    document = synthetic_document(folder, operators=operators, **more)
-    return run_pipeline(from_dict(document, registry=synthetic_registry()))
+    return run_synthetic(synthetic_document(folder, operators=operators, **more))
 
 
 def stored(folder):

@@ -7,11 +7,11 @@ import pytest
 from chameleon_core.loop.interruption import RunInterrupted
 from chameleon_core.loop.round.in_flight import WallClockShares, tasks_at_once
 from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import read_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stopping import StopAfter
 from structlog.testing import capture_logs
+from synthetic import measurements_in
 
 from .virtual import VirtualFleet, pipeline_of, run
 
@@ -19,8 +19,7 @@ DIFFERENT = [[9, 9, 9], [8, 9, 10], [7, 9, 11], [6, 10, 12]]
 
 
 def stored(folder):
-    with read_store(folder) as store:
-        return {t.task.name: [m.config for m in store.measurements(t.id)] for t in store.tasks()}
+    return {name: [m.config for m in rows] for name, rows in measurements_in(folder).items()}
 
 
 # -- what theory says ---------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 """Synthetic pipelines: no code, no hardware, milliseconds."""
 
 import pytest
-from chameleon_core.run_folder import read_store
-from synthetic import ModelOptions
+from synthetic import ModelOptions, measurements_in
 
 
 @pytest.fixture
@@ -10,11 +9,8 @@ def records():
     """All measurements of a run folder: task name to config to measurement."""
 
     def read(folder):
-        with read_store(folder) as store:
-            return {
-                stored.task.name: {m.config: m for m in store.measurements(stored.id)}
-                for stored in store.tasks()
-            }
+        stored = measurements_in(folder).items()
+        return {name: {m.config: m for m in measurements} for name, measurements in stored}
 
     return read
 

@@ -12,8 +12,7 @@ import pytest
 from chameleon_cli.main import run
 from chameleon_core.pipeline import load
 from chameleon_core.plugins import registry
-from chameleon_core.run_folder import read_store
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import measurements_in, synthetic_document, synthetic_registry
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("command.py"))]
 
@@ -140,8 +139,7 @@ def test_the_first_signal_stops_in_order(chameleon, write, tmp_path, number):
     assert process.returncode == 130, stderr
     assert "stopping after what is in flight" in stderr
     assert f"continue with: chameleon run {file}" in stderr
-    with read_store(tmp_path / "run") as store:
-        stored = store.measurements(store.tasks()[0].id)
+    (stored,) = measurements_in(tmp_path / "run").values()
     # Everything begun was finished and saved.
     assert len(stored) == len(log.read_text().splitlines()) < 600
     status = json.loads(chameleon("status", tmp_path / "run", "--json").stdout)
@@ -166,8 +164,8 @@ def test_the_second_signal_stops_at_once(write, tmp_path):
     process.communicate(timeout=240)
     assert process.returncode == 130
     hold.unlink()
-    with read_store(tmp_path / "run") as store:
-        assert len(store.measurements(store.tasks()[0].id)) >= 2
+    (stored,) = measurements_in(tmp_path / "run").values()
+    assert len(stored) >= 2
 
 
 def test_two_processes_on_one_folder(chameleon, write, tmp_path):

@@ -4,10 +4,8 @@ import attrs
 import chameleon_core as cc
 import pytest
 from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult, summary_lines
-from chameleon_core.loop.run import run_pipeline
 from chameleon_core.network_result import BucketResult, NetworkResult
-from chameleon_core.pipeline.load import from_dict
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import run_synthetic, synthetic_document
 
 
 def operator(name, tuned, untuned=None, vendor=None):
@@ -78,8 +76,7 @@ def test_a_network_against_the_fastest_other(folder):
 
 
 def test_a_run_read_in_python_says_the_same(folder):
-    document = synthetic_document(folder)
-    result = run_pipeline(from_dict(document, registry=synthetic_registry()))
+    result = run_synthetic(synthetic_document(folder))
     assert summary_lines(result)
     assert str(cc.load_run(folder)).splitlines() == summary_lines(result)
     # Nothing was measured on hardware, so there is nothing to use.

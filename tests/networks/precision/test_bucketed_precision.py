@@ -21,6 +21,7 @@ from chameleon_networks.quantize import batches as reading
 from chameleon_networks.quantize.batches import batches_of
 from chameleon_networks.running.verify import Sample
 from chameleon_networks.shapes import Buckets
+from synthetic import measurements_in
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
 
@@ -325,8 +326,8 @@ def test_a_run_and_another_bound_from_the_command_line(folder, tmp_path, capfd):
         assert f"bucket {name}: " in network["precision_summary"]
         own = [row for row in network["front"] if row["bucket"] == name]
         assert [row["delivered"] for row in own].count(True) == 1
+    before = measurements_in(tmp_path / "run")
     with read_store(tmp_path / "run") as store:
-        before = [len(store.measurements(stored.id)) for stored in store.tasks()]
         others = [stored.task for stored in store.tasks() if stored.task.alternative_of]
     assert {stored.alternative_of for stored in others} == {
         "hidden 16x32 @4",
@@ -342,8 +343,7 @@ def test_a_run_and_another_bound_from_the_command_line(folder, tmp_path, capfd):
     printed = capfd.readouterr().out
     assert "precision: bucket length=4: float32, since " in printed
     assert "; bucket length=12: float32, since " in printed
-    with read_store(tmp_path / "run") as store:
-        assert [len(store.measurements(stored.id)) for stored in store.tasks()] == before
+    assert measurements_in(tmp_path / "run") == before
     assert _error(tmp_path / "exact", _masked(folder), 7) < 1e-4
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from chameleon_cli.main import run as command_line
 from chameleon_core.run_folder import read_store
+from synthetic import measurements_in
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -60,16 +61,14 @@ def test_the_result_says_which_types_there_were_and_what_was_chosen(run):
 
 def test_another_bound_is_compiled_without_measuring(run, capfd):
     folder, _ = run
-    with read_store(folder) as store:
-        before = [len(store.measurements(task.id)) for task in store.tasks()]
+    before = measurements_in(folder)
     words = ["compile", str(folder), "--max-error", "1e-9", "-o", str(folder / "exact")]
     assert command_line(words) == 0
     printed = capfd.readouterr().out
     assert "precision: float32, since " in printed
     assert "operators in" in printed
     assert json.loads((folder / "exact" / "manifest.json").read_text())["precision"]["front"]
-    with read_store(folder) as store:
-        assert [len(store.measurements(task.id)) for task in store.tasks()] == before
+    assert measurements_in(folder) == before
 
 
 def test_a_run_in_float32_has_no_front_to_choose_from(tiny, tmp_path, capfd):

@@ -7,14 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins import Registry
 from chameleon_one_shot.dataset import format as on_disk
 from chameleon_one_shot.dataset.importing.sources import add, read_source
 from chameleon_one_shot.dataset.tasks import DatasetError
 from chameleon_runners import hooks as runner_hooks
-from synthetic import synthetic_document, synthetic_registry
+from synthetic import run_synthetic, synthetic_document, synthetic_registry
 
 TARGET = {"kind": "cuda", "arch": "sm_80"}
 BUFFERS = [["TENSOR", "float32", [1, 4]], ["TENSOR", "float32", [4, 8]]]
@@ -132,8 +130,7 @@ def test_a_line_that_is_no_workload_is_named(tmp_path, registry, line):
 
 
 def test_a_run_is_imported_with_what_it_depends_on(tmp_path, registry):
-    document = synthetic_document(tmp_path / "run", operators=[[9, 11]], failing=30)
-    run_pipeline(from_dict(document, registry=registry))
+    run_synthetic(synthetic_document(tmp_path / "run", operators=[[9, 11]], failing=30))
     [task] = read_source(tmp_path / "run", registry=registry)
     assert (len(task), task.space, task.source) == (20, "synthetic", "run")
     assert task.configs.shape == (20, 2)

@@ -94,6 +94,3 @@ class PriorMean:
             raw: Predictions that ``raw`` returned, shape (n,).
         """
         return self._offset + self._slope * raw
-
-
-__all__ = ["PriorMean"]

@@ -182,8 +182,6 @@ def _made(folder: Path, look: Look) -> str:
     return f"{head}{added}{end}{tail}" if end else f"{text}{added}"
 
 
-log = structlog.get_logger()
-
 LOOPBACK = "127.0.0.1"
 
 _NAMES = (LOOPBACK, "localhost")

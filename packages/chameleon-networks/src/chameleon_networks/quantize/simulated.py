@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.stages import Arrays, SpaceProvider, Winner
 from chameleon_tvm.building.lowering import UNCHECKED
@@ -90,8 +89,6 @@ def opened(
     order = tuple(places[last] for last in lasts if known.get(last) is not None)
     return executable, order
 
-
-log = structlog.get_logger()
 
 Ranges = Mapping[str, Affine]
 Types = Mapping[int, str]

@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import structlog
 from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.versions import installed
 from numpy.typing import NDArray
@@ -23,8 +22,6 @@ from chameleon_one_shot.predictor.predictor import Predictor
 from chameleon_one_shot.predictor.training import train
 from chameleon_one_shot.predictor.trees import TreePredictor
 from chameleon_one_shot.tokens import Vocabulary
-
-log = structlog.get_logger()
 
 AnyPredictor = Predictor | TreePredictor
 
