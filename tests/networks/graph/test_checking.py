@@ -2,6 +2,7 @@
 
 import tempfile
 import textwrap
+from contextlib import nullcontext
 from itertools import count
 
 import numpy as np
@@ -15,6 +16,7 @@ from chameleon_networks.delivery.examine import Examination
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
+from chameleon_networks.running.processes import Begun, examining_process
 from chameleon_networks.running.verify import TOLERANCE
 from structlog.testing import capture_logs
 
@@ -160,12 +162,13 @@ def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):
 
 
 def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
-    def asked(_network, layouts, _target, _threads):
+    def reported(_process, _network, layouts, _target):
         if layouts[0] == "NHWC":
             raise ChameleonError("the compiler ended with SIGSEGV")
         return CheckReport(layout="NCHW", max_relative_error=0.0, reference="torch")
 
-    monkeypatch.setattr(checking, "_asked", asked)
+    monkeypatch.setattr(checking, "Examiner", lambda *_: nullcontext())
+    monkeypatch.setattr(checking, "_report", reported)
     report = tried(network("several"), ["NHWC", "NCHW"], "llvm", 1)
     assert report.layout == "NCHW"
     assert "not in NHWC: the compiler ended with SIGSEGV" in report.summary
@@ -181,6 +184,7 @@ def test_a_process_answers_and_is_followed(network, target, monkeypatch):
         "start",
         "export",
         "import",
+        "wait",
         "prepare",
         "compile",
         "link",
@@ -194,6 +198,30 @@ def test_a_process_answers_and_is_followed(network, target, monkeypatch):
 
     monkeypatch.setattr(several, "read_graph", again)
     assert prepared_network(several, "NCHW")
+
+
+def test_a_process_imports_a_network_before_it_is_told_the_target(network, target, monkeypatch):
+    several = network("several")
+    examiner = examining_process(several, 1)
+    monkeypatch.setattr(checking, "Examiner", None)  # calling it fails
+    assert tried(several, ["NCHW"], target, 1, examiner).reference == "torch"
+    assert not examiner.alive
+    assert examining_process(several, 1) is None  # the graph is kept now
+
+
+def test_a_process_tells_what_failed_before_it_is_asked(network, target):
+    examiner = examining_process(network("branch"), 1)
+    with pytest.raises(ConfigError, match="cannot be exported"):
+        tried(network("branch"), ["NCHW"], target, 1, examiner)
+
+
+def test_a_check_ends_its_process(network, target):
+    several = network("several")
+    frontend = NetworkFrontend(several, Begun(several, 1, examiner=examining_process(several, 1)))
+    process = frontend._examiner
+    assert frontend.runner is None
+    frontend.check(target, 1, CheckReport(layout="NCHW").to_json())
+    assert not process.alive
 
 
 def test_a_process_leaves_no_files(network, target, tmp_path, monkeypatch):
