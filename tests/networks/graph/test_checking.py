@@ -14,11 +14,13 @@ from chameleon_networks.delivery import checking, examine
 from chameleon_networks.delivery.checking import CheckReport, tried
 from chameleon_networks.delivery.examine import Examination
 from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchNetwork
+from chameleon_networks.importers.options import OnnxOptions, TorchOptions
+from chameleon_networks.importers.sources import OnnxNetwork, TorchNetwork
 from chameleon_networks.running.processes import Begun, examining_process
 from chameleon_networks.running.verify import TOLERANCE
 from structlog.testing import capture_logs
+
+from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 NETS = """
     import torch
@@ -200,28 +202,43 @@ def test_a_process_answers_and_is_followed(network, target, monkeypatch):
     assert prepared_network(several, "NCHW")
 
 
-def test_a_process_imports_a_network_before_it_is_told_the_target(network, target, monkeypatch):
-    several = network("several")
-    examiner = examining_process(several, 1)
+@pytest.fixture
+def onnx_network(tmp_path, monkeypatch):
+    """Makes a network of nodes. No earlier check kept its graph."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def make(nodes):
+        text = f"(float[2, 4] x) => (float[2, 4] y) {{ {nodes} }}"
+        return OnnxNetwork(OnnxOptions(source=str(onnx_file(tmp_path / "net.onnx", text))))
+
+    return make
+
+
+def test_a_process_imports_a_network_before_it_is_told_the_target(
+    onnx_network, target, monkeypatch
+):
+    network = onnx_network("y = Relu (x)")
+    examiner = examining_process(network, 1)
     monkeypatch.setattr(checking, "Examiner", None)  # calling it fails
-    assert tried(several, ["NCHW"], target, 1, examiner).reference == "torch"
+    assert tried(network, ["NCHW"], target, 1, examiner).reference == "onnxruntime"
     assert not examiner.alive
-    assert examining_process(several, 1) is None  # the graph is kept now
+    assert examining_process(network, 1) is None  # the graph is kept now
 
 
-def test_a_process_tells_what_failed_before_it_is_asked(network, target):
-    examiner = examining_process(network("branch"), 1)
-    with pytest.raises(ConfigError, match="cannot be exported"):
-        tried(network("branch"), ["NCHW"], target, 1, examiner)
+def test_a_process_tells_what_failed_before_it_is_asked(onnx_network, target):
+    network = onnx_network("y = NoSuchOperator (x)")
+    examiner = examining_process(network, 1)
+    with pytest.raises(ConfigError, match="NoSuchOperator"):
+        tried(network, ["NCHW"], target, 1, examiner)
 
 
-def test_a_check_ends_its_process(network, target):
-    several = network("several")
-    frontend = NetworkFrontend(several, Begun(several, 1, examiner=examining_process(several, 1)))
-    process = frontend._examiner
+def test_a_check_ends_its_process(onnx_network, target):
+    network = onnx_network("y = Relu (x)")
+    examiner = examining_process(network, 1)
+    frontend = NetworkFrontend(network, Begun(network, 1, examiner=examiner))
     assert frontend.runner is None
     frontend.check(target, 1, CheckReport(layout="NCHW").to_json())
-    assert not process.alive
+    assert not examiner.alive
 
 
 def test_a_process_leaves_no_files(network, target, tmp_path, monkeypatch):

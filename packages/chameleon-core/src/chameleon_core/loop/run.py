@@ -19,7 +19,7 @@ from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import FallbackWatch
-from chameleon_core.loop.round.in_flight import started
+from chameleon_core.loop.round.in_flight import CheckedRunner, started
 from chameleon_core.loop.round.task_run import TaskRecords, TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.earlier_runs import WarmStart
@@ -41,7 +41,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.run_folder import BEST, RunFolder
 from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Archive, Frontend, Runner, StageRef
+from chameleon_core.stages import Archive, Frontend, StageRef
 from chameleon_core.task import Task
 from chameleon_core.trust import sources_in
 
@@ -127,7 +127,7 @@ def run_pipeline(
         return result
 
 
-def _checks_first(pipeline: ResolvedPipeline, runner: Runner) -> bool:
+def _checks_first(pipeline: ResolvedPipeline, runner: CheckedRunner) -> bool:
     """Whether the run checks its model before it tunes. Replayed times need no delivery."""
     return pipeline.budget.measurements != 0 and runner.measures_hardware
 

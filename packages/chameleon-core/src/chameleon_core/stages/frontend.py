@@ -180,7 +180,7 @@ class Frontend(ABC):
             ChameleonError: a file, a function or a library is missing.
         """
 
-    def begin(self, threads: int, checks: bool) -> None:  # noqa: B027, FBT001 - optional hook
+    def begin(self, threads: int, checks: bool) -> None:  # noqa: B027 - optional hook
         """Start to read the model in the background, such as in another process.
 
         Chameleon calls this method at the start of a run. Meanwhile the run resolves its target.

@@ -429,8 +429,8 @@ def examining_process(network: ImportedNetwork, threads: int) -> Examiner | None
         threads: Number of threads that the framework computes with.
 
     Returns:
-        The process. None if it might not be needed, since an earlier run may have checked the
-        network, or if this process has to export the network for it.
+        The process. None if an earlier run kept the network's graph, since the network may be
+        checked already, or if this process has to export the network.
     """
     network.kept = kept_network(network)
     if network.kept is None or network.kept.fact(GRAPH) is not None:
