@@ -137,7 +137,7 @@ def test_the_model_is_read_while_the_run_starts(modelled, monkeypatch):
         SyntheticFrontend, "begin", lambda _, threads, checks: begun.append((threads, checks))
     )
     for measurements in (0, 3, 4):  # the last run need not check the model
-        run_pipeline(modelled(Idle, budget={"measurements": measurements}))
+        run_pipeline(modelled(Careful, budget={"measurements": measurements}))
     assert begun == [(1, False), (1, True)]
 
 
