@@ -62,18 +62,18 @@ class NetworksFrontend(Frontend):
         self._precision = precision
 
     def begin(self, threads: int, checks: bool) -> None:
-        if dimensions_of(self._options.shapes):
+        if dimensions_of(self._options.shapes) or (self._precision is not None and not checks):
             return
         with contextlib.suppress(ChameleonError, OSError):  # reading raises it again
             network = network_of(self._options)
-            begun = Begun(network, threads)
-            if checks:
-                begun.examiner = examining_process(network, threads)
-            elif self._precision is None:
-                begun.reader = reading_process(network)
-            if begun.examiner is not None or not (checks or self._precision):
-                self._begun = begun
-                weakref.finalize(self, begun.close)
+            if not checks:
+                begun = Begun(network, threads, reader=reading_process(network))
+            elif (examiner := examining_process(network, threads)) is not None:
+                begun = Begun(network, threads, examiner=examiner)
+            else:
+                return
+            self._begun = begun
+            weakref.finalize(self, begun.close)
 
     def check_source(self) -> None:
         check_source(self._options)
