@@ -32,6 +32,9 @@ from chameleon_runners.worker.protocol import Message
 _LEAST_ROUNDS = 14
 """The least number of rounds of the fastest candidates, so that one disturbance decides nothing."""
 
+_FEWEST_TURNS = 2
+"""The least number of turns of a candidate that replace its first timing."""
+
 _CANDIDATES_PER_ROUND = 2
 """A small batch has fewer rounds at least: one for so many candidates. More would take longer than
 building the batch."""
@@ -129,8 +132,9 @@ class Rounds:
             yield from self._retire(lenience * self._options.leader_margin)
         self._note(self.candidates)
         for candidate in self.candidates:
-            # With fewer turns than the others it would not compare with them.
-            if candidate.turns < min(least, done):
+            # With fewer turns than the others it would not compare with them, nor would a single
+            # turn be better than the first timing.
+            if candidate.turns < max(_FEWEST_TURNS, min(least, done)):
                 candidate.pool()
         yield from self._keep([])
 
@@ -337,7 +341,7 @@ class LocalJobRun:
         self, job: MeasureJob, *, context: LocalContext, numbers: Iterator[int], alone: bool
     ) -> None:
         self.job = job
-        if len(job.configs) <= context.options.leaders:
+        if context.options.leader_rounds > 1 and len(job.configs) <= context.options.leaders:
             # The rounds time all kernels again, so the repeats of the first timing need not agree.
             policy = attrs.evolve(context.policy, max_repeats=context.policy.min_repeats)
             if len(job.configs) <= _SMALL_BATCH:
