@@ -135,6 +135,8 @@ class CandidateRun:
             message: The message about the failure.
             error: The largest relative error of the outputs, or None.
         """
+        if kind is FailureKind.OUT_OF_MEMORY:
+            message += "; raise memory_mib of the runner if the machine has more memory"
         return self._measured(failure=kind, message=message, max_relative_error=error)
 
     def _measured(self, **outcome: Any) -> Measurement:
