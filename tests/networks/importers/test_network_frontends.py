@@ -7,6 +7,7 @@ import textwrap
 from unittest.mock import Mock
 
 import numpy as np
+import onnx
 import pytest
 import structlog
 import torch
@@ -352,33 +353,50 @@ def test_an_onnx_file(tmp_path):
         work_on(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
-def test_samples_of_an_onnx_file_are_indices_and_masks(tmp_path):
-    text = """(int64[1, 40] ids, int64[1, 40] kinds, int64[1, 40] mask, bool[40] kept,
-         int64[40] any, float[40] x) => (float[1, 40] y) {
+def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkeypatch):
+    text = """(int64[1, 40] ids, int64[1, 40] kinds, int32[40] short, int64[1, 40] mask,
+         bool[40] kept, int64[40] any, int32[40] parts, uint8[1, 40] counts, float[40] x)
+         => (float[1, 40] y) {
+        long = Cast <to = 7> (short)
+        count = Cast <to = 1> (counts)
         a0 = Gather (few, ids)
         a1 = Gather (words, ids)
         a2 = Gather (x, any)
-        a = Sum (a0, a1, a2)
+        a3 = Gather (few, long)
+        a4 = Div (a3, count)
+        a = Sum (a0, a1, a2, a4)
         b = Gather <axis = 1> (rows, kinds)
         c = Reshape (b, flat)
         m = Cast <to = 1> (mask)
         k = Where (kept, a, m)
-        z = Add (k, c)
-        y = Add (z, x)
+        r = Mod (short, parts)
+        s = Cast <to = 1> (r)
+        z = Sum (k, c, s)
+        y = Div (z, x)
     }"""
     words, few, rows = (np.ones(shape, np.float32) for shape in (9, 7, (1, 3)))
     flat = np.array([1, 40])
     path = onnx_file(tmp_path / "net.onnx", text, words=words, few=few, rows=rows, flat=flat)
     network = sources.OnnxNetwork(OnnxOptions(source=str(path)))
+    _ = network.imported
+    parse = Mock(wraps=onnx.load)
+    monkeypatch.setattr(onnx, "load", parse)
     *whole, real = network.samples(np.random.default_rng(0))
     assert [{*np.unique(numbers)} for numbers in whole] == [
         {*range(7)},
         {0, 1, 2},
+        {*range(7)},
         {0, 1},
         {0, 1},
         {0},
+        {1, 2},
+        {1, 2},
     ]
+    kinds = [numbers.dtype.name for numbers in whole]
+    assert kinds == ["int64", "int64", "int32", "int64", "bool", "int64", "int32", "uint8"]
     assert real.min() < 0 < real.max()
+    assert network.frameworks
+    assert parse.call_count == 1, "the file is parsed once for all that is asked of it"
 
 
 def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
