@@ -401,7 +401,7 @@ def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkey
 
 def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
     text = """(float[2, 3, 8, 8] x) => (float[2, 4, 8, 8] y) {
-        y = If <then_branch = t () => (float[2, 4, 8, 8] p) { p = Neg(r) },
+        y = If <then_branch = t () => (float[2, 4, 8, 8] p) { p = Neg(o) o = Sin(r) },
                 else_branch = e () => (float[2, 4, 8, 8] q) { q = Exp(r) }> (k)
         r = Relu(c)
         c = Conv <pads = [1, 1, 1, 1]> (x, w)

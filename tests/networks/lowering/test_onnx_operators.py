@@ -98,6 +98,14 @@ def test_what_random_graphs_found_gives_the_references_numbers(models):
     assert differences(models, prepare(proto).run(inputs), expected) == {}
 
 
+def test_the_backend_sorts_a_copy_of_a_model():
+    text = '<ir_version: 9, opset_import: ["" : 18]> net (float[3] x) => (float[3] y)'
+    model = onnx.parser.parse_model(f"{text} {{ y = Neg(r) r = Relu(x) }}")
+    [y] = prepare(model).run([np.array([-1, 0, 2], np.float32)])
+    np.testing.assert_array_equal(y, [0, 0, -2])
+    assert [node.op_type for node in model.graph.node] == ["Neg", "Relu"]
+
+
 def test_a_fresh_process_reads_functions(tmp_path, run_python):
     """Other tests import modules of ONNX that Chameleon needs, too."""
     text = """(float[2] x) => (float[2] y) { y = my.scaled(x) }

@@ -59,7 +59,7 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     onnx = _onnx()
     try:
         model = onnx.load(file, load_external_data=load_external_data)
-        _sort(model.graph)
+        sort_nodes(model.graph)
         # The checker would look for external data in the working folder.
         if load_external_data or not any(_inside(model, "external_data")):
             onnx.checker.check_model(model)
@@ -73,8 +73,16 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     return model
 
 
-def _sort(graph: Any) -> None:
-    """Sort a graph that has nodes before what they read, as onnxruntime's float16 files have."""
+def sort_nodes(graph: Any) -> None:
+    """Sort graphs that have nodes before what they read, as onnxruntime's float16 files have.
+
+    Args:
+        graph: An ``onnx.GraphProto``, which is changed, with the graphs inside of its nodes.
+    """
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                sort_nodes(inner)
     nodes = list(graph.node)
     makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
     read = {
