@@ -216,9 +216,11 @@ def test_samples_of_masks_hide_no_more_than_the_example(hidden):
     example = np.zeros((3, 4), np.asarray(hidden).dtype)
     example[0, 1:] = example[1, 2:] = hidden
     numbers = torch_programs.NumberRange.of(example)
-    sample = sources._like(numbers, np.random.default_rng(0))
-    assert sorted(sample.tolist()) == sorted(example.tolist())
-    assert sample.dtype == example.dtype
+    rng = np.random.default_rng(0)
+    samples = [sources._like(numbers, rng) for _ in range(8)]
+    assert all(sorted(sample.tolist()) == sorted(example.tolist()) for sample in samples)
+    assert len({sample.tobytes() for sample in samples}) > 1, "their rows are in other orders"
+    assert {sample.dtype for sample in samples} == {example.dtype}
 
 
 def test_checks_of_values_are_left_out(file):

@@ -41,6 +41,7 @@ def test_operators_give_onnxruntimes_numbers(models):
 _WAYS = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners", "tf_crop_and_resize")
 _WAYS += ("half_pixel_symmetric", "tf_half_pixel_for_nn")
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
 def _resize(rng, opset):
@@ -59,18 +60,23 @@ def _resize(rng, opset):
         more["antialias"] = int(rng.integers(2))
         more["exclude_outside"] = int(mode == "cubic" and rng.integers(2))
     begins = rng.uniform(-0.2, 0.6, 2)
-    crop = np.array([0, 0, *begins, 1, 1, *(begins + 0.4)], np.float32)
-    crop = crop if way == "tf_crop_and_resize" else None
-    given = (
-        (scales,) if rng.integers(2) else (None, [*shape[:2], *map(int, rng.integers(1, 20, 2))])
-    )
+    crop = np.array([[0, 0, *begins], [1, 1, *(begins + 0.4)]], np.float32)
+    sizes = np.array([*shape[:2], *np.where(rng.random(2) < 0.2, 1, rng.integers(1, 20, 2))])
+    by_sizes = rng.integers(2)
+    if rng.integers(2):
+        more["axes"] = axes = [[2, 3], [3, 2], [-2, -1]][rng.integers(3)]
+        scales, sizes, crop = scales[axes], sizes[axes], crop[:, axes]
+        if by_sizes:
+            more["keep_aspect_ratio_policy"] = str(rng.choice(_POLICIES))
+    crop = crop.ravel() if way == "tf_crop_and_resize" else None
+    given = (None, sizes) if by_sizes else (scales,)
     return one("Resize", [x], crop, *given, mode=mode, opset=opset, **more)
 
 
 @pytest.mark.parametrize("opset", [10, 19])
 def test_images_of_random_shapes_are_resized_as_in_onnxruntime(opset):
     rng = np.random.default_rng(0)
-    models = {f"{number}": _resize(rng, opset) for number in range(40 if opset > 10 else 10)}
+    models = {f"{number}": _resize(rng, opset) for number in range(60 if opset > 10 else 10)}
     proto, inputs = together(models.values())
     got = answers(imported(proto, {}).module, list(inputs.values()))
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
