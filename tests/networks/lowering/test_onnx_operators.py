@@ -104,6 +104,19 @@ def test_what_random_graphs_found_gives_the_references_numbers(models):
     assert differences(models, prepare(proto).run(inputs), expected) == {}
 
 
+def test_a_condition_may_have_an_axis():
+    text = """<ir_version: 9, opset_import: ["" : 18]> net (float[1] x, float y) => (float z) {
+        nothing = Constant <value_float = 0.0> ()
+        c = Greater(x, nothing)
+        z = If <then_branch = t () => (float p) { p = Neg(y) },
+                else_branch = e () => (float q) { q = Exp(y) }> (c)
+    }"""
+    model = onnx.parser.parse_model(text)
+    inputs = {"x": np.ones(1, np.float32), "y": np.asarray(2, np.float32)}
+    [z] = answers(imported(model, {}).module, list(inputs.values()))
+    np.testing.assert_array_equal(z, onnxruntimes_numbers(model, inputs)[0], strict=True)
+
+
 def test_the_backend_sorts_a_copy_of_a_model():
     text = '<ir_version: 9, opset_import: ["" : 18]> net (float[3] x) => (float[3] y)'
     model = onnx.parser.parse_model(f"{text} {{ y = Neg(r) r = Relu(x) }}")
