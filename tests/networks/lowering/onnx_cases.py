@@ -249,9 +249,6 @@ CASES = {
     "top of version 10": one("TopK", [_r(2, 7)], [3], outputs=2, opset=10),
     "top of version 9": one("TopK", [_r(2, 7)], axis=1, k=3, outputs=2, opset=9),
     "slice back from before all": one("Slice", [_r(5)], [-9], [-20], None, [-1]),
-    "pool with steps beyond its windows": one(
-        "MaxPool", [_r(1, 2, 6, 8)], kernel_shape=[1, 2], strides=[2, 3], auto_pad="SAME_UPPER"
-    ),
 }
 
 

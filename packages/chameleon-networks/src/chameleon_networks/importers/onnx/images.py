@@ -171,8 +171,7 @@ def _pooled(node: Node) -> Any:
             first = total // 2 if way == "SAME_UPPER" else total - total // 2
             pads[axis], pads[rank + axis] = first, total - first
     if node.outputs == 1:
-        # TVM's importer may pad by less than nothing.
-        if way not in {"SAME_UPPER", "SAME_LOWER"} or rank > _MOST_AXES:
+        if way != "SAME_LOWER" or rank > _MOST_AXES:
             return NotImplemented
         pool = getattr(op.nn, f"max_pool{rank}d")
         return pool(x, block, steps, pads, spread)

@@ -74,9 +74,9 @@ def _slice(node: Node) -> Any:
     axes = [nodes.positive(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
     begins, stops, strides, turned = {}, {}, {}, []
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
-        # Other than in Python, steps backwards from before the first place take that place.
-        start = max(start, -shape[axis])
-        places = range(*slice(start, end, step).indices(shape[axis]))
+        extent = shape[axis]
+        # Unlike in Python, a slice back from before the first place begins at that place.
+        places = range(*slice(max(start, -extent), end, step).indices(extent))
         if step < 0:
             # The same places from the front, turned round afterwards.
             places = places[::-1]
