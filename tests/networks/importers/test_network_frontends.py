@@ -357,16 +357,18 @@ def test_an_onnx_file(tmp_path):
 
 def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkeypatch):
     text = """(int64[1, 40] ids, int64[1, 40] kinds, int32[40] short, int64[1, 40] mask,
-         bool[40] kept, int64[40] any, int32[40] parts, uint8[1, 40] counts, float[40] x)
-         => (float[1, 40] y) {
+         bool[40] kept, int64[40] any, int32[40] parts, uint8[1, 40] counts, uint8 letter,
+         float[40] x) => (float[1, 40] y) {
         long = Cast <to = 7> (short)
         count = Cast <to = 1> (counts)
+        sign = Cast <to = 6> (letter)
+        a5 = Gather (letters, sign)
         a0 = Gather (few, ids)
         a1 = Gather (words, ids)
         a2 = Gather (x, any)
         a3 = Gather (few, long)
         a4 = Div (a3, count)
-        a = Sum (a0, a1, a2, a4)
+        a = Sum (a0, a1, a2, a4, a5)
         b = Gather <axis = 1> (rows, kinds)
         c = Reshape (b, flat)
         m = Cast <to = 1> (mask)
@@ -376,14 +378,15 @@ def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkey
         z = Sum (k, c, s)
         y = Div (z, x)
     }"""
-    words, few, rows = (np.ones(shape, np.float32) for shape in (9, 7, (1, 3)))
-    flat = np.array([1, 40])
-    path = onnx_file(tmp_path / "net.onnx", text, words=words, few=few, rows=rows, flat=flat)
+    tables = {"words": 9, "few": 7, "rows": (1, 3), "letters": 300}
+    arrays = {name: np.ones(shape, np.float32) for name, shape in tables.items()}
+    arrays["flat"] = np.array([1, 40])
+    path = onnx_file(tmp_path / "net.onnx", text, **arrays)
     network = sources.OnnxNetwork(OnnxOptions(source=str(path)))
     _ = network.imported
     parse = Mock(wraps=onnx.load)
     monkeypatch.setattr(onnx, "load", parse)
-    *whole, real = network.samples(np.random.default_rng(0))
+    *whole, letter, real = network.samples(np.random.default_rng(0))
     assert [{*np.unique(numbers)} for numbers in whole] == [
         {*range(7)},
         {0, 1, 2},
@@ -396,6 +399,8 @@ def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkey
     ]
     kinds = [numbers.dtype.name for numbers in whole]
     assert kinds == ["int64", "int64", "int32", "int64", "bool", "int64", "int32", "uint8"]
+    assert letter in range(2, 256), "the table has more places than its dtype names"
+    assert isinstance(letter, np.ndarray)
     assert real.min() < 0 < real.max()
     assert network.frameworks
     assert parse.call_count == 1, "the file is parsed once for all that is asked of it"

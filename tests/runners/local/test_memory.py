@@ -22,7 +22,7 @@ def test_as_many_kernels_are_held_as_fit(runner, kernel_mib, run_mib):
 def test_one_that_does_not_fit_alone_fails(runner, option):
     table = by_config(list(runner.measure(job(MANY[:5], **{option: 4096}))))
     assert {row.failure for row in table.values()} == {FailureKind.OUT_OF_MEMORY}
-    assert all("raise memory_mib of the runner" in row.message for row in table.values())
+    assert all("memory_mib of the runner" in row.message for row in table.values())
 
 
 def test_others_go_on_beside_one_that_does_not_fit(runner):

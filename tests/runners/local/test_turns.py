@@ -51,9 +51,7 @@ def test_in_a_batch(runner, asked):
         (2, {"leaders": 2, "leader_rounds": 1}, True, 1),
     ],
 )
-def test_timing_is_shorter_if_all_kernels_are_timed_again(
-    monkeypatch, count, rounds, agree, share
-):
+def test_timing_is_shorter_if_all_kernels_are_timed_again(monkeypatch, count, rounds, agree, share):
     asked = set()
     submit = ProcessPool.submit
 

@@ -261,12 +261,15 @@ class OnnxNetwork(ImportedNetwork):
         samples: list[NDArray[Any]] = []
         for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True):
             shape, kind = [int(e) for e in param.ty.shape], np.dtype(str(param.ty.dtype))
-            least, most = self.facts.ranges.get(name, (0, 1)) if kind.kind in "iu" else (0, 1)
-            if self.quantized and kind.name in {UINT8, INT8}:
-                samples.append(_any_of(kind, shape, rng))
-            else:
-                numbers = _like(NumberRange.of(np.full(shape, most - least, kind)), rng)
-                samples.append(numbers + kind.type(least))
+            if kind.kind not in "iu":
+                samples.append(_like(NumberRange.of(np.ones(shape, kind)), rng))
+                continue
+            limits = np.iinfo(kind)
+            is_byte = self.quantized and kind.name in {UINT8, INT8}
+            other = (int(limits.min), int(limits.max)) if is_byte else (0, 1)
+            least, most = self.facts.ranges.get(name, other)
+            # A table may have more places than a small integer can name.
+            samples.append(rng.integers(least, min(most, limits.max), shape, kind, endpoint=True))
         return samples
 
     @cached_property
@@ -310,12 +313,6 @@ _NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {
 def network_of(options: NetworkOptions) -> ImportedNetwork:
     """Make the network that frontend options describe."""
     return _NETWORKS[type(options)](options)
-
-
-def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:
-    """Random integers over the whole range of an integer dtype, like quantized numbers."""
-    limits = np.iinfo(kind)
-    return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
 
 
 def _like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:

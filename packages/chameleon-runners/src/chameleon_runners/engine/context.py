@@ -17,6 +17,7 @@ from chameleon_runners.timing import TimingPolicy, undisturbed
 from chameleon_runners.timing_options import TimingOptions
 from chameleon_runners.worker.protocol import Message
 
+_MEMORY_OPTION = "memory_mib of the runner"
 _ALLOCATION_FAILED = ("bad_alloc", "out of memory", "Cannot allocate memory", "MemoryError")
 """Messages that libraries print before they abort for lack of memory."""
 
@@ -135,8 +136,8 @@ class CandidateRun:
             message: The message about the failure.
             error: The largest relative error of the outputs, or None.
         """
-        if kind is FailureKind.OUT_OF_MEMORY:
-            message += "; raise memory_mib of the runner if the machine has more memory"
+        if kind is FailureKind.OUT_OF_MEMORY and _MEMORY_OPTION not in message:
+            message += f"; {_MEMORY_OPTION} limits the memory of a worker"
         return self._measured(failure=kind, message=message, max_relative_error=error)
 
     def _measured(self, **outcome: Any) -> Measurement:

@@ -423,32 +423,40 @@ def _part(input: Any, dim: int, start: Any, length: int) -> Any:  # noqa: A002 -
     return input.index_select(dim, start + torch.arange(length))
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+_TRIANGULAR_SYSTEMS: dict[Any, Callable[..., Any]] = {
     _ATEN.linalg_solve_triangular.default: _small(_solved_triangular, LARGEST**2),
     _ATEN.triangular_solve.default: _small(_solved_triangular_of_old, LARGEST**2),
-} | {
-    operator: _small(function)
-    for operator, function in (
-        (_ATEN.cholesky.default, _lower_factor),
-        (_ATEN.linalg_cholesky_ex.default, _lower_factor_checked),
-        (_ATEN.cholesky_solve.default, _solved_by_factor),
-        (_ATEN.cholesky_inverse.default, _inverted_by_factor),
-        (_ATEN.linalg_lu_factor_ex.default, _factors_checked),
-        (_ATEN.linalg_lu_solve.default, _solved),
-        (_ATEN.linalg_lu.default, _three_factors),
-        (_ATEN.lu_unpack.default, _unpacked),
-        (_ATEN._linalg_det.default, _determinant),  # noqa: SLF001 - it is called so
-        (_ATEN._linalg_slogdet.default, _log_determinant),  # noqa: SLF001
-        (_ATEN.linalg_inv_ex.default, _inverse),
-        (_ATEN._linalg_solve_ex.default, _solution),  # noqa: SLF001
-        (_ATEN.linalg_qr.default, _orthogonal),
-        (_ATEN._linalg_svd.default, _singular_values),  # noqa: SLF001
-        (_ATEN.linalg_pinv.atol_rtol_tensor, _pseudoinverse),
-        (_ATEN.geqrf.default, _reflections),
-        (_ATEN.ormqr.default, _multiplied),
-        (_ATEN.linalg_householder_product.default, lambda a, x: _product(a, x)[..., : a.shape[-1]]),
-    )
 }
+
+DECOMPOSITIONS = (
+    _TRIANGULAR_SYSTEMS
+    | {
+        operator: _small(function)
+        for operator, function in (
+            (_ATEN.cholesky.default, _lower_factor),
+            (_ATEN.linalg_cholesky_ex.default, _lower_factor_checked),
+            (_ATEN.cholesky_solve.default, _solved_by_factor),
+            (_ATEN.cholesky_inverse.default, _inverted_by_factor),
+            (_ATEN.linalg_lu_factor_ex.default, _factors_checked),
+            (_ATEN.linalg_lu_solve.default, _solved),
+            (_ATEN.linalg_lu.default, _three_factors),
+            (_ATEN.lu_unpack.default, _unpacked),
+            (_ATEN._linalg_det.default, _determinant),  # noqa: SLF001 - it is called so
+            (_ATEN._linalg_slogdet.default, _log_determinant),  # noqa: SLF001
+            (_ATEN.linalg_inv_ex.default, _inverse),
+            (_ATEN._linalg_solve_ex.default, _solution),  # noqa: SLF001
+            (_ATEN.linalg_qr.default, _orthogonal),
+            (_ATEN._linalg_svd.default, _singular_values),  # noqa: SLF001
+            (_ATEN.linalg_pinv.atol_rtol_tensor, _pseudoinverse),
+            (_ATEN.geqrf.default, _reflections),
+            (_ATEN.ormqr.default, _multiplied),
+            (
+                _ATEN.linalg_householder_product.default,
+                lambda a, x: _product(a, x)[..., : a.shape[-1]],
+            ),
+        )
+    }
+)
 """Functions of torch that are traced instead of an operator, by operator."""
 
 
