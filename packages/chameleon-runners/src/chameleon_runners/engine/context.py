@@ -93,6 +93,21 @@ class CandidateRun:
         self.losses += again
         return again
 
+    def starved(self, retries: int) -> Measurement | None:
+        """Count a worker that ended while it only kept the candidate's kernel.
+
+        The result is None if the candidate is to be built again. If such workers exceed their
+        memory limit each time, the result is the failure of the candidate.
+
+        Args:
+            retries: The largest number of further tries.
+        """
+        end = None if self.worker is None else self.worker.end
+        if end is None or end.reason is not EndReason.MEMORY:
+            return None
+        self.losses += 1
+        return self.ended(end, building=False) if self.losses > retries else None
+
     def take_turn(self, calm: Iterable[float], disturbed: Iterable[float] = ()) -> None:
         """Add the repeats of one turn, in which the candidate was timed between others.
 

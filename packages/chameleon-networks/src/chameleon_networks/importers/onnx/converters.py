@@ -129,8 +129,8 @@ def _quantize_by_range(node: Node) -> list[Any]:
     least = node.emit(op.minimum(zero, op.min(x)))
     spread = node.emit(op.maximum(zero, op.max(x)) - least)
     scale = node.emit(op.where(op.equal(spread, zero), scalar(1, x), spread / scalar(255, x)))
-    place = node.emit(op.astype(op.round(op.clip(zero - least / scale, 0, 255)), UINT8))
-    return [op.quantize(x, scale, place, axis=0, out_dtype=UINT8), scale, place]
+    point = node.emit(op.astype(op.round(op.clip(zero - least / scale, 0, 255)), UINT8))
+    return [op.quantize(x, scale, point, axis=0, out_dtype=UINT8), scale, point]
 
 
 CONVERTERS: dict[str, Callable[[Node], Any]] = {

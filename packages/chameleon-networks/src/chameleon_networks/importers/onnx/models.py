@@ -128,10 +128,11 @@ _MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsquee
 
 
 def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
+    """The smallest and the largest number of inputs that are indices or divisors."""
     tables = {tensor.name: tensor.dims for tensor in graph.initializer}
     sources: dict[str, str] = {}
     divisors: set[str] = set()
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     for node in graph.node:
         read = [sources.get(name, name) for name in node.input]
         if node.op_type in _MOVES:
@@ -143,9 +144,9 @@ def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
             if node.op_type == "Gather" and node.input[0] in tables:
                 axis = next((attribute.i for attribute in node.attribute), 0)
                 most = tables[node.input[0]][axis] - 1
-            places[read[1]] = min(most, places.get(read[1], most))
-    # No divisor is 0. As with masks, two numbers are enough.
-    return {name: (0, most) for name, most in places.items()} | dict.fromkeys(divisors, (1, 2))
+            indices[read[1]] = min(most, indices.get(read[1], most))
+    # No divisor is 0. Two different numbers are enough, as for masks.
+    return {name: (0, most) for name, most in indices.items()} | dict.fromkeys(divisors, (1, 2))
 
 
 def onnx_digests(file: str) -> list[str] | None:

@@ -75,15 +75,15 @@ def _substituted_by_blocks(a: Any, b: Any, *, unit: bool) -> Any:
     """The solution for a lower triangle, whose blocks on the diagonal are inverted at once."""
     count = a.shape[-1]
     size = math.isqrt(count - 1) + 1
-    # The last block may solve some rows a second time.
+    # The last block may solve rows of the block before it a second time.
     parts = [slice(start, start + size) for start in (*range(0, count - size, size), count - size)]
     blocks = torch.stack([a[..., part, part] for part in parts], -3)
     inverses = _substituted(blocks, torch.eye(size, dtype=a.dtype), upper=False, unit=unit)
     solution = inverses[..., 0, :, :] @ b[..., :size, :]
-    for place, part in list(enumerate(parts))[1:]:
+    for block, part in enumerate(parts[1:], 1):
         above = solution[..., : part.start, :]
         rows = b[..., part, :] - a[..., part, : part.start] @ above
-        solution = torch.cat([above, inverses[..., place, :, :] @ rows], -2)
+        solution = torch.cat([above, inverses[..., block, :, :] @ rows], -2)
     return solution
 
 
