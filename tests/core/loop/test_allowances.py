@@ -216,12 +216,19 @@ def test_numbers_in_the_words_do_not_matter():
     assert same_failure([], 1) is None
 
 
+def test_words_about_a_lack_of_memory_do_not_matter():
+    starved = [failed(text, FailureKind.OUT_OF_MEMORY) for text in ("MemoryError", "bad_alloc")]
+    assert same_failure(starved, 2) == "out_of_memory: MemoryError"
+
+
 @pytest.mark.parametrize(
     ("wanted", "batch_size", "expected"),
     [("auto", 4, 16), ("auto", 64, 128), (5, 64, 5), (None, 4, None)],
 )
 def test_how_many_are_convincing(wanted, batch_size, expected):
     assert convincing(wanted, batch_size=batch_size) == expected
+    memory = convincing(wanted, batch_size=batch_size, failure=FailureKind.OUT_OF_MEMORY)
+    assert memory == (expected // 2 if wanted == "auto" else expected)
 
 
 def ticked(monkeypatch, **options):

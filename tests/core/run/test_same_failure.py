@@ -19,6 +19,7 @@ class Foreign(SyntheticRunner):
     """Runs nothing of the tasks it is told to fail; of the others what ``works`` says."""
 
     doomed = set()
+    kind = FailureKind.CRASH
 
     def measure(self, job):
         for number, trial in enumerate(super().measure(job)):
@@ -26,7 +27,7 @@ class Foreign(SyntheticRunner):
                 yield trial
             else:
                 yield Measurement(
-                    config=trial.config, failure=FailureKind.CRASH, message=MESSAGE.format(number)
+                    config=trial.config, failure=self.kind, message=MESSAGE.format(number)
                 )
 
 
@@ -82,6 +83,12 @@ def test_one_operator_that_cannot_work_leaves_the_budget_of_the_others_alone(run
 def test_the_budget_says_after_how_many(run, same_failure, measured):
     result, _ = run("op0", budget={**BUDGET, "same_failure": same_failure}, operators=OPERATORS[:1])
     assert result.operators[0].measurements == measured
+
+
+def test_a_batch_without_enough_memory_is_the_last(run, monkeypatch):
+    monkeypatch.setattr(Foreign, "kind", FailureKind.OUT_OF_MEMORY)
+    result, _ = run("op0", budget={**BUDGET, "batch_size": 8}, operators=OPERATORS[:1])
+    assert result.operators[0].measurements == 8
 
 
 def test_a_recorded_table_is_replayed_to_the_end(run):

@@ -131,3 +131,8 @@ def test_times_taken_again_count_if_they_are_better():
     medians = _medians(Scripted("network", then=0.1), calm, busier)
     assert medians["torch"] == 0.2
     assert medians["torch.compile"] == 64.0
+
+
+def test_the_process_that_runs_networks_starts_without_rich(run_python):
+    program = "import sys; import chameleon_networks.running.serve; print('rich' in sys.modules)"
+    assert run_python(program) == "False\n"

@@ -7,6 +7,7 @@ import textwrap
 from unittest.mock import Mock
 
 import numpy as np
+import onnx
 import pytest
 import structlog
 import torch
@@ -215,9 +216,11 @@ def test_samples_of_masks_hide_no_more_than_the_example(hidden):
     example = np.zeros((3, 4), np.asarray(hidden).dtype)
     example[0, 1:] = example[1, 2:] = hidden
     numbers = torch_programs.NumberRange.of(example)
-    sample = sources._like(numbers, np.random.default_rng(0))
-    assert sorted(sample.tolist()) == sorted(example.tolist())
-    assert sample.dtype == example.dtype
+    rng = np.random.default_rng(0)
+    samples = [sources._like(numbers, rng) for _ in range(8)]
+    assert all(sorted(sample.tolist()) == sorted(example.tolist()) for sample in samples)
+    assert len({sample.tobytes() for sample in samples}) > 1, "their rows are in other orders"
+    assert {sample.dtype for sample in samples} == {example.dtype}
 
 
 def test_checks_of_values_are_left_out(file):
@@ -352,38 +355,60 @@ def test_an_onnx_file(tmp_path):
         work_on(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
-def test_samples_of_an_onnx_file_are_indices_and_masks(tmp_path):
-    text = """(int64[1, 40] ids, int64[1, 40] kinds, int64[1, 40] mask, bool[40] kept,
-         int64[40] any, float[40] x) => (float[1, 40] y) {
+def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkeypatch):
+    text = """(int64[1, 40] ids, int64[1, 40] kinds, int32[40] short, int64[1, 40] mask,
+         bool[40] kept, int64[40] any, int32[40] parts, uint8[1, 40] counts, uint8 letter,
+         float[40] x) => (float[1, 40] y) {
+        long = Cast <to = 7> (short)
+        count = Cast <to = 1> (counts)
+        sign = Cast <to = 6> (letter)
+        a5 = Gather (letters, sign)
         a0 = Gather (few, ids)
         a1 = Gather (words, ids)
         a2 = Gather (x, any)
-        a = Sum (a0, a1, a2)
+        a3 = Gather (few, long)
+        a4 = Div (a3, count)
+        a = Sum (a0, a1, a2, a4, a5)
         b = Gather <axis = 1> (rows, kinds)
         c = Reshape (b, flat)
         m = Cast <to = 1> (mask)
         k = Where (kept, a, m)
-        z = Add (k, c)
-        y = Add (z, x)
+        r = Mod (short, parts)
+        s = Cast <to = 1> (r)
+        z = Sum (k, c, s)
+        y = Div (z, x)
     }"""
-    words, few, rows = (np.ones(shape, np.float32) for shape in (9, 7, (1, 3)))
-    flat = np.array([1, 40])
-    path = onnx_file(tmp_path / "net.onnx", text, words=words, few=few, rows=rows, flat=flat)
+    tables = {"words": 9, "few": 7, "rows": (1, 3), "letters": 300}
+    arrays = {name: np.ones(shape, np.float32) for name, shape in tables.items()}
+    arrays["flat"] = np.array([1, 40])
+    path = onnx_file(tmp_path / "net.onnx", text, **arrays)
     network = sources.OnnxNetwork(OnnxOptions(source=str(path)))
-    *whole, real = network.samples(np.random.default_rng(0))
+    _ = network.imported
+    parse = Mock(wraps=onnx.load)
+    monkeypatch.setattr(onnx, "load", parse)
+    *whole, letter, real = network.samples(np.random.default_rng(0))
     assert [{*np.unique(numbers)} for numbers in whole] == [
         {*range(7)},
         {0, 1, 2},
+        {*range(7)},
         {0, 1},
         {0, 1},
         {0},
+        {1, 2},
+        {1, 2},
     ]
+    kinds = [numbers.dtype.name for numbers in whole]
+    assert kinds == ["int64", "int64", "int32", "int64", "bool", "int64", "int32", "uint8"]
+    assert letter in range(2, 256), "the table has more places than its dtype names"
+    assert isinstance(letter, np.ndarray)
     assert real.min() < 0 < real.max()
+    assert network.frameworks
+    assert parse.call_count == 1, "the file is parsed once for all that is asked of it"
 
 
 def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
     text = """(float[2, 3, 8, 8] x) => (float[2, 4, 8, 8] y) {
-        y = If <then_branch = t () => (float[2, 4, 8, 8] p) { p = Neg(r) },
+        y = If <then_branch = t () => (float[2, 4, 8, 8] p) { p = Neg(o) o = Sin(r) },
                 else_branch = e () => (float[2, 4, 8, 8] q) { q = Exp(r) }> (k)
         r = Relu(c)
         c = Conv <pads = [1, 1, 1, 1]> (x, w)

@@ -243,6 +243,12 @@ CASES = {
     ),
     "determinants": one("Det", [_r(3, 4, 4)]),
     "blocks to an image": one("Col2Im", [_r(1, 18, 12)], [5, 6], [3, 3]),
+    "quantized by the range of zeros": one(
+        "DynamicQuantizeLinear", [np.zeros((2, 3), np.float32)], outputs=3
+    ),
+    "top of version 10": one("TopK", [_r(2, 7)], [3], outputs=2, opset=10),
+    "top of version 9": one("TopK", [_r(2, 7)], axis=1, k=3, outputs=2, opset=9),
+    "slice back from before all": one("Slice", [_r(5)], [-9], [-20], None, [-1]),
 }
 
 

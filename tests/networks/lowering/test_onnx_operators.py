@@ -41,6 +41,7 @@ def test_operators_give_onnxruntimes_numbers(models):
 _WAYS = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners", "tf_crop_and_resize")
 _WAYS += ("half_pixel_symmetric", "tf_half_pixel_for_nn")
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
 def _resize(rng, opset):
@@ -59,18 +60,23 @@ def _resize(rng, opset):
         more["antialias"] = int(rng.integers(2))
         more["exclude_outside"] = int(mode == "cubic" and rng.integers(2))
     begins = rng.uniform(-0.2, 0.6, 2)
-    crop = np.array([0, 0, *begins, 1, 1, *(begins + 0.4)], np.float32)
-    crop = crop if way == "tf_crop_and_resize" else None
-    given = (
-        (scales,) if rng.integers(2) else (None, [*shape[:2], *map(int, rng.integers(1, 20, 2))])
-    )
+    crop = np.array([[0, 0, *begins], [1, 1, *(begins + 0.4)]], np.float32)
+    sizes = np.array([*shape[:2], *np.where(rng.random(2) < 0.2, 1, rng.integers(1, 20, 2))])
+    by_sizes = rng.integers(2)
+    if rng.integers(2):
+        more["axes"] = axes = [[2, 3], [3, 2], [-2, -1]][rng.integers(3)]
+        scales, sizes, crop = scales[axes], sizes[axes], crop[:, axes]
+        if by_sizes and axes[0] > 0:  # onnxruntime does not resize by a policy of negative axes
+            more["keep_aspect_ratio_policy"] = str(rng.choice(_POLICIES))
+    crop = crop.ravel() if way == "tf_crop_and_resize" else None
+    given = (None, sizes) if by_sizes else (scales,)
     return one("Resize", [x], crop, *given, mode=mode, opset=opset, **more)
 
 
 @pytest.mark.parametrize("opset", [10, 19])
 def test_images_of_random_shapes_are_resized_as_in_onnxruntime(opset):
     rng = np.random.default_rng(0)
-    models = {f"{number}": _resize(rng, opset) for number in range(40 if opset > 10 else 10)}
+    models = {f"{number}": _resize(rng, opset) for number in range(60 if opset > 10 else 10)}
     proto, inputs = together(models.values())
     got = answers(imported(proto, {}).module, list(inputs.values()))
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
@@ -96,6 +102,27 @@ def test_what_random_graphs_found_gives_the_references_numbers(models):
     proto, inputs = together(models.values())
     expected = onnx.reference.ReferenceEvaluator(proto).run(None, inputs)
     assert differences(models, prepare(proto).run(inputs), expected) == {}
+
+
+def test_a_condition_may_have_an_axis():
+    text = """<ir_version: 9, opset_import: ["" : 18]> net (float[1] x, float y) => (float z) {
+        nothing = Constant <value_float = 0.0> ()
+        c = Greater(x, nothing)
+        z = If <then_branch = t () => (float p) { p = Neg(y) },
+                else_branch = e () => (float q) { q = Exp(y) }> (c)
+    }"""
+    model = onnx.parser.parse_model(text)
+    inputs = {"x": np.ones(1, np.float32), "y": np.asarray(2, np.float32)}
+    [z] = answers(imported(model, {}).module, list(inputs.values()))
+    np.testing.assert_array_equal(z, onnxruntimes_numbers(model, inputs)[0], strict=True)
+
+
+def test_the_backend_sorts_a_copy_of_a_model():
+    text = '<ir_version: 9, opset_import: ["" : 18]> net (float[3] x) => (float[3] y)'
+    model = onnx.parser.parse_model(f"{text} {{ y = Neg(r) r = Relu(x) }}")
+    [y] = prepare(model).run([np.array([-1, 0, 2], np.float32)])
+    np.testing.assert_array_equal(y, [0, 0, -2])
+    assert [node.op_type for node in model.graph.node] == ["Neg", "Relu"]
 
 
 def test_a_fresh_process_reads_functions(tmp_path, run_python):

@@ -18,6 +18,18 @@ def _factored(x, y):
     return upper, torch.cholesky_solve(y, lower), torch.cholesky_inverse(lower)
 
 
+def _triangular(x, y):
+    """Solutions of triangular systems, most of them large, and some with one right side."""
+    a, solve = x + 8 * torch.eye(x.shape[-1]), torch.linalg.solve_triangular
+    return (
+        solve(a / 8, y, upper=False, unitriangular=True),
+        solve(a, y[0], upper=True),
+        solve(a[:, :3, :3], y[0, :3], upper=True, unitriangular=True),
+        solve(a[0, :40, :40], y.mT[..., :40], upper=False, left=False),
+        *torch.triangular_solve(y[0], a[0], transpose=True),
+    )
+
+
 def _solved(x, y):
     """Solutions by the factors of a matrix and by those of the transposed one."""
     factors = torch.linalg.lu_factor(x)
@@ -279,6 +291,7 @@ SAMPLES = {
         lambda x, y, z: torch.addbmm(x, y, z, beta=0.5, alpha=2.0), r(3, 5), r(2, 3, 4), r(2, 4, 5)
     ),
     "cholesky": lambda: of(_factored, r(2, 3, 3), r(2, 3, 2)),
+    "large triangles": lambda: of(_triangular, r(2, 64, 64), r(2, 64, 3)),
     "lu": lambda: of(lambda x: (*torch.linalg.lu(x), *torch.linalg.lu_factor(x.mT)), r(2, 3, 2)),
     "inverse": lambda: of(
         lambda x, y: (

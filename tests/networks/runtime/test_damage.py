@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chameleon_networks.package.load import check_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,6 +81,14 @@ def test_missing_files_are_told(whole, tmp_path, replaced):
         said = trying(copy)
         assert _is_answered(own, said), (own, said)
         shutil.rmtree(copy.path)
+
+
+def test_files_of_buckets_are_checked_without_loading_them(bucketed, tmp_path):
+    folder = bucketed.copy(tmp_path / "copy").path
+    check_files(folder)
+    (folder / "rows4" / "manifest.json").unlink()
+    with pytest.raises(RuntimeError, match=r"rows4/manifest\.json cannot be read"):
+        check_files(folder)
 
 
 @settings(max_examples=60)

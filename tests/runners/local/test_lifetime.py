@@ -201,8 +201,10 @@ def test_a_builder_that_raises_leaves_workers_to_the_one_before(runner):
     ],
 )
 def test_a_stage_that_fails_is_an_error_of_the_plugin(runner, options, words):
-    with pytest.raises(PluginError, match=words):
+    with pytest.raises(PluginError, match=words) as caught:
         list(runner.measure(job([config(Fault.NONE)], **options)))
+    # A worker that ends may lack memory.
+    assert ("memory_mib of" in (caught.value.hint or "")) is ("exits" in options.values())
 
 
 def test_workers_that_cannot_start(monkeypatch):

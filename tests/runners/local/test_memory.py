@@ -1,10 +1,14 @@
 """Kernels that hold much memory: so many are held at once as fit, and none fails for the others."""
 
+import sys
+
 import pytest
 from chameleon_core.measurement import FailureKind
+from chameleon_core.stages import Contender
+from chameleon_runners.engine.worker_process import WorkerProcess
 from faults import Fault, config
 
-from ..conftest import by_config, job  # noqa: TID252 - tests are no package
+from ..conftest import TASK, by_config, fault_space, job  # noqa: TID252 - tests are no package
 
 MANY = [config(Fault.NONE, number) for number in range(14)]
 
@@ -22,6 +26,31 @@ def test_as_many_kernels_are_held_as_fit(runner, kernel_mib, run_mib):
 def test_one_that_does_not_fit_alone_fails(runner, option):
     table = by_config(list(runner.measure(job(MANY[:5], **{option: 4096}))))
     assert {row.failure for row in table.values()} == {FailureKind.OUT_OF_MEMORY}
+    assert all("memory_mib of the runner" in row.message for row in table.values())
+
+
+@pytest.fixture
+def starved(monkeypatch):
+    """Workers that exceed the memory limit as soon as they only keep a kernel."""
+
+    def memory(worker):
+        return sys.maxsize if worker.built and worker.work is None else 0
+
+    monkeypatch.setattr(WorkerProcess, "memory", property(memory))
+
+
+def test_a_kernel_that_is_too_large_to_keep_fails(runner, starved):
+    table = by_config(list(runner.measure(job(MANY[:3]))))
+    assert {row.failure for row in table.values()} == {FailureKind.OUT_OF_MEMORY}
+    assert set(table) == set(MANY[:3])
+
+
+def test_a_contender_that_is_too_large_to_keep_fails(runner, starved):
+    contenders = [
+        Contender(name=f"{number}", stage=fault_space(), config=MANY[number]) for number in range(2)
+    ]
+    failures = {row.failure for row in runner.compare(TASK, contenders)}
+    assert failures == {FailureKind.OUT_OF_MEMORY}
 
 
 def test_others_go_on_beside_one_that_does_not_fit(runner):

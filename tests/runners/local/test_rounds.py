@@ -23,8 +23,8 @@ def timed(name, *repeats):
     return CandidateRun(config=(name,), slot=name, repeats=repeats)
 
 
-def admitted(*candidates, best=math.inf):
-    rounds = Rounds(OPTIONS, best)
+def admitted(*candidates, best=math.inf, options=OPTIONS):
+    rounds = Rounds(options, best)
     return rounds, [lost for candidate in candidates for lost in rounds.admit(candidate)]
 
 
@@ -143,6 +143,14 @@ def test_a_candidate_with_missing_repeats_counts_its_first_timing():
 
     list(rounds.play(time_again, lambda: False))
     assert lonely.succeeded().seconds == (1.0, 1.01, 1.02)
+
+
+@pytest.mark.parametrize(("turns", "counts"), [(1, (1.0, 1.01, 1.02)), (2, (1.2, 1.2))])
+def test_the_first_timing_counts_beside_a_single_round(turns, counts):
+    candidate = timed(0, 1.0, 1.01, 1.02)
+    rounds, _ = admitted(candidate, options=attrs.evolve(OPTIONS, leader_rounds=turns))
+    list(rounds.play(lambda c: c.take_turn([1.2]), lambda: False))
+    assert candidate.succeeded().seconds == counts
 
 
 def test_nothing_is_timed_after_a_stop():

@@ -43,11 +43,15 @@ def test_in_a_batch(runner, asked):
 
 
 @pytest.mark.parametrize(
-    ("count", "leaders", "agree", "share"), [(2, 1, True, 1), (2, 2, False, 0.5), (9, 9, False, 1)]
+    ("count", "rounds", "agree", "share"),
+    [
+        (2, {"leaders": 1}, True, 1),
+        (2, {"leaders": 2}, False, 0.5),
+        (9, {"leaders": 9}, False, 1),
+        (2, {"leaders": 2, "leader_rounds": 1}, True, 1),
+    ],
 )
-def test_timing_is_shorter_if_all_kernels_are_timed_again(
-    monkeypatch, count, leaders, agree, share
-):
+def test_timing_is_shorter_if_all_kernels_are_timed_again(monkeypatch, count, rounds, agree, share):
     asked = set()
     submit = ProcessPool.submit
 
@@ -57,7 +61,7 @@ def test_timing_is_shorter_if_all_kernels_are_timed_again(
         submit(pool, worker, then, message, timeout)
 
     monkeypatch.setattr(ProcessPool, "submit", watched)
-    options = LocalOptions(**{**QUICK, "leaders": leaders})
+    options = LocalOptions(**{**QUICK, **rounds})
     with LocalRunner(options) as runner:
         configs = [config(Fault.NONE, number) for number in range(count)]
         assert len(list(runner.measure(job(configs)))) == count

@@ -143,7 +143,9 @@ def most_frequent_failure(measurements: Collection[Measurement]) -> str | None:
     return next(f"{kind}: {m.message}" for m in measurements if m.failure == kind)
 
 
-def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int | None:
+def convincing(
+    wanted: int | Literal["auto"] | None, *, batch_size: int, failure: FailureKind | None = None
+) -> int | None:
     """The number of equal failures after which a search ends; None if there is no such limit.
 
     A target that the machine cannot run, a wrong reference or a missing compiler makes every
@@ -153,8 +155,13 @@ def convincing(wanted: int | Literal["auto"] | None, *, batch_size: int) -> int 
         wanted: the value of ``same_failure`` in the pipeline's budget: a number, ``"auto"`` (two
             batches, but at least 16) or None.
         batch_size: the number of configurations per batch.
+        failure: the kind of the failures. With ``"auto"``, half as many failures for lack of memory
+            are enough, because each may end a worker, whose replacement takes seconds.
     """
-    return max(_BATCHES * batch_size, _FEWEST) if wanted == "auto" else wanted
+    if wanted != "auto":
+        return wanted
+    count = max(_BATCHES * batch_size, _FEWEST)
+    return count // _BATCHES if failure is FailureKind.OUT_OF_MEMORY else count
 
 
 def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | None:
@@ -163,7 +170,8 @@ def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | No
     The search of a task ends early if all of its measurements fail alike.
 
     Two failures are the same if they have the same kind and the same message. Numbers in the
-    messages, such as sizes, times and addresses, may differ.
+    messages, such as sizes, times and addresses, may differ. Messages about a lack of memory may
+    differ in all words, since each library has its own.
 
     Args:
         measurements: the measurements of one task, or of several tasks.
@@ -183,4 +191,6 @@ def same_failure(measurements: Sequence[Measurement], at_least: int) -> str | No
 
 
 def _words(measurement: Measurement) -> str:
+    if measurement.failure is FailureKind.OUT_OF_MEMORY:
+        return ""
     return _NUMBER.sub("#", measurement.message)

@@ -54,8 +54,7 @@ class Tuning:
         pipeline, budget, batch_size = run.pipeline, run.pipeline.budget, run.batch_size
         # Replayed times cost nothing, so tasks do not end early if all their measurements fail.
         self._measures_hardware = run.runner.measures_hardware
-        same = budget.same_failure if self._measures_hardware else None
-        self._convincing = convincing(same, batch_size=batch_size)
+        self._same_failure = budget.same_failure if self._measures_hardware else None
         self.allowances = Allowances(runs, budget, seconds_before=choice_seconds(run.store))
         self._all_guessed = False
         # Alternatives are tuned after all other tasks have ended. The other tasks do not depend on
@@ -229,9 +228,12 @@ class Tuning:
     def _give_up(self, runs: Sequence[TaskRun], measurements: Sequence[Measurement]) -> None:
         """End the waiting ones among some tasks, if all their measurements failed alike."""
         waiting = [run for run in runs if run.state.waiting]
-        if not waiting or self._convincing is None:
+        if not (waiting and measurements):
             return
-        failure = same_failure(measurements, self._convincing)
+        enough = convincing(
+            self._same_failure, batch_size=self._run.batch_size, failure=measurements[0].failure
+        )
+        failure = None if enough is None else same_failure(measurements, enough)
         if failure is None:
             return
         log.warning(

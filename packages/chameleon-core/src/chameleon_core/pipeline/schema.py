@@ -128,8 +128,9 @@ class Budget:
             is at most this many seconds. None means no such target.
         same_failure: a task ends after this many measurements of the task if all of them failed
             alike. All tasks end after this many measurements of the run if all of these failed
-            alike. ``auto`` is two batches, but at least 16. None means that no task ends for these
-            reasons. The option has no effect on searches in recorded tables.
+            alike. ``auto`` is two batches, but at least 16, or half as many if memory ran out. None
+            means that no task ends for these reasons. The option has no effect on searches in
+            recorded tables.
         scope: whether ``measurements`` and ``wall_time`` hold for each task or for all tasks
             together.
     """

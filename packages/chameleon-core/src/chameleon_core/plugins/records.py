@@ -41,7 +41,8 @@ class PluginRecord:
             that reads no files.
         complete: for a frontend, ``"module:function"`` that checks a delivered network. Its
             argument is the network's folder, and it raises RuntimeError if a file is missing or
-            damaged. Empty if Chameleon only checks that the folder exists.
+            damaged. Any other exception is a fault of the plugin, and counts for nothing. Empty if
+            Chameleon only checks that the folder exists.
         listings: for a space provider, ``"module:function"`` that writes texts about the winners
             into the run folder when a run ends. Its arguments are the ``RunContext`` and the
             ``RunResult``. Empty for a space without listings.

@@ -24,6 +24,7 @@ from chameleon_networks.graph.chains import chains_of
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.warnings_once import warnings_once
 from chameleon_networks.importers.onnx.importing import imported
+from chameleon_networks.importers.onnx.models import sort_nodes
 from chameleon_networks.importers.onnx.quantized import in_real_numbers
 from chameleon_networks.importers.onnx.typed import from_interface, to_interface
 from chameleon_networks.importers.options import DEFAULT
@@ -162,8 +163,11 @@ class ChameleonBackend(Backend):
             device: The device to run on; only ``CPU`` is supported.
             options: Arguments of ``ChameleonRep``, such as ``inputs``.
         """
-        super().prepare(model, device)
-        return ChameleonRep(model, **options)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        sort_nodes(copy.graph)
+        super().prepare(copy, device)
+        return ChameleonRep(copy, **options)
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **_: Any) -> tuple[Any, ...]:

@@ -237,7 +237,7 @@ class OnnxNetwork(ImportedNetwork):
     def coverage(self) -> Sequence[OperatorCoverage]:
         batches = {
             name: (1, *map(int, shape[1:]))
-            for name, shape in models.onnx_inputs(self.options.source).items()
+            for name, shape in self.facts.inputs.items()
             if [isinstance(extent, str) for extent in shape] == [True] + [False] * (len(shape) - 1)
             and name not in self.shapes
         }
@@ -248,33 +248,35 @@ class OnnxNetwork(ImportedNetwork):
         return OnnxNetwork(attrs.evolve(self.options, shapes=shapes)).coverage()
 
     def input_names(self) -> list[str]:
-        return list(models.onnx_inputs(self.options.source))
+        return list(self.facts.inputs)
 
     @cached_property
-    def _most(self) -> list[int]:
-        """The largest integer of each input's samples: 1, as in a mask, or that of an index."""
-        limits = models.onnx_index_limits(self.options.source)
-        return [limits.get(name, 1) for name in self.input_names()]
+    def facts(self) -> models.OnnxFacts:
+        """Facts about the network in the file, which do not depend on shapes."""
+        if isinstance(self.sibling, OnnxNetwork):
+            return self.sibling.facts
+        return models.onnx_facts(self.options.source)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        shapes = ([int(e) for e in p.ty.shape] for p in self.imported["main"].params)
-        kinds = (np.dtype(str(p.ty.dtype)) for p in self.imported["main"].params)
-        return [
-            _any_of(kind, shape, rng)
-            if self.quantized and kind.name in {UINT8, INT8}
-            else _like(NumberRange.of(np.full(shape, most, kind)), rng)
-            for shape, kind, most in zip(shapes, kinds, self._most, strict=True)
-        ]
+        samples: list[NDArray[Any]] = []
+        for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True):
+            shape, kind = [int(e) for e in param.ty.shape], np.dtype(str(param.ty.dtype))
+            if kind.kind not in "iu":
+                samples.append(_like(NumberRange.of(np.ones(shape, kind)), rng))
+                continue
+            limits = np.iinfo(kind)
+            is_byte = self.quantized and kind.name in {UINT8, INT8}
+            other = (int(limits.min), int(limits.max)) if is_byte else (0, 1)
+            least, most = self.facts.ranges.get(name, other)
+            # A table may have more places than a small integer can name.
+            samples.append(rng.integers(least, min(most, limits.max), shape, kind, endpoint=True))
+        return samples
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
         names = (running.ONNXRUNTIME, *running.installed(running.OPENVINO))
         # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
-        return (
-            (running.ONNXRUNTIME_FLOAT32, *names)
-            if models.onnx_is_quantized(self.options.source)
-            else names
-        )
+        return (running.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -311,12 +313,6 @@ _NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {
 def network_of(options: NetworkOptions) -> ImportedNetwork:
     """Make the network that frontend options describe."""
     return _NETWORKS[type(options)](options)
-
-
-def _any_of(kind: np.dtype[Any], shape: list[int], rng: np.random.Generator) -> NDArray[Any]:
-    """Random integers over the whole range of an integer dtype, like quantized numbers."""
-    limits = np.iinfo(kind)
-    return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
 
 
 def _like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:

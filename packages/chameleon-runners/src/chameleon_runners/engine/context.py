@@ -17,6 +17,7 @@ from chameleon_runners.timing import TimingPolicy, undisturbed
 from chameleon_runners.timing_options import TimingOptions
 from chameleon_runners.worker.protocol import Message
 
+_MEMORY_OPTION = "memory_mib of the runner"
 _ALLOCATION_FAILED = ("bad_alloc", "out of memory", "Cannot allocate memory", "MemoryError")
 """Messages that libraries print before they abort for lack of memory."""
 
@@ -92,6 +93,21 @@ class CandidateRun:
         self.losses += again
         return again
 
+    def starved(self, retries: int) -> Measurement | None:
+        """Count a worker that ended while it only kept the candidate's kernel.
+
+        The result is None if the candidate is to be built again. If such workers exceed their
+        memory limit each time, the result is the failure of the candidate.
+
+        Args:
+            retries: The largest number of further tries.
+        """
+        end = None if self.worker is None else self.worker.end
+        if end is None or end.reason is not EndReason.MEMORY:
+            return None
+        self.losses += 1
+        return self.ended(end, building=False) if self.losses > retries else None
+
     def take_turn(self, calm: Iterable[float], disturbed: Iterable[float] = ()) -> None:
         """Add the repeats of one turn, in which the candidate was timed between others.
 
@@ -135,6 +151,8 @@ class CandidateRun:
             message: The message about the failure.
             error: The largest relative error of the outputs, or None.
         """
+        if kind is FailureKind.OUT_OF_MEMORY and _MEMORY_OPTION not in message:
+            message += f"; {_MEMORY_OPTION} limits the memory of a worker"
         return self._measured(failure=kind, message=message, max_relative_error=error)
 
     def _measured(self, **outcome: Any) -> Measurement:

@@ -32,6 +32,9 @@ from chameleon_runners.worker.protocol import Message
 _LEAST_ROUNDS = 14
 """The least number of rounds of the fastest candidates, so that one disturbance decides nothing."""
 
+_FEWEST_TURNS = 2
+"""The least number of turns of a candidate that replace its first timing."""
+
 _CANDIDATES_PER_ROUND = 2
 """A small batch has fewer rounds at least: one for so many candidates. More would take longer than
 building the batch."""
@@ -129,8 +132,9 @@ class Rounds:
             yield from self._retire(lenience * self._options.leader_margin)
         self._note(self.candidates)
         for candidate in self.candidates:
-            # With fewer turns than the others it would not compare with them.
-            if candidate.turns < min(least, done):
+            # With fewer turns than the others it would not compare with them, nor would a single
+            # turn be better than the first timing.
+            if candidate.turns < max(_FEWEST_TURNS, min(least, done)):
                 candidate.pool()
         yield from self._keep([])
 
@@ -173,6 +177,7 @@ class TimingPhase:
     Args:
         context: The workers, options and time limits to use.
         pending: A queue that takes candidates to be built again.
+        failed: A function that takes the failures of candidates that are not timed.
         best_seconds: The task's lowest time so far, or infinity.
         stopped: A function that returns whether no more work should start.
 
@@ -185,11 +190,13 @@ class TimingPhase:
         context: LocalContext,
         *,
         pending: deque[CandidateRun],
+        failed: Callable[[Measurement], None],
         best_seconds: float,
         stopped: Callable[[], bool],
     ) -> None:
         self._context = context
         self._pending = pending
+        self._failed = failed
         self._best = best_seconds
         self._stopped = stopped
         self._rounds = Rounds(context.options, best_seconds)
@@ -205,7 +212,15 @@ class TimingPhase:
         for candidate in list(self.built):
             if candidate.worker is None or not candidate.worker.alive:
                 self.built.remove(candidate)
-                self._pending.append(candidate)
+                self._build_again(candidate)
+
+    def _build_again(self, candidate: CandidateRun) -> None:
+        """Queue a candidate whose worker has ended, unless each worker lacks memory for it."""
+        failure = candidate.starved(self._context.retries)
+        if failure is None:
+            self._pending.append(candidate)
+        else:
+            self._failed(failure)
 
     def first_timings(self) -> Iterator[Measurement]:
         """Check and time all built candidates, and yield measurements that are final.
@@ -217,7 +232,7 @@ class TimingPhase:
             candidate = self.built.popleft()
             worker = candidate.worker
             if worker is None or not context.pool.lives(worker):
-                self._pending.append(candidate)
+                self._build_again(candidate)
                 continue
             message = context.measure_command(candidate, best=self._best, cores=context.clock_cores)
             event = context.clock(worker, message, context.deadlines.run(self._best))
@@ -337,7 +352,7 @@ class LocalJobRun:
         self, job: MeasureJob, *, context: LocalContext, numbers: Iterator[int], alone: bool
     ) -> None:
         self.job = job
-        if len(job.configs) <= context.options.leaders:
+        if context.options.leader_rounds > 1 and len(job.configs) <= context.options.leaders:
             # The rounds time all kernels again, so the repeats of the first timing need not agree.
             policy = attrs.evolve(context.policy, max_repeats=context.policy.min_repeats)
             if len(job.configs) <= _SMALL_BATCH:
@@ -354,6 +369,7 @@ class LocalJobRun:
         self.timing_phase = TimingPhase(
             context,
             pending=self._pending,
+            failed=self._known.append,
             best_seconds=job.best_seconds,
             stopped=lambda: self._stopped,
         )
@@ -459,6 +475,7 @@ class LocalJobRuns:
                         yield from self._build([run])
                         yield from _arrivals(run, run.timing_phase.first_timings())
                         self._recycle()
+                    yield from _arrivals(run, run.known())
                     yield from _arrivals(run, run.timing_phase.rounds())
         finally:
             self._release()

@@ -67,8 +67,10 @@ class ProcessComparison(Comparison[CandidateRun]):
             self._go_on()
             # One that lost its worker to somebody else is built again.
             if candidate.worker is None or not context.pool.lives(candidate.worker):
-                entry.built = False
-                self._build()
+                entry.result = candidate.starved(context.retries)
+                if entry.result is None:
+                    entry.built = False
+                    self._build()
                 continue
             event = ask(candidate.worker, message, context.options.reference_timeout)
             reply = event.reply

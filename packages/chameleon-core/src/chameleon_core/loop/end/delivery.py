@@ -12,6 +12,7 @@ import structlog
 
 from chameleon_core.errors import ChameleonError, PluginError
 from chameleon_core.events import ComparisonProgressed, ComparisonStarted, Event
+from chameleon_core.fallbacks import fall_back
 from chameleon_core.loop.context import RunContext
 from chameleon_core.loop.end.comparison import SHARE
 from chameleon_core.loop.end.result import OperatorResult, RunResult
@@ -70,6 +71,8 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
 def unless_gone(result: RunResult, frontend: str) -> RunResult:
     """A stored result, with a failure if the network that it names is gone or incomplete by now.
 
+    If the frontend's check of the network fails itself, the result stays as it is.
+
     Args:
         result: the result.
         frontend: the name of the run's frontend.
@@ -86,8 +89,10 @@ def unless_gone(result: RunResult, frontend: str) -> RunResult:
     if complete and not fault:
         try:
             load_factory(complete)(folder)
-        except (PluginError, RuntimeError) as error:
+        except RuntimeError as error:
             fault = f"of no use: {error}"
+        except Exception as error:  # noqa: BLE001 - the plugin's fault is none of the network
+            fall_back("network_not_checked", error, frontend=frontend)
     if not fault:
         return result
     failure = (

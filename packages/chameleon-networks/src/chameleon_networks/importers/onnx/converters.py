@@ -123,6 +123,16 @@ def _dequantize(node: Node) -> Any:
     return rounded(node.builder, real, kind) if kind in TYPES else real
 
 
+def _quantize_by_range(node: Node) -> list[Any]:
+    """``DynamicQuantizeLinear``; TVM's importer would divide by the range of zeros alone."""
+    x, zero = node[0], scalar(0, node[0])
+    least = node.emit(op.minimum(zero, op.min(x)))
+    spread = node.emit(op.maximum(zero, op.max(x)) - least)
+    scale = node.emit(op.where(op.equal(spread, zero), scalar(1, x), spread / scalar(255, x)))
+    point = node.emit(op.astype(op.round(op.clip(zero - least / scale, 0, 255)), UINT8))
+    return [op.quantize(x, scale, point, axis=0, out_dtype=UINT8), scale, point]
+
+
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **ARITHMETIC,
     **IMAGES,
@@ -132,6 +142,7 @@ CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **TRAINING,
     "Cast": _cast,
     "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": _quantize_by_range,
     "OneHot": _one_hot,
     "QuantizeLinear": _quantize,
 }

@@ -426,6 +426,8 @@ class _Importer:
             branches: The outputs of both branches.
         """
         chosen = []
+        if nodes.shape_of(condition):  # the only value may have axes, which the outputs lack
+            condition = self._builder.emit(relax.op.reshape(condition, []))
         for yes, no in zip(*branches, strict=True):
             tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))
             kinds = [(nodes.shape_of(one), nodes.dtype_of(one)) for one in (yes, no) if tensors]

@@ -8,6 +8,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+import attrs
 from chameleon_core.errors import ConfigError
 from chameleon_core.words import did_you_mean
 from chameleon_tvm.types import BFLOAT16
@@ -58,7 +59,7 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     onnx = _onnx()
     try:
         model = onnx.load(file, load_external_data=load_external_data)
-        _sort(model.graph)
+        sort_nodes(model.graph)
         # The checker would look for external data in the working folder.
         if load_external_data or not any(_inside(model, "external_data")):
             onnx.checker.check_model(model)
@@ -72,8 +73,16 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     return model
 
 
-def _sort(graph: Any) -> None:
-    """Sort a graph that has nodes before what they read, as onnxruntime's float16 files have."""
+def sort_nodes(graph: Any) -> None:
+    """Sort graphs that have nodes before what they read, as onnxruntime's float16 files have.
+
+    Args:
+        graph: An ``onnx.GraphProto``, which is changed, with the graphs inside of its nodes.
+    """
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                sort_nodes(inner)
     nodes = list(graph.node)
     makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
     read = {
@@ -86,28 +95,58 @@ def _sort(graph: Any) -> None:
         graph.node.extend(nodes[place] for place in TopologicalSorter(read).static_order())
 
 
-def onnx_inputs(file: str) -> dict[str, list[int | str]]:
-    """The shapes of the inputs of an ONNX file, by name; an extent without a number is a string.
+@attrs.frozen(kw_only=True)
+class OnnxFacts:
+    """Facts about the network in an ONNX file.
+
+    Attributes:
+        inputs: The shapes of the inputs, by name; an extent without a number is a string.
+        ranges: The smallest and the largest number of each integer input that names places of a
+            table, or that the network divides by. The largest place is 0 if no table is constant.
+        is_quantized: Whether the network contains quantization steps.
+    """
+
+    inputs: Mapping[str, list[int | str]]
+    ranges: Mapping[str, tuple[int, int]]
+    is_quantized: bool
+
+
+def onnx_facts(file: str) -> OnnxFacts:
+    """Read the facts about the network in an ONNX file, without the files with its external data.
 
     Raises:
         ConfigError: The file does not exist or is not valid.
     """
-    return _inputs(_read(file, load_external_data=False))
+    model = _read(file, load_external_data=False)
+    return OnnxFacts(
+        inputs=_inputs(model), ranges=_ranges(model.graph), is_quantized=is_quantized_model(model)
+    )
 
 
-def onnx_index_limits(file: str) -> dict[str, int]:
-    """The largest number of each value that names places of a table; 0 if no table is constant."""
-    graph = _onnx().load(file, load_external_data=False).graph
+_MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators that give the numbers of their first input."""
+
+
+def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
+    """The smallest and the largest number of inputs that are indices or divisors."""
     tables = {tensor.name: tensor.dims for tensor in graph.initializer}
-    limits: dict[str, int] = {}
+    sources: dict[str, str] = {}
+    divisors: set[str] = set()
+    indices: dict[str, int] = {}
     for node in graph.node:
-        if node.op_type.startswith(("Gather", "Scatter")):
+        read = [sources.get(name, name) for name in node.input]
+        if node.op_type in _MOVES:
+            sources[node.output[0]] = read[0]
+        elif node.op_type in {"Div", "Mod"}:
+            divisors.add(read[1])
+        elif node.op_type.startswith(("Gather", "Scatter")):
             most = 0  # any table has a first place
             if node.op_type == "Gather" and node.input[0] in tables:
                 axis = next((attribute.i for attribute in node.attribute), 0)
                 most = tables[node.input[0]][axis] - 1
-            limits[node.input[1]] = min(most, limits.get(node.input[1], most))
-    return limits
+            indices[read[1]] = min(most, indices.get(read[1], most))
+    # No divisor is 0. Two different numbers are enough, as for masks.
+    return {name: (0, most) for name, most in indices.items()} | dict.fromkeys(divisors, (1, 2))
 
 
 def onnx_digests(file: str) -> list[str] | None:
@@ -140,11 +179,6 @@ def _inside(message: Any, name: str) -> Iterator[Any]:
 def _digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
-
-
-def onnx_is_quantized(file: str) -> bool:
-    """Whether the network in an ONNX file contains quantization steps."""
-    return is_quantized_model(_onnx().load(file, load_external_data=False))
 
 
 def onnx_meaning(file: str) -> bytes:

@@ -74,7 +74,9 @@ def _slice(node: Node) -> Any:
     axes = [nodes.positive(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
     begins, stops, strides, turned = {}, {}, {}, []
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
-        places = range(*slice(start, end, step).indices(shape[axis]))
+        extent = shape[axis]
+        # Unlike in Python, a slice back from before the first place begins at that place.
+        places = range(*slice(max(start, -extent), end, step).indices(extent))
         if step < 0:
             # The same places from the front, turned round afterwards.
             places = places[::-1]
@@ -168,12 +170,10 @@ def _tensor_scatter(node: Node) -> Any:
 
 
 def _top(node: Node) -> Any:
-    """``TopK`` in any order (``sorted=0``), for which sorted results are right, too."""
-    if node.attributes.get("sorted", 1):
-        return NotImplemented
-    axis, largest = (node.attributes[name] for name in ("axis", "largest"))
-    numbers = node[0], *node.integers(1), axis
-    parts = node.emit(op.topk(*numbers, largest=bool(largest), dtype="int64"))
+    """``TopK``; TVM's importer reads no count of version 10, and refuses results in any order."""
+    axis, largest = node.attributes["axis"], bool(node.attributes.get("largest", 1))
+    count = node.attributes.get("k") or node.integers(1)[0]
+    parts = node.emit(op.topk(node[0], count, axis, largest=largest, dtype="int64"))
     return [node.emit(relax.TupleGetItem(parts, place)) for place in range(2)]
 
 

@@ -1,7 +1,7 @@
 """Factorizations of small matrices, as a series of simple operators; covariances, combinations.
 
 A matrix with more than ``LARGEST`` rows or columns is refused, because each row or column takes
-about ten operators.
+about ten operators. A triangular system may have the square of that, as blocks are solved at once.
 
 The algorithms are those of Golub and Van Loan, Matrix Computations. Sections are 3.4.1 (LU with
 partial pivoting), 4.2.2 (Cholesky), 5.2.1 (Householder's reflections) and 8.6.3 (one-sided Jacobi).
@@ -10,6 +10,7 @@ partial pivoting), 4.2.2 (Cholesky), 5.2.1 (Householder's reflections) and 8.6.3
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,11 +23,11 @@ LARGEST = 32
 """Most rows and columns of a matrix. Each of them takes about ten operators."""
 
 
-def _small(function: Callable[..., Any]) -> Callable[..., Any]:
+def _small(function: Callable[..., Any], most: int = LARGEST) -> Callable[..., Any]:
     """Restrict a function of a matrix to small matrices that are not empty."""
 
     def checked(matrix: Any, *args: Any, **kwargs: Any) -> Any:
-        if matrix.numel() == 0 or max(matrix.shape[-2:]) > LARGEST:
+        if matrix.numel() == 0 or max(matrix.shape[-2:]) > most:
             return NotImplemented
         return function(matrix, *args, **kwargs)
 
@@ -58,14 +59,32 @@ def _substituted(a: Any, b: Any, *, upper: bool, unit: bool) -> Any:
     """The solution of ``a @ x = b`` for a triangular matrix."""
     if upper:
         return _substituted(a.flip([-1, -2]), b.flip([-2]), upper=False, unit=unit).flip([-2])
+    b = b.expand(*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
+    if a.shape[-1] > LARGEST:
+        return _substituted_by_blocks(a, b, unit=unit)
     rows: list[Any] = []
     for step in range(a.shape[-1]):
         row = b[..., step : step + 1, :]
         if rows:
             row = row - a[..., step : step + 1, :step] @ torch.cat(rows, -2)
         rows.append(row if unit else row / a[..., step : step + 1, step : step + 1])
-    # Both are broadcast to each other.
-    return torch.cat(torch.broadcast_tensors(*rows), -2) if len(rows) > 1 else rows[0]
+    return torch.cat(rows, -2)
+
+
+def _substituted_by_blocks(a: Any, b: Any, *, unit: bool) -> Any:
+    """The solution for a lower triangle, whose blocks on the diagonal are inverted at once."""
+    count = a.shape[-1]
+    size = math.isqrt(count - 1) + 1
+    # The last block may solve rows of the block before it a second time.
+    parts = [slice(start, start + size) for start in (*range(0, count - size, size), count - size)]
+    blocks = torch.stack([a[..., part, part] for part in parts], -3)
+    inverses = _substituted(blocks, torch.eye(size, dtype=a.dtype), upper=False, unit=unit)
+    solution = inverses[..., 0, :, :] @ b[..., :size, :]
+    for block, part in enumerate(parts[1:], 1):
+        above = solution[..., : part.start, :]
+        rows = b[..., part, :] - a[..., part, : part.start] @ above
+        solution = torch.cat([above, inverses[..., block, :, :] @ rows], -2)
+    return solution
 
 
 def _solved_triangular(
@@ -404,31 +423,40 @@ def _part(input: Any, dim: int, start: Any, length: int) -> Any:  # noqa: A002 -
     return input.index_select(dim, start + torch.arange(length))
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    operator: _small(function)
-    for operator, function in (
-        (_ATEN.cholesky.default, _lower_factor),
-        (_ATEN.linalg_cholesky_ex.default, _lower_factor_checked),
-        (_ATEN.cholesky_solve.default, _solved_by_factor),
-        (_ATEN.cholesky_inverse.default, _inverted_by_factor),
-        (_ATEN.linalg_solve_triangular.default, _solved_triangular),
-        (_ATEN.triangular_solve.default, _solved_triangular_of_old),
-        (_ATEN.linalg_lu_factor_ex.default, _factors_checked),
-        (_ATEN.linalg_lu_solve.default, _solved),
-        (_ATEN.linalg_lu.default, _three_factors),
-        (_ATEN.lu_unpack.default, _unpacked),
-        (_ATEN._linalg_det.default, _determinant),  # noqa: SLF001 - it is called so
-        (_ATEN._linalg_slogdet.default, _log_determinant),  # noqa: SLF001
-        (_ATEN.linalg_inv_ex.default, _inverse),
-        (_ATEN._linalg_solve_ex.default, _solution),  # noqa: SLF001
-        (_ATEN.linalg_qr.default, _orthogonal),
-        (_ATEN._linalg_svd.default, _singular_values),  # noqa: SLF001
-        (_ATEN.linalg_pinv.atol_rtol_tensor, _pseudoinverse),
-        (_ATEN.geqrf.default, _reflections),
-        (_ATEN.ormqr.default, _multiplied),
-        (_ATEN.linalg_householder_product.default, lambda a, x: _product(a, x)[..., : a.shape[-1]]),
-    )
+_TRIANGULAR_SYSTEMS: dict[Any, Callable[..., Any]] = {
+    _ATEN.linalg_solve_triangular.default: _small(_solved_triangular, LARGEST**2),
+    _ATEN.triangular_solve.default: _small(_solved_triangular_of_old, LARGEST**2),
 }
+
+DECOMPOSITIONS = (
+    _TRIANGULAR_SYSTEMS
+    | {
+        operator: _small(function)
+        for operator, function in (
+            (_ATEN.cholesky.default, _lower_factor),
+            (_ATEN.linalg_cholesky_ex.default, _lower_factor_checked),
+            (_ATEN.cholesky_solve.default, _solved_by_factor),
+            (_ATEN.cholesky_inverse.default, _inverted_by_factor),
+            (_ATEN.linalg_lu_factor_ex.default, _factors_checked),
+            (_ATEN.linalg_lu_solve.default, _solved),
+            (_ATEN.linalg_lu.default, _three_factors),
+            (_ATEN.lu_unpack.default, _unpacked),
+            (_ATEN._linalg_det.default, _determinant),  # noqa: SLF001 - it is called so
+            (_ATEN._linalg_slogdet.default, _log_determinant),  # noqa: SLF001
+            (_ATEN.linalg_inv_ex.default, _inverse),
+            (_ATEN._linalg_solve_ex.default, _solution),  # noqa: SLF001
+            (_ATEN.linalg_qr.default, _orthogonal),
+            (_ATEN._linalg_svd.default, _singular_values),  # noqa: SLF001
+            (_ATEN.linalg_pinv.atol_rtol_tensor, _pseudoinverse),
+            (_ATEN.geqrf.default, _reflections),
+            (_ATEN.ormqr.default, _multiplied),
+            (
+                _ATEN.linalg_householder_product.default,
+                lambda a, x: _product(a, x)[..., : a.shape[-1]],
+            ),
+        )
+    }
+)
 """Functions of torch that are traced instead of an operator, by operator."""
 
 
