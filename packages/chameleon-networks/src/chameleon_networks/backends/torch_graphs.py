@@ -18,27 +18,28 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-import attrs
 import structlog
 import torch
-from attrs import validators
-from chameleon_core.errors import ConfigError
 from chameleon_core.words import in_one_line
 from chameleon_system.files import write_whole
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
 from chameleon_networks.backends import StaysError
-from chameleon_networks.backends.graph_deliveries import Delivery, bytes_of
+from chameleon_networks.backends.graph_checks import (
+    Weights,
+    check_answer,
+    check_outputs,
+    is_weight,
+    reason_to_stay,
+)
+from chameleon_networks.backends.graph_deliveries import Delivery
+from chameleon_networks.backends.graph_options import BACKGROUND, PREDICTED, BackendOptions
 from chameleon_networks.package.load import load
-from chameleon_networks.running.verify import TOLERANCE, agreement
 
 log = structlog.get_logger()
 
 Graph = Callable[..., Any]
 
-_RECORDS = r"https?://.*|((?!://).)*"
-"""The form of a place of records: a URL that starts with http:// or https://, or a path."""
-PREDICTED, TUNED, BACKGROUND = "predicted", "tuned", "background"
 _ROUNDS = 3
 """Number of timed calls of the network and of torch's code, in turns, in one comparison."""
 _TIMING_SECONDS = 1.0
@@ -52,32 +53,6 @@ _INSTANCES = 8
 code 8 times at most (``torch._dynamo.config.recompile_limit``)."""
 _CHANGED = "weights have changed since it was compiled"
 _OTHER = "a call has other weights, which get a network if they come again"
-_SAMPLES = 8
-"""How many numbers of each weight a call compares, to notice changes that autograd does not."""
-
-
-@attrs.frozen(kw_only=True)
-class BackendOptions:
-    """The ``options`` of ``torch.compile(model, backend="chameleon", options={...})``.
-
-    Attributes:
-        mode: ``predicted`` compiles without measuring. ``tuned`` tunes during the first call.
-            ``background`` compiles without measuring and then tunes, in processes of low priority.
-            Meanwhile torch's own code answers calls, and then the network that is ready.
-        seconds: Wall-clock limit of tuning one graph in seconds, for ``tuned`` and ``background``.
-        records: The record database of earlier measurements, as the key ``records`` of a pipeline
-            file names it. None means the user's own database.
-    """
-
-    mode: str = attrs.field(
-        default=PREDICTED, validator=validators.in_((PREDICTED, TUNED, BACKGROUND))
-    )
-    seconds: float = attrs.field(
-        default=60.0, converter=float, validator=[validators.gt(0.0), validators.lt(math.inf)]
-    )
-    records: str | None = attrs.field(
-        default=None, validator=validators.optional(validators.matches_re(_RECORDS))
-    )
 
 
 def chameleon(
@@ -101,68 +76,13 @@ def chameleon(
     Raises:
         ConfigError: An option is unknown or has a wrong value.
     """
-    known = {field.name for field in attrs.fields(BackendOptions)}
-    values = {**(options or {}), **({} if mode is None else {"mode": mode})}
-    if unknown := sorted(values.keys() - known):
-        raise ConfigError(
-            f"the backend chameleon has no option {', '.join(unknown)}",
-            hint=f"its options are {', '.join(sorted(known))}",
-        )
-    try:
-        chosen = BackendOptions(**values)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(  # attrs adds its own objects to the sentence
-            f"the backend chameleon does not take its options: {error.args[0]}"
-        ) from error
-    if reason := _reason_to_stay(example_inputs):
+    chosen = BackendOptions.of(mode, options)
+    if reason := reason_to_stay(example_inputs):
         _log_stay(reason)
         unchanged: Graph = graph.forward
         return unchanged
-    weights = [index for index, value in enumerate(example_inputs) if _is_weight(value)]
+    weights = [index for index, value in enumerate(example_inputs) if is_weight(value)]
     return CompiledGraph(graph, weights, chosen)
-
-
-def _reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
-    if any(isinstance(value, torch.SymInt) for value in example_inputs):
-        return "a size is left open; torch.compile(..., dynamic=False) gives a network per size"
-    if not all(type(value) in {Tensor, nn.Parameter} for value in example_inputs):
-        return "an argument is no plain tensor"
-    if any(value.device.type != "cpu" for value in example_inputs):
-        return "it computes on another device than the CPU"
-    if torch.is_grad_enabled() and any(value.requires_grad for value in example_inputs):
-        return "gradients are wanted; call the model under torch.inference_mode() for a network"
-    return None
-
-
-def _is_weight(value: Tensor) -> bool:
-    """Whether an argument is a parameter or buffer of a module; torch marks these as static.
-
-    A tensor that a module made in inference mode, such as a bias that it keeps for later calls, is
-    an input, because torch does not count its changes.
-    """
-    marked = hasattr(value, "_dynamo_static_input_type") and not value.is_inference()
-    return isinstance(value, nn.Parameter) or marked
-
-
-def _state(value: Tensor) -> tuple[int, int]:
-    """The address of a tensor, and how often it was changed in place, as autograd counts it."""
-    return value.data_ptr(), value._version  # noqa: SLF001 - torch documents no other name
-
-
-def _check_answer(answer: Sequence[Any], inputs: Sequence[Tensor]) -> None:
-    """Raise a ``StaysError`` if no network can return such an answer to a call."""
-    if torch.is_autocast_enabled("cpu"):
-        raise StaysError("torch.autocast is on, whose dtypes a network does not have")
-    if not all(isinstance(value, Tensor) for value in answer):
-        raise StaysError("an output is no tensor")
-    if any(value.requires_grad for value in answer):
-        raise StaysError("gradients of an output are wanted")
-    if not all(value.numel() for value in (*answer, *inputs)):
-        raise StaysError("an input or output is empty")
-    for value in (*answer, *inputs):
-        if value.is_floating_point() and value.element_size() < torch.float32.itemsize:
-            raise StaysError(f"an input or output is in {str(value.dtype)[6:]}")
-        value.detach().numpy()  # raises TypeError if NumPy lacks the dtype
 
 
 def _memory(value: Tensor) -> int:
@@ -185,17 +105,6 @@ def _with_outputs(graph: fx.GraphModule, outputs: Collection[int]) -> fx.GraphMo
     return graph
 
 
-def _check_outputs(outputs: Sequence[Tensor], answer: Sequence[Tensor]) -> None:
-    """Raise a ``StaysError`` if a network's outputs are not torch's."""
-    ours, torchs = ([value.detach().numpy() for value in side] for side in (outputs, answer))
-    dtypes = [[value.dtype.name for value in side] for side in (ours, torchs)]
-    if dtypes[0] != dtypes[1]:
-        raise StaysError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
-    check = agreement(ours, torchs, tolerance=TOLERANCE)
-    if check.problem is not None:
-        raise StaysError(f"its network gives other answers: {check.problem}")
-
-
 def _clocked(function: Graph, arguments: Sequence[Tensor]) -> tuple[Any, float]:
     """The answer of a call, and its seconds."""
     start = perf_counter()
@@ -205,18 +114,6 @@ def _clocked(function: Graph, arguments: Sequence[Tensor]) -> tuple[Any, float]:
 
 def _log_stay(reason: str) -> None:
     log.info("torch's own code computes a graph", reason=reason)
-
-
-def _sample(value: Tensor) -> Tensor:
-    """A view of up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory."""
-    start, flat = value.storage_offset(), value.detach()
-    size = min(value.numel(), value.untyped_storage().nbytes() // value.element_size() - start)
-    return flat.as_strided((min(size, _SAMPLES),), (max(1, size // _SAMPLES),), start)
-
-
-def _bits(samples: Mapping[torch.dtype, Sequence[Tensor]]) -> list[bytes]:
-    """The bytes of the numbers of each dtype, because NaN differs from itself."""
-    return [bytes(bytes_of(torch.cat([*group]))) for group in samples.values()]
 
 
 class _Comparisons:
@@ -288,9 +185,7 @@ class CompiledGraph:
         self._network: Any = None
         self._calls = 0
         self._comparisons: _Comparisons | None = None
-        self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
-        self._samples: dict[torch.dtype, list[Tensor]] = {}
-        self._sampled: list[bytes] = []
+        self._weights = Weights((), ())
         self._layouts: Any = None
         self._views: list[int] = []
         self._view_graph: Graph = tuple
@@ -300,7 +195,7 @@ class CompiledGraph:
         """Compute the outputs of the graph, as a tuple."""
         network = self._network
         if network is not None and self._tried is self._folder:
-            if self._has_same_weights(arguments):
+            if self._weights.are_same(arguments):
                 try:
                     answer = self._computed(network, arguments)
                 except (RuntimeError, TypeError, ValueError) as error:
@@ -309,9 +204,9 @@ class CompiledGraph:
                     if self._is_to_compare():
                         self._compare_again(network, arguments)
                     return answer
-            elif not self._has_other_weights(arguments):
+            elif not self._weights.are_others(arguments):
                 self._stay(_CHANGED)
-        if self._has_other_weights(arguments):
+        if self._weights.are_others(arguments):
             return self._answer_of_other(arguments)
         if self._stays or not self._first.acquire(blocking=False):
             return self._graph(*arguments)
@@ -335,23 +230,6 @@ class CompiledGraph:
         self._calls += 1
         return self._calls in _COMPARED_CALLS
 
-    def _has_same_weights(self, arguments: Sequence[Tensor]) -> bool:
-        """Whether a call has the weights that are constants of the network.
-
-        autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well.
-        """
-        return (
-            all(
-                arguments[i] is value and _state(value) == state
-                for i, value, state in self._weights
-            )
-            and _bits(self._samples) == self._sampled
-        )
-
-    def _has_other_weights(self, arguments: Sequence[Tensor]) -> bool:
-        """Whether a call is of another instance of the layer, or has replaced weights."""
-        return any(arguments[i] is not value for i, value, _ in self._weights)
-
     def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with other weights, which get a network if these here have one."""
         if (
@@ -366,7 +244,7 @@ class CompiledGraph:
                         self._graph, self._weight_indices, self._options, self._instances - 1
                     )
                     # Weights that each call replaces do not come again, and need no network.
-                    following._keep_weights(arguments)
+                    following._weights = Weights(arguments, self._weight_indices)
                     self._next = following
                     _log_stay(_OTHER)
                 elif self._next is None:
@@ -376,10 +254,6 @@ class CompiledGraph:
                 self._first.release()
             return self._graph(*arguments)
         return (self._next or self._graph)(*arguments)
-
-    def _keep_weights(self, arguments: Sequence[Tensor]) -> None:
-        weights = [(index, arguments[index]) for index in self._weight_indices]
-        self._weights = [(index, value, _state(value)) for index, value in weights]
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
@@ -430,7 +304,7 @@ class CompiledGraph:
         if not computed:
             raise StaysError("all outputs are views of arguments")
         inputs = [arguments[index] for index in self._inputs]
-        _check_answer([answer[place] for place in computed], inputs)
+        check_answer([answer[place] for place in computed], inputs)
         outputs = [answer[place].detach() for place in computed]
         if len(set(map(_memory, outputs))) < len(outputs) or not all(
             value.is_contiguous() for value in outputs
@@ -439,10 +313,7 @@ class CompiledGraph:
             self._layouts = copy.deepcopy(tuple(outputs))
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
-        self._keep_weights(arguments)
-        for _, value, _ in self._weights:
-            self._samples.setdefault(value.dtype, []).append(_sample(value))
-        self._sampled = _bits(self._samples)
+        self._weights = Weights(arguments, self._weight_indices)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds
         graph = self._graph
         if self._views:
@@ -503,7 +374,7 @@ class CompiledGraph:
             outputs = self._computed(network, arguments)
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise StaysError(f"its network cannot be used: {error}") from error
-        _check_outputs(outputs, answer)
+        check_outputs(outputs, answer)
         self._refused = None
         earlier, comparisons = self._network, self._comparisons
         if earlier is not None:
@@ -536,7 +407,7 @@ class CompiledGraph:
                     log.info("a network is not used", reason=in_one_line(error))
                 return
             outputs, ours = _clocked(self._timed(network), arguments)
-            _check_outputs(outputs, answer)
+            check_outputs(outputs, answer)
             comparisons.add(ours, torchs)
             self._decide(network, comparisons)
         except Exception as error:  # noqa: BLE001 - the network has answered
@@ -558,7 +429,7 @@ class CompiledGraph:
         """All that a call does if a network computes it."""
 
         def call(*arguments: Tensor) -> Any:
-            if not self._has_same_weights(arguments):
+            if not self._weights.are_same(arguments):
                 raise StaysError(_CHANGED)
             return self._computed(network, arguments)
 
