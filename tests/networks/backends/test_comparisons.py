@@ -8,11 +8,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.backends import graph_checks as checks
 from chameleon_networks.backends import graph_deliveries as deliveries
 from chameleon_networks.backends import torch_graphs as backend
+from chameleon_networks.backends.graph_checks import Weights
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from .networks import DOUBLE, Network, loads, stays
 
@@ -167,7 +168,27 @@ def test_damaged_comparisons_count_as_none(damaged, tmp_path):
 def test_weights_are_compared_bit_by_bit():
     pairs = ((np.nan, 0.0), (np.inf, np.finfo(np.float32).max), (1 << 24, (1 << 24) + 1))
     for before, after in pairs:
-        numbers = (torch.tensor([number]) for number in (before, after))
-        same, other = ({number.dtype: [number]} for number in numbers)
-        assert checks._bits(same) == checks._bits(same)
-        assert checks._bits(same) != checks._bits(other)
+        weight = torch.tensor([before])
+        weights = Weights([weight], [0])
+        assert weights.are_same([weight])
+        weight.numpy()[0] = after
+        assert not weights.are_same([weight])
+
+
+def test_a_network_keeps_no_weights_that_are_gone(tmp_path, eager_is_slow, monkeypatch):
+    """Their memory may belong to other weights later, which differ at a place without a sample."""
+    loads(monkeypatch, run=Network())
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
+    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
+    graph, x = CompiledGraph(product, [0], backend.BackendOptions()), torch.ones(64)
+    memory = np.full(64, 2.0, np.float32)
+    weight = torch.from_numpy(memory)
+    for _ in range(2):
+        graph(weight, x)
+    assert graph.computes
+    storage = StorageWeakRef(weight.untyped_storage())
+    del weight
+    assert storage.expired()
+    memory[1] = 3.0
+    weight = torch.from_numpy(memory)
+    torch.testing.assert_close(graph(weight, x), (weight * x,))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import ctypes
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from chameleon_networks.backends import StaysError
-from chameleon_networks.backends.graph_deliveries import bytes_of
 from chameleon_networks.running.verify import TOLERANCE, agreement
 
 _SAMPLES = 8
@@ -93,6 +96,8 @@ class Weights:
     """The weights that are constants of a network, to be compared with those of each call.
 
     autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well.
+    Weights of modules that are gone stay in no memory. References to their storages are weak,
+    because torch swaps no tensors that have weak references themselves.
 
     Args:
         arguments: The arguments of the call that the network is compiled for.
@@ -101,25 +106,34 @@ class Weights:
 
     def __init__(self, arguments: Sequence[Tensor], indices: Collection[int]) -> None:
         values = [(index, arguments[index]) for index in indices]
-        self._weights = [(index, value, _state(value)) for index, value in values]
-        self._samples: dict[torch.dtype, list[Tensor]] = {}
+        self._weights = [
+            (index, id(value), StorageWeakRef(value.untyped_storage()), _state(value))
+            for index, value in values
+        ]
+        self._samples: dict[int, list[NDArray[Any]]] = {}
         for _, value in values:
-            self._samples.setdefault(value.dtype, []).append(_sample(value))
-        self._sampled = _bits(self._samples)
+            self._samples.setdefault(value.element_size(), []).append(_sample(value))
+        self._sampled = self._bits()
 
     def are_same(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call has these weights, and they are unchanged."""
         return (
-            all(
-                arguments[i] is value and _state(value) == state
-                for i, value, state in self._weights
-            )
-            and _bits(self._samples) == self._sampled
+            not self.are_others(arguments)
+            # Samples may be read only at addresses of memory that is there.
+            and all(_state(arguments[i]) == state for i, _, _, state in self._weights)
+            and self._bits() == self._sampled
         )
 
     def are_others(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call is of another instance of the layer, or has replaced weights."""
-        return any(arguments[i] is not value for i, value, _ in self._weights)
+        # Another tensor may have the identity of one that is gone.
+        return any(
+            id(arguments[i]) != own or memory.expired() for i, own, memory, _ in self._weights
+        )
+
+    def _bits(self) -> list[bytes]:
+        """The bytes of all samples, because NaN differs from itself."""
+        return [np.concatenate(group).tobytes() for group in self._samples.values()]
 
 
 def _state(value: Tensor) -> tuple[int, int]:
@@ -127,13 +141,11 @@ def _state(value: Tensor) -> tuple[int, int]:
     return value.data_ptr(), value._version  # noqa: SLF001 - torch documents no other name
 
 
-def _sample(value: Tensor) -> Tensor:
-    """A view of up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory."""
-    start, flat = value.storage_offset(), value.detach()
-    size = min(value.numel(), value.untyped_storage().nbytes() // value.element_size() - start)
-    return flat.as_strided((min(size, _SAMPLES),), (max(1, size // _SAMPLES),), start)
-
-
-def _bits(samples: Mapping[torch.dtype, Sequence[Tensor]]) -> list[bytes]:
-    """The bytes of the numbers of each dtype, because NaN differs from itself."""
-    return [bytes(bytes_of(torch.cat([*group]))) for group in samples.values()]
+def _sample(value: Tensor) -> NDArray[Any]:
+    """Up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory, which they do not keep."""
+    item = value.element_size()
+    most = value.untyped_storage().nbytes() // item - value.storage_offset()
+    size = min(value.numel(), most)
+    memory = (ctypes.c_char * (size * item)).from_address(value.data_ptr())
+    step = max(1, size // _SAMPLES) * item
+    return np.ndarray((min(size, _SAMPLES),), f"V{item}", memory, strides=(step,))
