@@ -135,6 +135,35 @@ def test_a_tuned_network_gets_another_chance(tmp_path, monkeypatch):
     assert graph.computes, "a failure of tuning takes nothing away"
 
 
+@pytest.mark.parametrize("names", [["slow"], ["predicted", "slow"]], ids=["torch", "predicted"])
+def test_a_network_that_loses_is_loaded_and_reported_once(names, tmp_path, monkeypatch):
+    """It loses every comparison with torch's code, or with the network that computes."""
+    networks = {name: Network() for name in names}
+    load = loads(monkeypatch, **networks)
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    graph._begun, graph._inputs = True, [0]
+
+    def seconds(_, network, *__):
+        return (2.0 if network is networks["slow"] else 0.5), 1.0
+
+    def clocked(function, arguments):
+        return function(*arguments), 1.0 if function is DOUBLE else 2.0
+
+    monkeypatch.setattr(CompiledGraph, "_seconds", seconds)
+    monkeypatch.setattr(backend, "_clocked", clocked)
+    with capture_logs() as logs:
+        for name in names:
+            graph._folder = tmp_path / name / "network"
+            graph(torch.ones(3))
+        calls = len(networks["slow"].seen)
+        for _ in range(backend._LAST_COMPARED):
+            graph(torch.ones(3))
+    assert load.call_count == len(names)
+    assert len(networks["slow"].seen) >= calls + len(backend._COMPARED_CALLS)
+    assert len([log for log in logs if "slower" in log.get("reason", "")]) == 1
+    assert graph._candidate is None
+
+
 def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     loads(monkeypatch, run=Network())

@@ -48,6 +48,8 @@ _COMPARISONS = 5
 """Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
 _COMPARED_CALLS = frozenset({4, 16, 64, 256})
 """Calls that compare anew. They wait for torch as well, so few calls do, and none for ever."""
+_LAST_COMPARED = max(_COMPARED_CALLS)
+"""The call after which a slower network is not needed any more."""
 _INSTANCES = 8
 """Most instances of a repeated layer with networks of their own. torch, too, compiles one piece of
 code 8 times at most (``torch._dynamo.config.recompile_limit``)."""
@@ -181,7 +183,7 @@ class CompiledGraph:
         self._begun = self._stays = self._awaits = False
         self._folder: Path | None = None
         self._tried: Path | None = None
-        self._refused: Path | None = None
+        self._candidate: Any = None
         self._network: Any = None
         self._calls = 0
         self._comparisons: _Comparisons | None = None
@@ -228,6 +230,8 @@ class CompiledGraph:
     def _is_to_compare(self) -> bool:
         """Count a call, and say whether it compares the network with torch's code anew."""
         self._calls += 1
+        if self._calls > _LAST_COMPARED:
+            self._candidate = None
         return self._calls in _COMPARED_CALLS
 
     def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
@@ -271,7 +275,7 @@ class CompiledGraph:
 
     def _answer_and_adopt(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with torch's own code, and adopt the delivered network for later calls."""
-        answer = self._graph(*arguments)
+        answer, torchs = _clocked(self._graph, arguments)
         try:
             if not self._begun:
                 self._begun = True
@@ -279,12 +283,14 @@ class CompiledGraph:
             folder = self._folder
             if folder is None or self._stays:
                 return answer
-            is_new = folder is not self._tried
-            if is_new:
-                self._tried, self._calls = folder, 1
-            if is_new or (self._is_to_compare() and folder is not self._refused):
-                self._adopt(folder, arguments, answer)
+            if folder is not self._tried:
+                self._tried, self._calls, self._candidate = folder, 1, None
+                self._candidate = self._adopted(folder, arguments, answer)
+            elif self._is_to_compare() and (candidate := self._candidate) is not None:
+                self._timed(candidate)(*arguments)  # the first call after others takes longer
+                self._compare(candidate, arguments, answer, torchs)
         except Exception as error:  # noqa: BLE001 - torch has answered, whatever its export raises
+            self._candidate = None
             if self._network is not None or self._awaits:
                 log.info("a network is not used", reason=in_one_line(error))
             else:
@@ -357,13 +363,14 @@ class CompiledGraph:
         finally:
             self._awaits = False
 
-    def _adopt(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> None:
-        """Let a network compute later calls if it returns torch's outputs in less time.
+    def _adopted(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> Any:
+        """Load a network, which computes later calls if it returns torch's outputs in less time.
+
+        The result is the network. If it is slower, it stays loaded for later comparisons.
 
         Raises:
             StaysError: The network cannot be used, or its outputs differ.
         """
-        self._refused = folder  # unless all that follows succeeds
         try:
             network: Any = load(folder, threads=torch.get_num_threads())
         except (OSError, RuntimeError, TypeError, ValueError) as error:
@@ -375,18 +382,21 @@ class CompiledGraph:
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise StaysError(f"its network cannot be used: {error}") from error
         check_outputs(outputs, answer)
-        self._refused = None
-        earlier, comparisons = self._network, self._comparisons
-        if earlier is not None:
-            ours, earliers = self._seconds(network, self._timed(earlier), arguments)
+        if not self._takes_over(network, folder, arguments):
+            log.info("a network is not used", reason="it is slower than the earlier network")
+        return network
+
+    def _takes_over(self, network: Any, folder: Path, arguments: Sequence[Tensor]) -> bool:
+        """Compare a network with torch's code, unless the network that computes is faster."""
+        if self._network is not None:
+            ours, earliers = self._seconds(network, self._timed(self._network), arguments)
             if ours > earliers:
-                log.info("a network is not used", reason="it is slower than the earlier network")
-                return
-        if comparisons is None or comparisons.folder is not folder:
-            self._comparisons = comparisons = _Comparisons(folder)
+                return False
+        self._comparisons = comparisons = _Comparisons(folder)
         if comparisons.share > 1.0:
             comparisons.add(*self._seconds(network, self._graph, arguments))
         self._decide(network, comparisons)
+        return True
 
     def _compare_again(self, network: Any, arguments: Sequence[Tensor]) -> None:
         """Compare the network that computes with torch's code, unless another thread compares.
@@ -395,25 +405,39 @@ class CompiledGraph:
         """
         if not self._first.acquire(blocking=False):
             return
+        rival, tried = self._candidate, self._tried
+        alone = rival is None or rival is network
         try:
-            folder, comparisons = self._folder, self._comparisons
-            if self._network is not network or folder is None or comparisons is None:
+            if self._network is not network or tried is None:
                 return
             answer, torchs = _clocked(self._graph, arguments)
-            if folder not in {comparisons.folder, self._refused}:
-                try:
-                    self._adopt(folder, arguments, answer)
-                except Exception as error:  # noqa: BLE001 - the network that computes goes on
-                    log.info("a network is not used", reason=in_one_line(error))
-                return
-            outputs, ours = _clocked(self._timed(network), arguments)
-            check_outputs(outputs, answer)
-            comparisons.add(ours, torchs)
-            self._decide(network, comparisons)
+            if alone:
+                self._compare(network, arguments, answer, torchs)
+            else:
+                check_outputs(self._timed(rival)(*arguments), answer)
+                self._takes_over(rival, tried, arguments)
         except Exception as error:  # noqa: BLE001 - the network has answered
-            self._stay(in_one_line(error))
+            if alone:
+                self._stay(in_one_line(error))
+            else:
+                self._candidate = None
+                log.info("a network is not used", reason=in_one_line(error))
         finally:
             self._first.release()
+
+    def _compare(
+        self, network: Any, arguments: Sequence[Tensor], answer: Sequence[Tensor], torchs: float
+    ) -> None:
+        """Compare one call of a network with torch's answer, which took some seconds.
+
+        Raises:
+            StaysError: The network's outputs differ, or weights have changed.
+        """
+        outputs, ours = _clocked(self._timed(network), arguments)
+        check_outputs(outputs, answer)
+        if self._comparisons is not None:
+            self._comparisons.add(ours, torchs)
+            self._decide(network, self._comparisons)
 
     def _decide(self, network: Any, comparisons: _Comparisons) -> None:
         """Let the network or torch's code compute later calls, and log a change."""
@@ -454,4 +478,4 @@ class CompiledGraph:
         if not self._stays:
             self._stays = True
             _log_stay(reason)
-        self._network = None
+        self._network = self._candidate = None
