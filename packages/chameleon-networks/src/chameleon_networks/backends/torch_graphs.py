@@ -11,6 +11,7 @@ import contextlib
 import copy
 import json
 import math
+import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -186,6 +187,7 @@ class CompiledGraph:
         self._candidate: Any = None
         self._network: Any = None
         self._calls = 0
+        self._process = os.getpid()
         self._comparisons: _Comparisons | None = None
         self._weights = Weights((), ())
         self._layouts: Any = None
@@ -232,7 +234,8 @@ class CompiledGraph:
         self._calls += 1
         if self._calls > _LAST_COMPARED:
             self._candidate = None
-        return self._calls in _COMPARED_CALLS
+        # In a forked child process, torch's code may wait for threads that the child lacks.
+        return self._calls in _COMPARED_CALLS and os.getpid() == self._process
 
     def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with other weights, which get a network if these here have one."""
