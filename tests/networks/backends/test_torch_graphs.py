@@ -285,6 +285,17 @@ def test_whatever_fails_leaves_torchs_code(step, error, reason, tmp_path, monkey
     assert reason in given
 
 
+def test_a_network_that_fails_later_leaves_torchs_code(delivered, monkeypatch):
+    network = delivered(lambda x: (x * 2.0,))
+    compiled, x = torch.compile(lambda value: value * 2.0, backend=chameleon), torch.ones(3)
+    with torch.no_grad(), capture_logs() as logs:
+        compiled(x)
+        monkeypatch.setattr(network, "outputs", Mock(side_effect=MemoryError))
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), x * 2.0)
+    assert stays(logs) == ["its network failed: MemoryError"]
+
+
 def test_a_network_computes_beside_a_view_of_a_parameter(delivered):
     delivered(lambda x: (x * 2.0,))
     net = nn.Linear(3, 2)

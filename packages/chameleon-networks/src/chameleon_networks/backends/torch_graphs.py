@@ -205,8 +205,8 @@ class CompiledGraph:
             if self._weights.are_same(arguments):
                 try:
                     answer = self._computed(network, arguments)
-                except (RuntimeError, TypeError, ValueError) as error:
-                    self._stay(f"its network failed: {error}")
+                except Exception as error:  # noqa: BLE001 - torch answers
+                    self._stay(f"its network failed: {in_one_line(error)}")
                 else:
                     if self._is_to_compare():
                         self._compare_again(network, arguments)
