@@ -79,6 +79,27 @@ def test_the_fastest_network_computes_beside_tuning(seconds, fastest, tmp_path, 
     assert used == [fastest]
 
 
+def test_a_refusal_of_tuning_leaves_the_predicted_network(tmp_path, eager_is_slow, monkeypatch):
+    def refused(delivery, **_):
+        if delivery._seconds is not None:
+            raise deliveries.StaysError("an earlier attempt failed")
+        return tmp_path / "predicted" / "network"
+
+    for method in ("prepare", "folder"):
+        monkeypatch.setattr(deliveries.Delivery, method, refused)
+    loads(monkeypatch, predicted=Network())
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions(mode="background"))
+    with capture_logs() as logs:
+        graph(torch.ones(3))
+        for _ in range(2400):
+            if not graph._awaits:
+                break
+            time.sleep(0.1)
+        graph(torch.ones(3))
+    assert graph.computes
+    assert not stays(logs)
+
+
 @pytest.mark.parametrize("share", [0.9, 1.1])
 @pytest.mark.parametrize("calls", [1, 4, 16])
 def test_comparisons_of_other_moments_correct_a_bad_one(share, calls, tmp_path, monkeypatch):

@@ -344,10 +344,15 @@ class CompiledGraph:
             self._folder = delivery.folder()
             return
         predicted = delivery.predicted()
-        if not predicted.is_there():
-            with contextlib.suppress(StaysError):  # it was refused; tuning may find a better one
-                predicted.prepare()
-        delivery.prepare(exported=predicted)
+        refusals: list[StaysError] = []
+        for prepared in (predicted, delivery):  # if one was refused, the other may succeed
+            try:
+                if not prepared.is_there():
+                    prepared.prepare(exported=predicted)
+            except StaysError as error:
+                refusals.append(error)
+        if len(refusals) > 1:
+            raise refusals[-1]
         thread = threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True)
         self._awaits = True
         try:
