@@ -100,6 +100,26 @@ def test_a_refusal_of_tuning_leaves_the_predicted_network(tmp_path, eager_is_slo
     assert not stays(logs)
 
 
+def test_tuning_that_fails_while_a_network_is_loaded_takes_nothing_away(
+    tmp_path, eager_is_slow, monkeypatch
+):
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    graph._begun, graph._inputs, graph._folder = True, [0], tmp_path / "network"
+    predicted = Mock(folder=lambda nice: graph._folder)
+    tuned = Mock(folder=Mock(side_effect=OSError))
+    tuning = threading.Thread(target=graph._tune_beside, args=(predicted, tuned))
+
+    def load(*_, **__):
+        tuning.start()
+        tuning.join(0.2)
+        return Network()
+
+    monkeypatch.setattr(backend, "load", load)
+    graph(torch.ones(3))
+    tuning.join()
+    assert graph.computes
+
+
 @pytest.mark.parametrize("share", [0.9, 1.1])
 @pytest.mark.parametrize("calls", [1, 4, 16])
 def test_comparisons_of_other_moments_correct_a_bad_one(share, calls, tmp_path, monkeypatch):

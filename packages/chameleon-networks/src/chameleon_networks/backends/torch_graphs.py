@@ -367,10 +367,11 @@ class CompiledGraph:
                 self._folder = predicted.folder(nice=True)
             self._folder = tuned.folder(nice=True)
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread
-            if self._comparisons is None and self._folder is self._tried:
-                self._stay(in_one_line(error))
-            else:
-                log.info("no tuned network", reason=in_one_line(error))
+            with self._first:  # a call may just be trying the predicted network
+                if self._comparisons is None and self._folder is self._tried:
+                    self._stay(in_one_line(error))
+                else:
+                    log.info("no tuned network", reason=in_one_line(error))
         finally:
             self._awaits = False
 
