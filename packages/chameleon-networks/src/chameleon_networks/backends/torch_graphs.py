@@ -25,14 +25,8 @@ from chameleon_core.words import in_one_line
 from chameleon_system.files import write_whole
 from torch import Tensor, fx
 
-from chameleon_networks.backends import StaysError
-from chameleon_networks.backends.graph_checks import (
-    Weights,
-    check_answer,
-    check_outputs,
-    is_weight,
-    reason_to_stay,
-)
+from chameleon_networks.backends import StaysError, graph_checks
+from chameleon_networks.backends.graph_checks import Weights, check_outputs
 from chameleon_networks.backends.graph_deliveries import Delivery
 from chameleon_networks.backends.graph_options import BACKGROUND, PREDICTED, BackendOptions
 from chameleon_networks.package.load import load
@@ -80,18 +74,17 @@ def chameleon(
         ConfigError: An option is unknown or has a wrong value.
     """
     chosen = BackendOptions.of(mode, options)
-    if reason := reason_to_stay(example_inputs):
+    if reason := graph_checks.reason_to_stay(example_inputs):
         _log_stay(reason)
         unchanged: Graph = graph.forward
         return unchanged
-    weights = [index for index, value in enumerate(example_inputs) if is_weight(value)]
+    weights = [i for i, value in enumerate(example_inputs) if graph_checks.is_weight(value)]
     return CompiledGraph(graph, weights, chosen)
 
 
 def _memory(value: Tensor) -> int:
     """The address of the memory that a tensor shares with its views."""
-    address: int = value.untyped_storage().data_ptr()
-    return address
+    return int(value.untyped_storage().data_ptr())
 
 
 def _shares_memory(value: Any, addresses: Collection[int]) -> bool:
@@ -296,11 +289,7 @@ class CompiledGraph:
                 self._timed(candidate)(*arguments)  # the first call after others takes longer
                 self._compare(candidate, arguments, answer, torchs)
         except Exception as error:  # noqa: BLE001 - torch has answered, whatever its export raises
-            self._candidate = None
-            if self._network is not None or self._awaits:
-                log.info("a network is not used", reason=in_one_line(error))
-            else:
-                self._stay(in_one_line(error))
+            self._drop(None, error)
         return answer
 
     def _begin(self, arguments: Sequence[Tensor], answer: Sequence[Any]) -> None:
@@ -316,7 +305,7 @@ class CompiledGraph:
         if not computed:
             raise StaysError("all outputs are views of arguments")
         inputs = [arguments[index] for index in self._inputs]
-        check_answer([answer[place] for place in computed], inputs)
+        graph_checks.check_answer([answer[place] for place in computed], inputs)
         outputs = [answer[place].detach() for place in computed]
         if len(set(map(_memory, outputs))) < len(outputs) or not all(
             value.is_contiguous() for value in outputs
@@ -417,23 +406,18 @@ class CompiledGraph:
         """
         if not self._first.acquire(blocking=False):
             return
-        rival, tried = self._candidate, self._tried
-        alone = rival is None or rival is network
+        candidate = self._candidate or network
         try:
-            if self._network is not network or tried is None:
+            if self._network is not network or self._tried is None:
                 return
             answer, torchs = _clocked(self._graph, arguments)
-            if alone:
+            if candidate is network:
                 self._compare(network, arguments, answer, torchs)
             else:
-                check_outputs(self._timed(rival)(*arguments), answer)
-                self._takes_over(rival, tried, arguments)
+                check_outputs(self._timed(candidate)(*arguments), answer)
+                self._takes_over(candidate, self._tried, arguments)
         except Exception as error:  # noqa: BLE001 - the network has answered
-            if alone:
-                self._stay(in_one_line(error))
-            else:
-                self._candidate = None
-                log.info("a network is not used", reason=in_one_line(error))
+            self._drop(candidate, error)
         finally:
             self._first.release()
 
@@ -484,6 +468,16 @@ class CompiledGraph:
             for side, spent in zip(sides, seconds, strict=True):
                 spent.append(_clocked(side, arguments)[1])
         return min(seconds[0]), min(seconds[1])
+
+    def _drop(self, network: Any, error: Exception) -> None:
+        """Let go of a network after an error. Another network or torch's code computes."""
+        self._candidate = None
+        if self._network is network:
+            self._network = None
+        if self._network is not None or self._awaits:
+            log.info("a network is not used", reason=in_one_line(error))
+        else:
+            self._stay(in_one_line(error))
 
     def _stay(self, reason: str) -> None:
         """Let torch's own code compute all later calls, and log the reason once."""
