@@ -322,13 +322,8 @@ class CompiledGraph:
             views.graph.eliminate_dead_code()
             views.recompile()
             graph = _with_outputs(graph, computed)
-        delivery = Delivery(
-            graph,
-            arguments,
-            self._weight_indices,
-            seconds=seconds,
-            records=self._options.records,
-        )
+        weights, records = self._weight_indices, self._options.records
+        delivery = Delivery(graph, arguments, weights, seconds=seconds, records=records)
         if self._options.mode != BACKGROUND or delivery.is_there():
             self._folder = delivery.folder()
             return

@@ -362,8 +362,7 @@ def _made(source: str) -> Any:
         ) from error
 
 
-def _torch() -> Any:
-    return imported_library("torch")
+_torch = partial(imported_library, "torch")
 
 
 @contextlib.contextmanager
