@@ -32,6 +32,16 @@ def _windows(x):
     return x.view(6, torch.div(x.shape[1], 4, rounding_mode="trunc"), 4).sum(-1)
 
 
+def _moved_in_a_branch(x):
+    moved = lambda x: x.as_strided((2,), (1,), 0) * 2.0  # noqa: E731
+    return torch.cond(x.sum() > 0.0, moved, lambda x: x[0, :2] * 3.0, (x,))
+
+
+def _dropped_in_a_branch(x):
+    dropped = lambda x: nn.functional.dropout(x, 0.5)  # noqa: E731
+    return torch.cond(x.sum() > 0.0, dropped, lambda x: x * 3.0, (x,))
+
+
 @torch.library.custom_op("chameleon_tests::doubled", mutates_args=())
 def _doubled(x: torch.Tensor) -> torch.Tensor:
     return x * 2.0
@@ -53,6 +63,8 @@ CASES = {
     "running mean": (nn.BatchNorm1d(8), "changes a tensor in place"),
     "views": (lambda x: (x.view(-1), x[1:]), "views of arguments"),
     "dropout": (nn.Dropout(0.5), "draws random numbers"),
+    "dropout in a branch": (_dropped_in_a_branch, "draws random numbers"),
+    "branch of memory": (_moved_in_a_branch, "as_strided"),
     "gradients": (torch.enable_grad()(lambda x: WEIGHT * x), "gradients of an output"),
     "custom operator": (lambda x: _doubled(x) + 1.0, "custom operator chameleon_tests.doubled"),
     "custom overload": (lambda x: SCALED(x, 2.0), "custom operator chameleon_tests.scaled.by"),
