@@ -58,7 +58,7 @@ class BackendOptions:
             )
         try:
             return cls(**values)
-        except (TypeError, ValueError) as error:
+        except (OverflowError, TypeError, ValueError) as error:
             raise ConfigError(  # attrs adds its own objects to the sentence
                 f"the backend chameleon does not take its options: {error.args[0]}"
             ) from error
