@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from chameleon_networks.backends import graph_checks
 from chameleon_networks.backends import graph_deliveries as deliveries
 from chameleon_networks.backends import torch_graphs as backend
 from chameleon_networks.backends.graph_checks import Weights
@@ -275,3 +276,21 @@ def test_a_network_keeps_no_weights_that_are_gone(tmp_path, eager_is_slow, monke
     memory[1] = 3.0
     weight = torch.from_numpy(memory)
     torch.testing.assert_close(graph(weight, x), (weight * x,))
+
+
+def test_the_memory_of_weights_stays_while_it_is_read(monkeypatch):
+    weight = torch.ones(64)
+    weights, memory, bits = Weights([weight], [0]), StorageWeakRef(weight.untyped_storage()), []
+
+    def read(samples):
+        weight.data = torch.zeros(64)  # in another thread
+        graph_checks._sample(weight)
+        bits.append(memory.expired())
+        return graph_bits(samples)
+
+    graph_bits = graph_checks._bits
+    monkeypatch.setattr(graph_checks, "_bits", read)
+    assert weights.are_same([weight])
+    assert bits == [False]
+    assert memory.expired()
+    assert not weights.are_same([weight])

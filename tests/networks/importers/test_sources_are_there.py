@@ -87,7 +87,7 @@ def test_a_library_that_is_not_installed_is_named(folder, monkeypatch):
 def test_a_library_whose_import_fails_is_named_with_the_cause(cause, tmp_path, monkeypatch):
     (tmp_path / "library_with_a_fault.py").write_text(cause)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match="cannot be imported: .*(absent_dependency|no libgomp)"):
+    with pytest.raises(ConfigError, match=r"cannot be imported: .*(absent_dependency|no libgomp)"):
         imported_library("library_with_a_fault")
     with pytest.raises(ConfigError, match="absent_library is not installed"):
         imported_library("absent_library")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Collection, Sequence
 from typing import Any
+from weakref import ReferenceType, ref
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from chameleon_networks.backends import StaysError
+from chameleon_networks.backends.graph_deliveries import bytes_of
 from chameleon_networks.running.verify import TOLERANCE, agreement
 
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
+_OWNED = "_chameleon_sample"
+"""The attribute of a weight with these numbers, for all graphs that have the weight."""
 
 
 def reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
@@ -39,8 +39,8 @@ def reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
 def is_weight(value: Tensor) -> bool:
     """Whether an argument is a parameter or buffer of a module; torch marks these as static.
 
-    A tensor that a module made in inference mode, such as a bias that it keeps for later calls, is
-    an input, because torch does not count its changes.
+    A tensor that a module made in inference mode is an input, because torch does not count its
+    changes. An example is a bias that the module keeps for later calls.
 
     Args:
         value: The argument.
@@ -95,9 +95,9 @@ def check_outputs(outputs: Sequence[Tensor], answer: Sequence[Tensor]) -> None:
 class Weights:
     """The weights that are constants of a network, to be compared with those of each call.
 
-    autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well.
-    Weights of modules that are gone stay in no memory. References to their storages are weak,
-    because torch swaps no tensors that have weak references themselves.
+    autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well. Each
+    weight owns a view of them, because weights of modules that are gone must stay in no memory.
+    torch swaps no tensors that have weak references themselves.
 
     Args:
         arguments: The arguments of the call that the network is compiled for.
@@ -105,35 +105,35 @@ class Weights:
     """
 
     def __init__(self, arguments: Sequence[Tensor], indices: Collection[int]) -> None:
-        values = [(index, arguments[index]) for index in indices]
-        self._weights = [
-            (index, id(value), StorageWeakRef(value.untyped_storage()), _state(value))
-            for index, value in values
-        ]
-        self._samples: dict[int, list[NDArray[Any]]] = {}
-        for _, value in values:
-            self._samples.setdefault(value.element_size(), []).append(_sample(value))
-        self._sampled = self._bits()
+        self._weights: list[tuple[int, int, ReferenceType[Tensor], tuple[int, int]]] = []
+        self._groups: dict[torch.dtype, list[ReferenceType[Tensor]]] = {}
+        for index in indices:
+            value = arguments[index]
+            sample = ref(_sample(value))
+            self._weights.append((index, id(value), sample, _state(value)))
+            self._groups.setdefault(value.dtype, []).append(sample)
+        self._sampled = _bits(self._samples())
 
     def are_same(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call has these weights, and they are unchanged."""
+        samples = self._samples()  # whose memory stays, whatever another thread does
         return (
-            not self.are_others(arguments)
-            # Samples may be read only at addresses of memory that is there.
-            and all(_state(arguments[i]) == state for i, _, _, state in self._weights)
-            and self._bits() == self._sampled
+            all(
+                id(arguments[i]) == own and sample() is not None and _state(arguments[i]) == state
+                for i, own, sample, state in self._weights
+            )
+            and _bits(samples) == self._sampled
         )
 
     def are_others(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call is of another instance of the layer, or has replaced weights."""
         # Another tensor may have the identity of one that is gone.
         return any(
-            id(arguments[i]) != own or memory.expired() for i, own, memory, _ in self._weights
+            id(arguments[i]) != own or sample() is None for i, own, sample, _ in self._weights
         )
 
-    def _bits(self) -> list[bytes]:
-        """The bytes of all samples, because NaN differs from itself."""
-        return [np.concatenate(group).tobytes() for group in self._samples.values()]
+    def _samples(self) -> list[list[Any]]:
+        return [[sample() for sample in group] for group in self._groups.values()]
 
 
 def _state(value: Tensor) -> tuple[int, int]:
@@ -141,11 +141,19 @@ def _state(value: Tensor) -> tuple[int, int]:
     return value.data_ptr(), value._version  # noqa: SLF001 - torch documents no other name
 
 
-def _sample(value: Tensor) -> NDArray[Any]:
-    """Up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory, which they do not keep."""
-    item = value.element_size()
-    most = value.untyped_storage().nbytes() // item - value.storage_offset()
-    size = min(value.numel(), most)
-    memory = (ctypes.c_char * (size * item)).from_address(value.data_ptr())
-    step = max(1, size // _SAMPLES) * item
-    return np.ndarray((min(size, _SAMPLES),), f"V{item}", memory, strides=(step,))
+def _sample(value: Tensor) -> Tensor:
+    """A view of up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory, that it owns."""
+    memory, start = value.untyped_storage(), value.storage_offset()
+    size = min(value.numel(), memory.nbytes() // value.element_size() - start)
+    shape, strides = (min(size, _SAMPLES),), (max(1, size // _SAMPLES),)
+    # A view that torch makes would keep the tensor, which keeps it.
+    sample = torch.empty(0, dtype=value.dtype).set_(memory, start, shape, strides)
+    kept = vars(value).get(_OWNED)
+    if kept is None or not kept.is_set_to(sample):
+        vars(value)[_OWNED] = kept = sample
+    return kept
+
+
+def _bits(samples: Sequence[Sequence[Tensor]]) -> list[bytes]:
+    """The bytes of the numbers of each dtype, because NaN differs from itself."""
+    return [bytes(bytes_of(torch.cat([*group]))) for group in samples]

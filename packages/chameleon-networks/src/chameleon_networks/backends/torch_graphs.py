@@ -326,17 +326,24 @@ class CompiledGraph:
         delivery = Delivery(graph, arguments, weights, seconds=seconds, records=records)
         if self._options.mode != BACKGROUND or delivery.is_there():
             self._folder = delivery.folder()
-            return
+        else:
+            self._begin_beside(delivery)
+
+    def _begin_beside(self, delivery: Delivery) -> None:
+        """Have a predicted and a tuned network delivered in a thread.
+
+        Raises:
+            StaysError: Chameleon cannot compute the graph.
+        """
         predicted = delivery.predicted()
-        refusals: list[StaysError] = []
-        for prepared in (predicted, delivery):  # if one was refused, the other may succeed
-            try:
-                if not prepared.is_there():
-                    prepared.prepare(exported=predicted)
-            except StaysError as error:
-                refusals.append(error)
-        if len(refusals) > 1:
-            raise refusals[-1]
+        try:
+            if not predicted.is_there():
+                predicted.prepare()
+        except StaysError:  # tuning may find a better network
+            delivery.prepare()
+        else:
+            with contextlib.suppress(StaysError):  # the thread logs the refusal
+                delivery.prepare(exported=predicted)
         thread = threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True)
         self._awaits = True
         try:
