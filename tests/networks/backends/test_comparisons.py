@@ -206,19 +206,6 @@ def test_a_network_that_loses_is_loaded_and_reported_once(names, tmp_path, monke
     assert graph._candidate is None
 
 
-def test_a_forked_process_compares_no_more(tmp_path, eager_is_slow, monkeypatch):
-    """torch's code waits there for threads that only the parent process has."""
-    loads(monkeypatch, run=Network())
-    graph = CompiledGraph(Mock(side_effect=DOUBLE), [], backend.BackendOptions())
-    graph._begun, graph._inputs, graph._folder = True, [0], tmp_path / "run" / "network"
-    graph(torch.ones(3))
-    calls = graph._graph.call_count
-    monkeypatch.setattr(backend, "os", Mock(getpid=lambda: -1))
-    for _ in range(backend._LAST_COMPARED):
-        torch.testing.assert_close(graph(torch.ones(3)), (torch.ones(3) * 2.0,))
-    assert graph._graph.call_count == calls
-
-
 def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     loads(monkeypatch, run=Network())

@@ -85,7 +85,8 @@ def _maxima(x, n):
 
 
 def _places_of_maxima(x):
-    return F.max_pool2d(x, 2, return_indices=True)
+    values, places = F.max_pool2d(x, 2, return_indices=True)
+    return values.flatten(), places.flatten()
 
 
 IDIOMS = {

@@ -96,8 +96,8 @@ class Weights:
     """The weights that are constants of a network, to be compared with those of each call.
 
     autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well. Each
-    weight owns a view of them, because weights of modules that are gone must stay in no memory.
-    torch swaps no tensors that have weak references themselves.
+    weight owns a view of them, so weights of modules that are gone stay in no memory. The weights
+    themselves get no weak references, with which torch would not swap them.
 
     Args:
         arguments: The arguments of the call that the network is compiled for.

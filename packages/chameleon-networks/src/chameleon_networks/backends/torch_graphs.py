@@ -11,7 +11,6 @@ import contextlib
 import copy
 import json
 import math
-import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -180,7 +179,6 @@ class CompiledGraph:
         self._candidate: Any = None
         self._network: Any = None
         self._calls = 0
-        self._process = os.getpid()
         self._comparisons: _Comparisons | None = None
         self._weights = Weights((), ())
         self._layouts: Any = None
@@ -230,8 +228,7 @@ class CompiledGraph:
         self._calls += 1
         if self._calls > _LAST_COMPARED:
             self._candidate = None
-        # In a forked child process, torch's code may wait for threads that the child lacks.
-        return self._calls in _COMPARED_CALLS and os.getpid() == self._process
+        return self._calls in _COMPARED_CALLS
 
     def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with other weights, which get a network if these here have one."""
