@@ -147,7 +147,7 @@ def _sample(value: Tensor) -> Tensor:
     size = min(value.numel(), memory.nbytes() // value.element_size() - start)
     shape, strides = (min(size, _SAMPLES),), (max(1, size // _SAMPLES),)
     # A view that torch makes would keep the tensor, which keeps it.
-    sample = torch.empty(0, dtype=value.dtype).set_(memory, start, shape, strides)
+    sample = value.new_empty(0).set_(memory, start, shape, strides)
     kept = vars(value).get(_OWNED)
     if kept is None or not kept.is_set_to(sample):
         vars(value)[_OWNED] = kept = sample
