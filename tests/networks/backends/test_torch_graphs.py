@@ -115,20 +115,6 @@ def test_gradients_and_open_sizes_stay_torchs(no_delivery):
     assert all("size is left open" in reason or "gradients" in reason for reason in reasons)
 
 
-def test_parameters_may_begin_to_require_gradients(delivered):
-    """torch does not trace the graph again."""
-    net, x = nn.Linear(8, 4).requires_grad_(requires_grad=False), torch.randn(3, 8)
-    weight, bias = (value.clone() for value in (net.weight, net.bias))
-    network = delivered(lambda x: (nn.functional.linear(x, weight, bias),))
-    compiled = torch.compile(net, backend=chameleon)
-    for _ in range(2):
-        torch.testing.assert_close(compiled(x), net(x))
-    assert len(network.seen) == 2
-    net.requires_grad_()
-    compiled(x).sum().backward()
-    torch.testing.assert_close(net.weight.grad, x.sum(0).expand(4, 8))
-
-
 def _set_data(weight):
     weight.data = weight.data * 3.0  # as nn.Module.half and vector_to_parameters do
 

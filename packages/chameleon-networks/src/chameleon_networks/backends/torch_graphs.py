@@ -188,9 +188,6 @@ class CompiledGraph:
 
     def __call__(self, *arguments: Tensor) -> Any:
         """Compute the outputs of the graph, as a tuple."""
-        # torch does not trace a graph again if only a parameter begins to require gradients.
-        if torch.is_grad_enabled() and any(value.requires_grad for value in arguments):
-            return self._graph(*arguments)
         network = self._network
         if network is not None and self._tried is self._folder:
             if self._weights.are_same(arguments):
