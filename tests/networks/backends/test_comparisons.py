@@ -240,10 +240,10 @@ def test_weights_are_compared_bit_by_bit():
     pairs = ((np.nan, 0.0), (np.inf, np.finfo(np.float32).max), (1 << 24, (1 << 24) + 1))
     for before, after in pairs:
         weight = torch.tensor([before])
-        weights = Weights([weight], [0])
-        assert weights.are_same([weight])
+        graphs = [Weights([weight], [0]) for _ in range(2)]
+        assert all(weights.are_same([weight]) for weights in graphs)
         weight.numpy()[0] = after
-        assert not weights.are_same([weight])
+        assert not any(weights.are_same([weight]) for weights in graphs)
 
 
 def test_a_network_keeps_no_weights_that_are_gone(tmp_path, eager_is_slow, monkeypatch):

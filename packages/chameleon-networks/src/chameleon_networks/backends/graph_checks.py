@@ -106,17 +106,19 @@ class Weights:
 
     def __init__(self, arguments: Sequence[Tensor], indices: Collection[int]) -> None:
         self._weights: list[tuple[int, int, ReferenceType[Tensor], tuple[int, int]]] = []
-        self._groups: dict[torch.dtype, list[ReferenceType[Tensor]]] = {}
+        groups: dict[torch.dtype, list[Tensor]] = {}
         for index in indices:
             value = arguments[index]
-            sample = ref(_sample(value))
-            self._weights.append((index, id(value), sample, _state(value)))
-            self._groups.setdefault(value.dtype, []).append(sample)
-        self._sampled = _bits(self._samples())
+            sample = _sample(value)
+            self._weights.append((index, id(value), ref(sample), _state(value)))
+            groups.setdefault(sample.dtype, []).append(sample)
+        self._groups = [[ref(sample) for sample in group] for group in groups.values()]
+        self._sampled = _bits(groups.values())
 
     def are_same(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call has these weights, and they are unchanged."""
-        samples = self._samples()  # whose memory stays, whatever another thread does
+        # Their memory stays while it is read, whatever another thread does.
+        samples: Any = [[sample() for sample in group] for group in self._groups]
         return (
             all(
                 id(arguments[i]) == own and sample() is not None and _state(arguments[i]) == state
@@ -132,9 +134,6 @@ class Weights:
             id(arguments[i]) != own or sample() is None for i, own, sample, _ in self._weights
         )
 
-    def _samples(self) -> list[list[Any]]:
-        return [[sample() for sample in group] for group in self._groups.values()]
-
 
 def _state(value: Tensor) -> tuple[int, int]:
     """The address of a tensor, and how often it was changed in place, as autograd counts it."""
@@ -148,12 +147,12 @@ def _sample(value: Tensor) -> Tensor:
     shape, strides = (min(size, _SAMPLES),), (max(1, size // _SAMPLES),)
     # A view that torch makes would keep the tensor, which keeps it.
     sample = value.new_empty(0).set_(memory, start, shape, strides)
-    kept = vars(value).get(_OWNED)
-    if kept is None or not kept.is_set_to(sample):
+    kept: Tensor = vars(value).setdefault(_OWNED, sample)
+    if not kept.is_set_to(sample):
         vars(value)[_OWNED] = kept = sample
     return kept
 
 
-def _bits(samples: Sequence[Sequence[Tensor]]) -> list[bytes]:
+def _bits(samples: Collection[Sequence[Tensor]]) -> list[bytes]:
     """The bytes of the numbers of each dtype, because NaN differs from itself."""
     return [bytes(bytes_of(torch.cat([*group]))) for group in samples]

@@ -368,15 +368,14 @@ class CompiledGraph:
         Raises:
             StaysError: The network cannot be used, or its outputs differ.
         """
+        network: Any = None
         try:
-            network: Any = load(folder, threads=torch.get_num_threads())
-        except (OSError, RuntimeError, TypeError, ValueError) as error:
-            with contextlib.suppress(OSError):  # so that the next process compiles it again
-                (folder / "manifest.json").unlink()
-            raise StaysError(f"its network cannot be used: {error}") from error
-        try:
+            network = load(folder, threads=torch.get_num_threads())
             outputs = self._computed(network, arguments)
         except (OSError, RuntimeError, TypeError, ValueError) as error:
+            with contextlib.suppress(OSError):  # so that the next process compiles it again
+                if network is None:
+                    (folder / "manifest.json").unlink()
             raise StaysError(f"its network cannot be used: {error}") from error
         check_outputs(outputs, answer)
         if not self._takes_over(network, folder, arguments):
