@@ -8,10 +8,13 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from chameleon_networks.backends import graph_checks
 from chameleon_networks.backends import graph_deliveries as deliveries
 from chameleon_networks.backends import torch_graphs as backend
+from chameleon_networks.backends.graph_checks import Weights
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from .networks import DOUBLE, Network, loads, stays
 
@@ -77,6 +80,47 @@ def test_the_fastest_network_computes_beside_tuning(seconds, fastest, tmp_path, 
     assert used == [fastest]
 
 
+def test_a_refusal_of_tuning_leaves_the_predicted_network(tmp_path, eager_is_slow, monkeypatch):
+    def refused(delivery, **_):
+        if delivery._seconds is not None:
+            raise deliveries.StaysError("an earlier attempt failed")
+        return tmp_path / "predicted" / "network"
+
+    for method in ("prepare", "folder"):
+        monkeypatch.setattr(deliveries.Delivery, method, refused)
+    loads(monkeypatch, predicted=Network())
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions(mode="background"))
+    with capture_logs() as logs:
+        graph(torch.ones(3))
+        for _ in range(2400):
+            if not graph._awaits:
+                break
+            time.sleep(0.1)
+        graph(torch.ones(3))
+    assert graph.computes
+    assert not stays(logs)
+
+
+def test_tuning_that_fails_while_a_network_is_loaded_takes_nothing_away(
+    tmp_path, eager_is_slow, monkeypatch
+):
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    graph._begun, graph._inputs, graph._folder = True, [0], tmp_path / "network"
+    predicted = Mock(folder=lambda nice: graph._folder)
+    tuned = Mock(folder=Mock(side_effect=OSError))
+    tuning = threading.Thread(target=graph._tune_beside, args=(predicted, tuned))
+
+    def load(*_, **__):
+        tuning.start()
+        tuning.join(0.2)
+        return Network()
+
+    monkeypatch.setattr(backend, "load", load)
+    graph(torch.ones(3))
+    tuning.join()
+    assert graph.computes
+
+
 @pytest.mark.parametrize("share", [0.9, 1.1])
 @pytest.mark.parametrize("calls", [1, 4, 16])
 def test_comparisons_of_other_moments_correct_a_bad_one(share, calls, tmp_path, monkeypatch):
@@ -133,6 +177,35 @@ def test_a_tuned_network_gets_another_chance(tmp_path, monkeypatch):
     assert graph.computes, "a failure of tuning takes nothing away"
 
 
+@pytest.mark.parametrize("names", [["slow"], ["predicted", "slow"]], ids=["torch", "predicted"])
+def test_a_network_that_loses_is_loaded_and_reported_once(names, tmp_path, monkeypatch):
+    """It loses every comparison with torch's code, or with the network that computes."""
+    networks = {name: Network() for name in names}
+    load = loads(monkeypatch, **networks)
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    graph._begun, graph._inputs = True, [0]
+
+    def seconds(_, network, *__):
+        return (2.0 if network is networks["slow"] else 0.5), 1.0
+
+    def clocked(function, arguments):
+        return function(*arguments), 1.0 if function is DOUBLE else 2.0
+
+    monkeypatch.setattr(CompiledGraph, "_seconds", seconds)
+    monkeypatch.setattr(backend, "_clocked", clocked)
+    with capture_logs() as logs:
+        for name in names:
+            graph._folder = tmp_path / name / "network"
+            graph(torch.ones(3))
+        calls = len(networks["slow"].seen)
+        for _ in range(backend._LAST_COMPARED):
+            graph(torch.ones(3))
+    assert load.call_count == len(names)
+    assert len(networks["slow"].seen) >= calls + len(backend._COMPARED_CALLS)
+    assert len([log for log in logs if "slower" in log.get("reason", "")]) == 1
+    assert graph._candidate is None
+
+
 def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     loads(monkeypatch, run=Network())
@@ -166,7 +239,45 @@ def test_damaged_comparisons_count_as_none(damaged, tmp_path):
 def test_weights_are_compared_bit_by_bit():
     pairs = ((np.nan, 0.0), (np.inf, np.finfo(np.float32).max), (1 << 24, (1 << 24) + 1))
     for before, after in pairs:
-        numbers = (torch.tensor([number]) for number in (before, after))
-        same, other = ({number.dtype: [number]} for number in numbers)
-        assert backend._bits(same) == backend._bits(same)
-        assert backend._bits(same) != backend._bits(other)
+        weight = torch.tensor([before])
+        graphs = [Weights([weight], [0]) for _ in range(2)]
+        assert all(weights.are_same([weight]) for weights in graphs)
+        weight.numpy()[0] = after
+        assert not any(weights.are_same([weight]) for weights in graphs)
+
+
+def test_a_network_keeps_no_weights_that_are_gone(tmp_path, eager_is_slow, monkeypatch):
+    """Their memory may belong to other weights later, which differ at a place without a sample."""
+    loads(monkeypatch, run=Network())
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
+    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
+    graph, x = CompiledGraph(product, [0], backend.BackendOptions()), torch.ones(64)
+    memory = np.full(64, 2.0, np.float32)
+    weight = torch.from_numpy(memory)
+    for _ in range(2):
+        graph(weight, x)
+    assert graph.computes
+    storage = StorageWeakRef(weight.untyped_storage())
+    del weight
+    assert storage.expired()
+    memory[1] = 3.0
+    weight = torch.from_numpy(memory)
+    torch.testing.assert_close(graph(weight, x), (weight * x,))
+
+
+def test_the_memory_of_weights_stays_while_it_is_read(monkeypatch):
+    weight = torch.ones(64)
+    weights, memory, bits = Weights([weight], [0]), StorageWeakRef(weight.untyped_storage()), []
+
+    def read(samples):
+        weight.data = torch.zeros(64)  # in another thread
+        graph_checks._sample(weight)
+        bits.append(memory.expired())
+        return graph_bits(samples)
+
+    graph_bits = graph_checks._bits
+    monkeypatch.setattr(graph_checks, "_bits", read)
+    assert weights.are_same([weight])
+    assert bits == [False]
+    assert memory.expired()
+    assert not weights.are_same([weight])

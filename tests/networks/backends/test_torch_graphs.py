@@ -32,6 +32,16 @@ def _windows(x):
     return x.view(6, torch.div(x.shape[1], 4, rounding_mode="trunc"), 4).sum(-1)
 
 
+def _moved_in_a_branch(x):
+    moved = lambda x: x.as_strided((2,), (1,), 0) * 2.0  # noqa: E731
+    return torch.cond(x.sum() > 0.0, moved, lambda x: x[0, :2] * 3.0, (x,))
+
+
+def _dropped_in_a_branch(x):
+    dropped = lambda x: nn.functional.dropout(x, 0.5)  # noqa: E731
+    return torch.cond(x.sum() > 0.0, dropped, lambda x: x * 3.0, (x,))
+
+
 @torch.library.custom_op("chameleon_tests::doubled", mutates_args=())
 def _doubled(x: torch.Tensor) -> torch.Tensor:
     return x * 2.0
@@ -53,6 +63,8 @@ CASES = {
     "running mean": (nn.BatchNorm1d(8), "changes a tensor in place"),
     "views": (lambda x: (x.view(-1), x[1:]), "views of arguments"),
     "dropout": (nn.Dropout(0.5), "draws random numbers"),
+    "dropout in a branch": (_dropped_in_a_branch, "draws random numbers"),
+    "branch of memory": (_moved_in_a_branch, "as_strided"),
     "gradients": (torch.enable_grad()(lambda x: WEIGHT * x), "gradients of an output"),
     "custom operator": (lambda x: _doubled(x) + 1.0, "custom operator chameleon_tests.doubled"),
     "custom overload": (lambda x: SCALED(x, 2.0), "custom operator chameleon_tests.scaled.by"),
@@ -271,6 +283,17 @@ def test_whatever_fails_leaves_torchs_code(step, error, reason, tmp_path, monkey
     assert reason in given
 
 
+def test_a_network_that_fails_later_leaves_torchs_code(delivered, monkeypatch):
+    network = delivered(lambda x: (x * 2.0,))
+    compiled, x = torch.compile(lambda value: value * 2.0, backend=chameleon), torch.ones(3)
+    with torch.no_grad(), capture_logs() as logs:
+        compiled(x)
+        monkeypatch.setattr(network, "outputs", Mock(side_effect=MemoryError))
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), x * 2.0)
+    assert stays(logs) == ["its network failed: MemoryError"]
+
+
 def test_a_network_computes_beside_a_view_of_a_parameter(delivered):
     delivered(lambda x: (x * 2.0,))
     net = nn.Linear(3, 2)
@@ -306,7 +329,7 @@ def test_views_of_arguments_are_torchs(cache, eager_is_slow):
     ("name", "value"),
     [
         *((name, "soon://records") for name in ("mode", "second", "seconds", "records")),
-        *(("seconds", value) for value in (0, -1.0, float("inf"), float("nan"))),
+        *(("seconds", value) for value in (0, -1.0, float("inf"), float("nan"), 10**400)),
     ],
 )
 def test_options_that_are_none_are_refused(name, value):

@@ -11,7 +11,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_networks import hooks
 from chameleon_networks.delivery.frontends import NetworksFrontend
 from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.source_checks import onnx_models, torch_models
+from chameleon_networks.importers.source_checks import imported_library, onnx_models, torch_models
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.shapes import Buckets
 
@@ -81,6 +81,16 @@ def test_a_library_that_is_not_installed_is_named(folder, monkeypatch):
     ):
         with pytest.raises(ConfigError, match="torch is not installed"):
             network.check_source()
+
+
+@pytest.mark.parametrize("cause", ["import absent_dependency", "raise OSError('no libgomp')"])
+def test_a_library_whose_import_fails_is_named_with_the_cause(cause, tmp_path, monkeypatch):
+    (tmp_path / "library_with_a_fault.py").write_text(cause)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"cannot be imported: .*(absent_dependency|no libgomp)"):
+        imported_library("library_with_a_fault")
+    with pytest.raises(ConfigError, match="absent_library is not installed"):
+        imported_library("absent_library")
 
 
 MODELS = """

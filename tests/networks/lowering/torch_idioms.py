@@ -80,6 +80,15 @@ def _branches(x, n):
     return torch.cond(n > 0, lambda x, n: (x // n, x.exp()), lambda x, n: (x - n, x * 2.0), (x, n))
 
 
+def _maxima(x, n):
+    return torch.cond(n > 0, _places_of_maxima, lambda x: _places_of_maxima(-x), (x,))
+
+
+def _places_of_maxima(x):
+    values, places = F.max_pool2d(x, 2, return_indices=True)
+    return values.flatten(), places.flatten()
+
+
 IDIOMS = {
     "left in training": lambda: (LeftInTraining(), (r(2, 4, 5, 5), r(6, 3))),
     "settings": lambda: (Settings(), (r(2, 3),)),
@@ -102,5 +111,6 @@ IDIOMS = {
         (ids(9, 5) + 1,),
     ),
     "branches, and a division by 0 in the other one": lambda: (Of(_branches), (ids(9, 3), ids(1))),
+    "places of maxima in branches": lambda: (Of(_maxima), (r(1, 2, 4, 4), ids(2))),
     "no axes": lambda: (Of(lambda x, s: (x.mean() * s, s + 1, x[0, 0])), (r(3, 4), r())),
 }

@@ -42,7 +42,7 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
         example: The arguments of one call: a tensor, a tuple of positional arguments, or a mapping
             of keyword arguments.
         options: Options of Chameleon's backend, such as ``mode="tuned"`` and ``seconds=120``. See
-            ``torch_graphs.BackendOptions``.
+            ``graph_options.BackendOptions``.
 
     Returns:
         A module that takes the same arguments as ``module`` and returns the same outputs.

@@ -267,8 +267,8 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     """A digest that identifies a graph, as the name of its folder in this machine's cache.
 
     The digest covers the graph's code, weights and shapes, and the versions of Chameleon, TVM and
-    torch. It covers the plugins of ``CHAMELEON_PLUGINS``, the CPU with its instructions, and the
-    numbers of cores and threads.
+    torch. It covers the plugins of ``CHAMELEON_PLUGINS``, the CPU with its instructions, the
+    numbers of cores and threads, and torch's default dtype.
 
     Args:
         graph: The graph, as torch traced it.
@@ -283,6 +283,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
     # A plugin that is not installed may replace a distribution.
     facts = [_FORM, surroundings(_DISTRIBUTIONS, ()), os.environ.get(PLUGINS), cores, threads]
+    facts.append(torch.get_default_dtype())  # of tensors that the graph makes
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):

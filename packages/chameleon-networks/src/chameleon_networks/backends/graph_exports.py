@@ -28,7 +28,7 @@ from chameleon_networks.frameworks.running import TORCH, torch_inference
 from chameleon_networks.importers.options import TorchOptions
 from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.importers.torch import inference
-from chameleon_networks.importers.torch.lowering.decompositions import in_core_operators
+from chameleon_networks.importers.torch.lowering.decompositions import calls_of, in_core_operators
 from chameleon_networks.running.kept_networks import KeptAnswers, kept_network
 from chameleon_networks.running.verify import samples_of
 
@@ -126,12 +126,13 @@ def exported(
     # Tokens order checks, such as that of a matrix to invert.
     if any(spec.kind not in {OutputKind.USER_OUTPUT, OutputKind.TOKEN} for spec in outputs):
         raise StaysError("a call changes a tensor in place")
-    for node in (*program.graph.nodes, *core.graph.nodes):
+    for node in (*calls_of(program), *calls_of(core)):
         if inference.draws_numbers(node):
             raise StaysError(f"it draws random numbers ({node.target})")
     program.graph.eliminate_dead_code()  # torch cannot load a program with an unused ``item``
-    for node in program.graph.find_nodes(op="call_function", target=_STRIDED):
-        if len(node.args) > _OFFSET or "storage_offset" in node.kwargs:
+    for node in calls_of(program):
+        offset = len(node.args) > _OFFSET or "storage_offset" in node.kwargs
+        if node.target is _STRIDED and offset:
             raise StaysError("as_strided reads from an offset in memory, which a call may change")
     return program
 

@@ -18,27 +18,22 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-import attrs
 import structlog
 import torch
-from attrs import validators
-from chameleon_core.errors import ConfigError
 from chameleon_core.words import in_one_line
 from chameleon_system.files import write_whole
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 
-from chameleon_networks.backends import StaysError
-from chameleon_networks.backends.graph_deliveries import Delivery, bytes_of
+from chameleon_networks.backends import StaysError, graph_checks
+from chameleon_networks.backends.graph_checks import Weights, check_outputs
+from chameleon_networks.backends.graph_deliveries import Delivery
+from chameleon_networks.backends.graph_options import BACKGROUND, PREDICTED, BackendOptions
 from chameleon_networks.package.load import load
-from chameleon_networks.running.verify import TOLERANCE, agreement
 
 log = structlog.get_logger()
 
 Graph = Callable[..., Any]
 
-_RECORDS = r"https?://.*|((?!://).)*"
-"""The form of a place of records: a URL that starts with http:// or https://, or a path."""
-PREDICTED, TUNED, BACKGROUND = "predicted", "tuned", "background"
 _ROUNDS = 3
 """Number of timed calls of the network and of torch's code, in turns, in one comparison."""
 _TIMING_SECONDS = 1.0
@@ -47,37 +42,13 @@ _COMPARISONS = 5
 """Number of latest comparisons whose median decides, so that two disturbed ones change nothing."""
 _COMPARED_CALLS = frozenset({4, 16, 64, 256})
 """Calls that compare anew. They wait for torch as well, so few calls do, and none for ever."""
+_LAST_COMPARED = max(_COMPARED_CALLS)
+"""The call after which a slower network is not needed any more."""
 _INSTANCES = 8
 """Most instances of a repeated layer with networks of their own. torch, too, compiles one piece of
 code 8 times at most (``torch._dynamo.config.recompile_limit``)."""
 _CHANGED = "weights have changed since it was compiled"
 _OTHER = "a call has other weights, which get a network if they come again"
-_SAMPLES = 8
-"""How many numbers of each weight a call compares, to notice changes that autograd does not."""
-
-
-@attrs.frozen(kw_only=True)
-class BackendOptions:
-    """The ``options`` of ``torch.compile(model, backend="chameleon", options={...})``.
-
-    Attributes:
-        mode: ``predicted`` compiles without measuring. ``tuned`` tunes during the first call.
-            ``background`` compiles without measuring and then tunes, in processes of low priority.
-            Meanwhile torch's own code answers calls, and then the network that is ready.
-        seconds: Wall-clock limit of tuning one graph in seconds, for ``tuned`` and ``background``.
-        records: The record database of earlier measurements, as the key ``records`` of a pipeline
-            file names it. None means the user's own database.
-    """
-
-    mode: str = attrs.field(
-        default=PREDICTED, validator=validators.in_((PREDICTED, TUNED, BACKGROUND))
-    )
-    seconds: float = attrs.field(
-        default=60.0, converter=float, validator=[validators.gt(0.0), validators.lt(math.inf)]
-    )
-    records: str | None = attrs.field(
-        default=None, validator=validators.optional(validators.matches_re(_RECORDS))
-    )
 
 
 def chameleon(
@@ -101,74 +72,18 @@ def chameleon(
     Raises:
         ConfigError: An option is unknown or has a wrong value.
     """
-    known = {field.name for field in attrs.fields(BackendOptions)}
-    values = {**(options or {}), **({} if mode is None else {"mode": mode})}
-    if unknown := sorted(values.keys() - known):
-        raise ConfigError(
-            f"the backend chameleon has no option {', '.join(unknown)}",
-            hint=f"its options are {', '.join(sorted(known))}",
-        )
-    try:
-        chosen = BackendOptions(**values)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(  # attrs adds its own objects to the sentence
-            f"the backend chameleon does not take its options: {error.args[0]}"
-        ) from error
-    if reason := _reason_to_stay(example_inputs):
+    chosen = BackendOptions.of(mode, options)
+    if reason := graph_checks.reason_to_stay(example_inputs):
         _log_stay(reason)
         unchanged: Graph = graph.forward
         return unchanged
-    weights = [index for index, value in enumerate(example_inputs) if _is_weight(value)]
+    weights = [i for i, value in enumerate(example_inputs) if graph_checks.is_weight(value)]
     return CompiledGraph(graph, weights, chosen)
-
-
-def _reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
-    if any(isinstance(value, torch.SymInt) for value in example_inputs):
-        return "a size is left open; torch.compile(..., dynamic=False) gives a network per size"
-    if not all(type(value) in {Tensor, nn.Parameter} for value in example_inputs):
-        return "an argument is no plain tensor"
-    if any(value.device.type != "cpu" for value in example_inputs):
-        return "it computes on another device than the CPU"
-    if torch.is_grad_enabled() and any(value.requires_grad for value in example_inputs):
-        return "gradients are wanted; call the model under torch.inference_mode() for a network"
-    return None
-
-
-def _is_weight(value: Tensor) -> bool:
-    """Whether an argument is a parameter or buffer of a module; torch marks these as static.
-
-    A tensor that a module made in inference mode, such as a bias that it keeps for later calls, is
-    an input, because torch does not count its changes.
-    """
-    marked = hasattr(value, "_dynamo_static_input_type") and not value.is_inference()
-    return isinstance(value, nn.Parameter) or marked
-
-
-def _state(value: Tensor) -> tuple[int, int]:
-    """The address of a tensor, and how often it was changed in place, as autograd counts it."""
-    return value.data_ptr(), value._version  # noqa: SLF001 - torch documents no other name
-
-
-def _check_answer(answer: Sequence[Any], inputs: Sequence[Tensor]) -> None:
-    """Raise a ``StaysError`` if no network can return such an answer to a call."""
-    if torch.is_autocast_enabled("cpu"):
-        raise StaysError("torch.autocast is on, whose dtypes a network does not have")
-    if not all(isinstance(value, Tensor) for value in answer):
-        raise StaysError("an output is no tensor")
-    if any(value.requires_grad for value in answer):
-        raise StaysError("gradients of an output are wanted")
-    if not all(value.numel() for value in (*answer, *inputs)):
-        raise StaysError("an input or output is empty")
-    for value in (*answer, *inputs):
-        if value.is_floating_point() and value.element_size() < torch.float32.itemsize:
-            raise StaysError(f"an input or output is in {str(value.dtype)[6:]}")
-        value.detach().numpy()  # raises TypeError if NumPy lacks the dtype
 
 
 def _memory(value: Tensor) -> int:
     """The address of the memory that a tensor shares with its views."""
-    address: int = value.untyped_storage().data_ptr()
-    return address
+    return int(value.untyped_storage().data_ptr())
 
 
 def _shares_memory(value: Any, addresses: Collection[int]) -> bool:
@@ -185,17 +100,6 @@ def _with_outputs(graph: fx.GraphModule, outputs: Collection[int]) -> fx.GraphMo
     return graph
 
 
-def _check_outputs(outputs: Sequence[Tensor], answer: Sequence[Tensor]) -> None:
-    """Raise a ``StaysError`` if a network's outputs are not torch's."""
-    ours, torchs = ([value.detach().numpy() for value in side] for side in (outputs, answer))
-    dtypes = [[value.dtype.name for value in side] for side in (ours, torchs)]
-    if dtypes[0] != dtypes[1]:
-        raise StaysError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
-    check = agreement(ours, torchs, tolerance=TOLERANCE)
-    if check.problem is not None:
-        raise StaysError(f"its network gives other answers: {check.problem}")
-
-
 def _clocked(function: Graph, arguments: Sequence[Tensor]) -> tuple[Any, float]:
     """The answer of a call, and its seconds."""
     start = perf_counter()
@@ -205,18 +109,6 @@ def _clocked(function: Graph, arguments: Sequence[Tensor]) -> tuple[Any, float]:
 
 def _log_stay(reason: str) -> None:
     log.info("torch's own code computes a graph", reason=reason)
-
-
-def _sample(value: Tensor) -> Tensor:
-    """A view of up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory."""
-    start, flat = value.storage_offset(), value.detach()
-    size = min(value.numel(), value.untyped_storage().nbytes() // value.element_size() - start)
-    return flat.as_strided((min(size, _SAMPLES),), (max(1, size // _SAMPLES),), start)
-
-
-def _bits(samples: Mapping[torch.dtype, Sequence[Tensor]]) -> list[bytes]:
-    """The bytes of the numbers of each dtype, because NaN differs from itself."""
-    return [bytes(bytes_of(torch.cat([*group]))) for group in samples.values()]
 
 
 class _Comparisons:
@@ -284,13 +176,11 @@ class CompiledGraph:
         self._begun = self._stays = self._awaits = False
         self._folder: Path | None = None
         self._tried: Path | None = None
-        self._refused: Path | None = None
+        self._candidate: Any = None
         self._network: Any = None
         self._calls = 0
         self._comparisons: _Comparisons | None = None
-        self._weights: list[tuple[int, Tensor, tuple[int, int]]] = []
-        self._samples: dict[torch.dtype, list[Tensor]] = {}
-        self._sampled: list[bytes] = []
+        self._weights = Weights((), ())
         self._layouts: Any = None
         self._views: list[int] = []
         self._view_graph: Graph = tuple
@@ -300,18 +190,18 @@ class CompiledGraph:
         """Compute the outputs of the graph, as a tuple."""
         network = self._network
         if network is not None and self._tried is self._folder:
-            if self._has_same_weights(arguments):
+            if self._weights.are_same(arguments):
                 try:
                     answer = self._computed(network, arguments)
-                except (RuntimeError, TypeError, ValueError) as error:
-                    self._stay(f"its network failed: {error}")
+                except Exception as error:  # noqa: BLE001 - torch answers
+                    self._stay(f"its network failed: {in_one_line(error)}")
                 else:
                     if self._is_to_compare():
                         self._compare_again(network, arguments)
                     return answer
-            elif not self._has_other_weights(arguments):
+            elif not self._weights.are_others(arguments):
                 self._stay(_CHANGED)
-        if self._has_other_weights(arguments):
+        if self._weights.are_others(arguments):
             return self._answer_of_other(arguments)
         if self._stays or not self._first.acquire(blocking=False):
             return self._graph(*arguments)
@@ -333,24 +223,9 @@ class CompiledGraph:
     def _is_to_compare(self) -> bool:
         """Count a call, and say whether it compares the network with torch's code anew."""
         self._calls += 1
+        if self._calls > _LAST_COMPARED:
+            self._candidate = None
         return self._calls in _COMPARED_CALLS
-
-    def _has_same_weights(self, arguments: Sequence[Tensor]) -> bool:
-        """Whether a call has the weights that are constants of the network.
-
-        autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well.
-        """
-        return (
-            all(
-                arguments[i] is value and _state(value) == state
-                for i, value, state in self._weights
-            )
-            and _bits(self._samples) == self._sampled
-        )
-
-    def _has_other_weights(self, arguments: Sequence[Tensor]) -> bool:
-        """Whether a call is of another instance of the layer, or has replaced weights."""
-        return any(arguments[i] is not value for i, value, _ in self._weights)
 
     def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with other weights, which get a network if these here have one."""
@@ -366,7 +241,7 @@ class CompiledGraph:
                         self._graph, self._weight_indices, self._options, self._instances - 1
                     )
                     # Weights that each call replaces do not come again, and need no network.
-                    following._keep_weights(arguments)
+                    following._weights = Weights(arguments, self._weight_indices)
                     self._next = following
                     _log_stay(_OTHER)
                 elif self._next is None:
@@ -376,10 +251,6 @@ class CompiledGraph:
                 self._first.release()
             return self._graph(*arguments)
         return (self._next or self._graph)(*arguments)
-
-    def _keep_weights(self, arguments: Sequence[Tensor]) -> None:
-        weights = [(index, arguments[index]) for index in self._weight_indices]
-        self._weights = [(index, value, _state(value)) for index, value in weights]
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
@@ -397,7 +268,7 @@ class CompiledGraph:
 
     def _answer_and_adopt(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with torch's own code, and adopt the delivered network for later calls."""
-        answer = self._graph(*arguments)
+        answer, torchs = _clocked(self._graph, arguments)
         try:
             if not self._begun:
                 self._begun = True
@@ -405,16 +276,14 @@ class CompiledGraph:
             folder = self._folder
             if folder is None or self._stays:
                 return answer
-            is_new = folder is not self._tried
-            if is_new:
-                self._tried, self._calls = folder, 1
-            if is_new or (self._is_to_compare() and folder is not self._refused):
-                self._adopt(folder, arguments, answer)
+            if folder is not self._tried:
+                self._tried, self._calls, self._candidate = folder, 1, None
+                self._candidate = self._adopted(folder, arguments, answer)
+            elif self._is_to_compare() and (candidate := self._candidate) is not None:
+                self._timed(candidate)(*arguments)  # the first call after others takes longer
+                self._compare(candidate, arguments, answer, torchs)
         except Exception as error:  # noqa: BLE001 - torch has answered, whatever its export raises
-            if self._network is not None or self._awaits:
-                log.info("a network is not used", reason=in_one_line(error))
-            else:
-                self._stay(in_one_line(error))
+            self._drop(None, error)
         return answer
 
     def _begin(self, arguments: Sequence[Tensor], answer: Sequence[Any]) -> None:
@@ -430,7 +299,7 @@ class CompiledGraph:
         if not computed:
             raise StaysError("all outputs are views of arguments")
         inputs = [arguments[index] for index in self._inputs]
-        _check_answer([answer[place] for place in computed], inputs)
+        graph_checks.check_answer([answer[place] for place in computed], inputs)
         outputs = [answer[place].detach() for place in computed]
         if len(set(map(_memory, outputs))) < len(outputs) or not all(
             value.is_contiguous() for value in outputs
@@ -439,10 +308,7 @@ class CompiledGraph:
             self._layouts = copy.deepcopy(tuple(outputs))
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
-        self._keep_weights(arguments)
-        for _, value, _ in self._weights:
-            self._samples.setdefault(value.dtype, []).append(_sample(value))
-        self._sampled = _bits(self._samples)
+        self._weights = Weights(arguments, self._weight_indices)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds
         graph = self._graph
         if self._views:
@@ -450,21 +316,28 @@ class CompiledGraph:
             views.graph.eliminate_dead_code()
             views.recompile()
             graph = _with_outputs(graph, computed)
-        delivery = Delivery(
-            graph,
-            arguments,
-            self._weight_indices,
-            seconds=seconds,
-            records=self._options.records,
-        )
+        weights, records = self._weight_indices, self._options.records
+        delivery = Delivery(graph, arguments, weights, seconds=seconds, records=records)
         if self._options.mode != BACKGROUND or delivery.is_there():
             self._folder = delivery.folder()
-            return
+        else:
+            self._begin_beside(delivery)
+
+    def _begin_beside(self, delivery: Delivery) -> None:
+        """Have a predicted and a tuned network delivered in a thread.
+
+        Raises:
+            StaysError: Chameleon cannot compute the graph.
+        """
         predicted = delivery.predicted()
-        if not predicted.is_there():
-            with contextlib.suppress(StaysError):  # it was refused; tuning may find a better one
+        try:
+            if not predicted.is_there():
                 predicted.prepare()
-        delivery.prepare(exported=predicted)
+        except StaysError:  # tuning may find a better network
+            delivery.prepare()
+        else:
+            with contextlib.suppress(StaysError):  # the thread logs the refusal
+                delivery.prepare(exported=predicted)
         thread = threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True)
         self._awaits = True
         try:
@@ -479,43 +352,47 @@ class CompiledGraph:
                 self._folder = predicted.folder(nice=True)
             self._folder = tuned.folder(nice=True)
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread
-            if self._comparisons is None and self._folder is self._tried:
-                self._stay(in_one_line(error))
-            else:
-                log.info("no tuned network", reason=in_one_line(error))
+            with self._first:  # a call may just be trying the predicted network
+                if self._comparisons is None and self._folder is self._tried:
+                    self._stay(in_one_line(error))
+                else:
+                    log.info("no tuned network", reason=in_one_line(error))
         finally:
             self._awaits = False
 
-    def _adopt(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> None:
-        """Let a network compute later calls if it returns torch's outputs in less time.
+    def _adopted(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> Any:
+        """Load a network, which computes later calls if it returns torch's outputs in less time.
+
+        The result is the network. If it is slower, it stays loaded for later comparisons.
 
         Raises:
             StaysError: The network cannot be used, or its outputs differ.
         """
-        self._refused = folder  # unless all that follows succeeds
+        network: Any = None
         try:
-            network: Any = load(folder, threads=torch.get_num_threads())
-        except (OSError, RuntimeError, TypeError, ValueError) as error:
-            with contextlib.suppress(OSError):  # so that the next process compiles it again
-                (folder / "manifest.json").unlink()
-            raise StaysError(f"its network cannot be used: {error}") from error
-        try:
+            network = load(folder, threads=torch.get_num_threads())
             outputs = self._computed(network, arguments)
         except (OSError, RuntimeError, TypeError, ValueError) as error:
+            with contextlib.suppress(OSError):  # so that the next process compiles it again
+                if network is None:
+                    (folder / "manifest.json").unlink()
             raise StaysError(f"its network cannot be used: {error}") from error
-        _check_outputs(outputs, answer)
-        self._refused = None
-        earlier, comparisons = self._network, self._comparisons
-        if earlier is not None:
-            ours, earliers = self._seconds(network, self._timed(earlier), arguments)
+        check_outputs(outputs, answer)
+        if not self._takes_over(network, folder, arguments):
+            log.info("a network is not used", reason="it is slower than the earlier network")
+        return network
+
+    def _takes_over(self, network: Any, folder: Path, arguments: Sequence[Tensor]) -> bool:
+        """Compare a network with torch's code, unless the network that computes is faster."""
+        if self._network is not None:
+            ours, earliers = self._seconds(network, self._timed(self._network), arguments)
             if ours > earliers:
-                log.info("a network is not used", reason="it is slower than the earlier network")
-                return
-        if comparisons is None or comparisons.folder is not folder:
-            self._comparisons = comparisons = _Comparisons(folder)
+                return False
+        self._comparisons = comparisons = _Comparisons(folder)
         if comparisons.share > 1.0:
             comparisons.add(*self._seconds(network, self._graph, arguments))
         self._decide(network, comparisons)
+        return True
 
     def _compare_again(self, network: Any, arguments: Sequence[Tensor]) -> None:
         """Compare the network that computes with torch's code, unless another thread compares.
@@ -524,25 +401,34 @@ class CompiledGraph:
         """
         if not self._first.acquire(blocking=False):
             return
+        candidate = self._candidate or network
         try:
-            folder, comparisons = self._folder, self._comparisons
-            if self._network is not network or folder is None or comparisons is None:
+            if self._network is not network or self._tried is None:
                 return
             answer, torchs = _clocked(self._graph, arguments)
-            if folder not in {comparisons.folder, self._refused}:
-                try:
-                    self._adopt(folder, arguments, answer)
-                except Exception as error:  # noqa: BLE001 - the network that computes goes on
-                    log.info("a network is not used", reason=in_one_line(error))
-                return
-            outputs, ours = _clocked(self._timed(network), arguments)
-            _check_outputs(outputs, answer)
-            comparisons.add(ours, torchs)
-            self._decide(network, comparisons)
+            if candidate is network:
+                self._compare(network, arguments, answer, torchs)
+            else:
+                check_outputs(self._timed(candidate)(*arguments), answer)
+                self._takes_over(candidate, self._tried, arguments)
         except Exception as error:  # noqa: BLE001 - the network has answered
-            self._stay(in_one_line(error))
+            self._drop(candidate, error)
         finally:
             self._first.release()
+
+    def _compare(
+        self, network: Any, arguments: Sequence[Tensor], answer: Sequence[Tensor], torchs: float
+    ) -> None:
+        """Compare one call of a network with torch's answer, which took some seconds.
+
+        Raises:
+            StaysError: The network's outputs differ, or weights have changed.
+        """
+        outputs, ours = _clocked(self._timed(network), arguments)
+        check_outputs(outputs, answer)
+        if self._comparisons is not None:
+            self._comparisons.add(ours, torchs)
+            self._decide(network, self._comparisons)
 
     def _decide(self, network: Any, comparisons: _Comparisons) -> None:
         """Let the network or torch's code compute later calls, and log a change."""
@@ -558,7 +444,7 @@ class CompiledGraph:
         """All that a call does if a network computes it."""
 
         def call(*arguments: Tensor) -> Any:
-            if not self._has_same_weights(arguments):
+            if not self._weights.are_same(arguments):
                 raise StaysError(_CHANGED)
             return self._computed(network, arguments)
 
@@ -578,9 +464,19 @@ class CompiledGraph:
                 spent.append(_clocked(side, arguments)[1])
         return min(seconds[0]), min(seconds[1])
 
+    def _drop(self, network: Any, error: Exception) -> None:
+        """Let go of a network after an error. Another network or torch's code computes."""
+        self._candidate = None
+        if self._network is network:
+            self._network = None
+        if self._network is not None or self._awaits:
+            log.info("a network is not used", reason=in_one_line(error))
+        else:
+            self._stay(in_one_line(error))
+
     def _stay(self, reason: str) -> None:
         """Let torch's own code compute all later calls, and log the reason once."""
         if not self._stays:
             self._stays = True
             _log_stay(reason)
-        self._network = None
+        self._network = self._candidate = None

@@ -6,10 +6,12 @@ import ast
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from chameleon_core.errors import ConfigError
 from chameleon_core.plugins.records import PresetRecord
 from chameleon_tvm.sources import named_function
+from chameleon_tvm.words import first_line
 
 from chameleon_networks.importers.options import NetworkOptions, OnnxOptions, TorchOptions
 
@@ -93,12 +95,12 @@ def check_source(options: NetworkOptions) -> None:
     """
     if isinstance(options, OnnxOptions):
         if importlib.util.find_spec("onnx") is None:
-            raise no_onnx()
+            raise _not_installed("onnx")
         if not Path(options.source).is_file():
             raise no_onnx_file(options.source)
         return
     if importlib.util.find_spec("torch") is None:
-        raise no_torch()
+        raise _not_installed("torch")
     if isinstance(options, TorchOptions):
         _check_torch_source(options.source)
 
@@ -112,15 +114,29 @@ def _check_torch_source(source: str) -> None:
         raise ConfigError(f"there is no file {source}", hint=hint)
 
 
-def no_torch() -> ConfigError:
-    """The error for a torch network if torch is not installed."""
-    return ConfigError("torch is not installed", hint="Install it: pip install torch.")
+def imported_library(name: str) -> Any:
+    """Import torch or onnx.
+
+    Args:
+        name: The name of the library.
+
+    Raises:
+        ConfigError: The library is not installed, or its import fails, for example because one of
+            its dependencies is missing.
+    """
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:  # OSError, if a shared library cannot be loaded
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            raise _not_installed(name) from error
+        raise ConfigError(
+            f"{name} cannot be imported: {first_line(error)}",
+            hint=f"Run `python -c 'import {name}'` to see the whole error.",
+        ) from error
 
 
-def no_onnx() -> ConfigError:
-    """The error that says that the package onnx, which an ONNX network needs, is missing."""
-    hint = "Install it: pip install onnx."
-    return ConfigError("the package onnx is not installed", hint=hint)
+def _not_installed(name: str) -> ConfigError:
+    return ConfigError(f"{name} is not installed", hint=f"Install it: pip install {name}.")
 
 
 def no_onnx_file(file: str) -> ConfigError:

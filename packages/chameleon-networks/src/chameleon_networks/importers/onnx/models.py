@@ -19,7 +19,7 @@ from chameleon_networks.importers.onnx.quantized import (
     is_quantized_model,
     without_functions,
 )
-from chameleon_networks.importers.source_checks import no_onnx, no_onnx_file
+from chameleon_networks.importers.source_checks import imported_library, no_onnx_file
 from chameleon_networks.source_location import ImportedGraph
 
 
@@ -269,8 +269,4 @@ def _check_types(model: Any, file: str, onnx: Any) -> None:
 
 
 def _onnx() -> Any:
-    try:
-        import onnx  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise no_onnx() from error
-    return onnx
+    return imported_library("onnx")

@@ -23,7 +23,7 @@ from chameleon_tvm.words import first_line
 
 from chameleon_networks.frameworks.precision import half_type
 from chameleon_networks.importers.options import NETWORKS
-from chameleon_networks.importers.source_checks import no_torch
+from chameleon_networks.importers.source_checks import imported_library
 from chameleon_networks.importers.torch import inference
 
 log = structlog.get_logger()
@@ -362,11 +362,7 @@ def _made(source: str) -> Any:
         ) from error
 
 
-def _torch() -> Any:
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise no_torch() from error
+_torch = partial(imported_library, "torch")
 
 
 @contextlib.contextmanager

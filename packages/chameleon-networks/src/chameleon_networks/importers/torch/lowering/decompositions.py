@@ -152,6 +152,21 @@ def with_decompositions(program: Any, table: Any) -> Any:
         )
 
 
+def calls_of(program: Any) -> list[Any]:
+    """All calls of a program, those in the branches of ``torch.cond`` included.
+
+    Args:
+        program: A ``torch.export.ExportedProgram``.
+    """
+    return [
+        node
+        for part in program.graph_module.modules()
+        if isinstance(part, torch.fx.GraphModule)
+        for node in part.graph.nodes
+        if node.op == "call_function"
+    ]
+
+
 def _further_decompositions(
     program: Any, readable: Container[str], table: Container[Any]
 ) -> dict[Any, Callable[..., Any]]:
@@ -160,13 +175,10 @@ def _further_decompositions(
     varying = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT}
     lacking = {
         node.target
-        for node in program.graph.nodes
-        if node.op == "call_function"
-        and (
-            node.target.__name__ not in readable
-            or (node.target in _FIRST_ALONE and _uses_more(node))
-            or (node.target is _ATEN.convolution.default and node.args[1].name in varying)
-        )
+        for node in calls_of(program)
+        if node.target.__name__ not in readable
+        or (node.target in _FIRST_ALONE and _uses_more(node))
+        or (node.target is _ATEN.convolution.default and node.args[1].name in varying)
     }
     written = {**global_decomposition_table["post_autograd"], **windows.SOME}
     return {

@@ -23,7 +23,7 @@ from chameleon_networks.graph.relaxed import relax
 from chameleon_networks.graph.steps import is_quantized, is_rounded
 from chameleon_networks.importers.refusals import OperatorsRefusedError, OperatorSurvey, Refusal
 from chameleon_networks.importers.torch.lowering import arithmetic, images, indexing, quantized
-from chameleon_networks.importers.torch.lowering.decompositions import decomposed
+from chameleon_networks.importers.torch.lowering.decompositions import calls_of, decomposed
 from chameleon_networks.importers.torch.lowering.few_numbers import is_along_number, is_number
 from chameleon_networks.importers.torch.lowering.values import Call, Converter
 from chameleon_networks.source_location import ImportedGraph, SourceLocation
@@ -181,13 +181,7 @@ class _Importer(ExportedProgramImporter):
 
     def create_input_vars(self, exported_program: Any) -> Any:
         """See the base class. Reports missing operators before problems with inputs."""
-        calls = [
-            node
-            for module in exported_program.graph_module.modules()  # the branches of torch.cond, too
-            if isinstance(module, torch.fx.GraphModule)
-            for node in module.graph.nodes
-            if node.op == "call_function"
-        ]
+        calls = calls_of(exported_program)
         self.survey.operators.update(
             source_location.operator_of(node) for node in calls if node.target is not getitem
         )
