@@ -131,14 +131,14 @@ def test_without_measurements_the_check_waits_for_a_failure(modelled):
         assert store.fact("model") == {"layout": "second"}
 
 
-def test_the_model_is_read_while_the_run_starts(modelled, monkeypatch):
-    begun = []
-    monkeypatch.setattr(
-        SyntheticFrontend, "begin", lambda _, threads, checks: begun.append((threads, checks))
-    )
-    for measurements in (0, 3, 4):  # the last run need not check the model
-        run_pipeline(modelled(Careful, budget={"measurements": measurements}))
-    assert begun == [(1, False), (1, True)]
+@pytest.mark.parametrize(("measurements", "begun"), [(0, [1]), (3, [])])
+def test_only_without_measurements_the_model_is_read_ahead(
+    measurements, begun, modelled, monkeypatch
+):
+    threads = []
+    monkeypatch.setattr(SyntheticFrontend, "begin", lambda _, number: threads.append(number))
+    run_pipeline(modelled(Idle, budget={"measurements": measurements}))
+    assert threads == begun
 
 
 def test_without_measurements_a_refusal_is_an_error_as_ever(modelled, monkeypatch):

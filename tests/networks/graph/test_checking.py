@@ -2,7 +2,6 @@
 
 import tempfile
 import textwrap
-from contextlib import nullcontext
 from itertools import count
 
 import numpy as np
@@ -14,13 +13,10 @@ from chameleon_networks.delivery import checking, examine
 from chameleon_networks.delivery.checking import CheckReport, tried
 from chameleon_networks.delivery.examine import Examination
 from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import OnnxNetwork, TorchNetwork
-from chameleon_networks.running.processes import Begun, examining_process
+from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks.importers.sources import TorchNetwork
 from chameleon_networks.running.verify import TOLERANCE
 from structlog.testing import capture_logs
-
-from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
 NETS = """
     import torch
@@ -164,13 +160,12 @@ def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):
 
 
 def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
-    def reported(_process, _network, layouts, _target):
+    def asked(_network, layouts, _target, _threads):
         if layouts[0] == "NHWC":
             raise ChameleonError("the compiler ended with SIGSEGV")
         return CheckReport(layout="NCHW", max_relative_error=0.0, reference="torch")
 
-    monkeypatch.setattr(checking, "Examiner", lambda *_: nullcontext())
-    monkeypatch.setattr(checking, "_report", reported)
+    monkeypatch.setattr(checking, "_asked", asked)
     report = tried(network("several"), ["NHWC", "NCHW"], "llvm", 1)
     assert report.layout == "NCHW"
     assert "not in NHWC: the compiler ended with SIGSEGV" in report.summary
@@ -186,7 +181,6 @@ def test_a_process_answers_and_is_followed(network, target, monkeypatch):
         "start",
         "export",
         "import",
-        "wait",
         "prepare",
         "compile",
         "link",
@@ -200,45 +194,6 @@ def test_a_process_answers_and_is_followed(network, target, monkeypatch):
 
     monkeypatch.setattr(several, "read_graph", again)
     assert prepared_network(several, "NCHW")
-
-
-@pytest.fixture
-def onnx_network(tmp_path, monkeypatch):
-    """Makes a network of nodes. No earlier check kept its graph."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-    def make(nodes):
-        text = f"(float[2, 4] x) => (float[2, 4] y) {{ {nodes} }}"
-        return OnnxNetwork(OnnxOptions(source=str(onnx_file(tmp_path / "net.onnx", text))))
-
-    return make
-
-
-def test_a_process_imports_a_network_before_it_is_told_the_target(
-    onnx_network, target, monkeypatch
-):
-    network = onnx_network("y = Relu (x)")
-    examiner = examining_process(network, 1)
-    monkeypatch.setattr(checking, "Examiner", None)  # calling it fails
-    assert tried(network, ["NCHW"], target, 1, examiner).reference == "onnxruntime"
-    assert not examiner.alive
-    assert examining_process(network, 1) is None  # the graph is kept now
-
-
-def test_a_process_tells_what_failed_before_it_is_asked(onnx_network, target):
-    network = onnx_network("y = NoSuchOperator (x)")
-    examiner = examining_process(network, 1)
-    with pytest.raises(ConfigError, match="NoSuchOperator"):
-        tried(network, ["NCHW"], target, 1, examiner)
-
-
-def test_a_check_ends_its_process(onnx_network, target):
-    network = onnx_network("y = Relu (x)")
-    examiner = examining_process(network, 1)
-    frontend = NetworkFrontend(network, Begun(network, 1, examiner=examiner))
-    assert frontend.runner is None
-    frontend.check(target, 1, CheckReport(layout="NCHW").to_json())
-    assert not examiner.alive
 
 
 def test_a_process_leaves_no_files(network, target, tmp_path, monkeypatch):

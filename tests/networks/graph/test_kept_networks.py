@@ -305,7 +305,7 @@ def test_another_process_reads_a_network_and_then_runs_it(check, tmp_path, monke
     network = BuiltinNetwork(options)
     reader = reading_process(network)
     assert reader is not None
-    frontend = NetworkFrontend(network, Begun(network, unmeasured.threads, reader=reader))
+    frontend = NetworkFrontend(network, Begun(network, reader, unmeasured.threads))
     assert reading_process(network) is None
     programs_kept: list[set[str]] = []
     keep = DeliverySteps.keep
@@ -356,7 +356,7 @@ def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypa
     assert reader is not None
     monkeypatch.setattr(programs, "exported", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
-    begun = Begun(network, unmeasured.threads, reader=reader)
+    begun = Begun(network, reader, unmeasured.threads)
     result = NetworkFrontend(network, begun).deliver(unmeasured)
     assert (result.failure, result.reference) == (None, "torch")
     assert result.max_relative_error < 1e-5
@@ -368,7 +368,7 @@ def test_a_network_is_read_here_if_the_other_process_dies(tmp_path, monkeypatch,
     reader = reading_process(network)
     assert reader is not None
     reader._child.signal(signal.SIGKILL)
-    frontend = NetworkFrontend(network, Begun(network, unmeasured.threads, reader=reader))
+    frontend = NetworkFrontend(network, Begun(network, reader, unmeasured.threads))
     assert frontend.reader is None
     assert frontend.deliver(unmeasured).failure is None
 

@@ -19,11 +19,11 @@ from chameleon_core.loop.end.result import OperatorResult, RunResult
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.plugin_contract import contract_of
 from chameleon_core.loop.round.batch import FallbackWatch
-from chameleon_core.loop.round.in_flight import CheckedRunner, started
+from chameleon_core.loop.round.in_flight import started
 from chameleon_core.loop.round.task_run import TaskRecords, TaskRun
 from chameleon_core.loop.round.tuner import TaskTuner
 from chameleon_core.loop.start.earlier_runs import WarmStart
-from chameleon_core.loop.start.frontend import check, choice_of, forget_choice, was_checked
+from chameleon_core.loop.start.frontend import check, choice_of, forget_choice
 from chameleon_core.loop.start.shared_records import shared_records
 from chameleon_core.loop.start.tasks import (
     check_runner,
@@ -101,10 +101,10 @@ def run_pipeline(
             totals = RunTotals(folder.store, runner)
             batch_size = pipeline.budget.batch_size or runner.batch_size
             frontend = frontend_of(pipeline)
-            checks = _checks_first(pipeline, runner) and not was_checked(folder.store)
-            if checks or pipeline.budget.measurements == 0:
+            if pipeline.budget.measurements == 0:
+                # Reading the model takes longest then; with measurements, the check reads it first.
                 with contract_of(pipeline.model).call("read the model in the background"):
-                    frontend.begin(runner.threads, checks=checks)
+                    frontend.begin(runner.threads)
             target = target_of(pipeline)
             folder.claim_target(target)
             run = RunContext(
@@ -127,15 +127,10 @@ def run_pipeline(
         return result
 
 
-def _checks_first(pipeline: ResolvedPipeline, runner: CheckedRunner) -> bool:
-    """Whether the run checks its model before it tunes. Replayed times need no delivery."""
-    return pipeline.budget.measurements != 0 and runner.measures_hardware
-
-
 def _executed(run: RunContext) -> RunResult:
     """Run all steps in their order; each may take minutes."""
     measures = run.pipeline.budget.measurements != 0
-    if _checks_first(run.pipeline, run.runner):
+    if measures:
         _check(run)
     operators, network = _results(run)
     if network.failure is not None and not measures:
@@ -149,9 +144,10 @@ def _executed(run: RunContext) -> RunResult:
 
 def _check(run: RunContext) -> None:
     """Let the frontend raise an error if it cannot deliver the model on this machine."""
-    # The check keeps no files, so the first signal may interrupt it.
-    with run.interruption.at_once():
-        check(run)
+    if run.runner.measures_hardware:  # replayed times need no delivery
+        # The check keeps no files, so the first signal may interrupt it.
+        with run.interruption.at_once():
+            check(run)
 
 
 def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:

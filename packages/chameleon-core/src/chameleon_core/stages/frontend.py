@@ -180,15 +180,14 @@ class Frontend(ABC):
             ChameleonError: a file, a function or a library is missing.
         """
 
-    def begin(self, threads: int, checks: bool) -> None:  # noqa: B027 - optional hook
+    def begin(self, threads: int) -> None:  # noqa: B027 - optional hook
         """Start to read the model in the background, such as in another process.
 
-        Chameleon calls this method at the start of a run. Meanwhile the run resolves its target.
-        Errors wait until another method needs the model.
+        Chameleon calls this method at the start of a run that measures nothing. Meanwhile the run
+        resolves its target. Errors wait until another method needs the model.
 
         Args:
             threads: the number of threads that kernels are delivered for.
-            checks: whether the run begins with ``check``.
         """
 
     def coverage(self) -> Sequence[OperatorCoverage] | None:

@@ -2,10 +2,9 @@
 
 Compiles the network as it would be delivered, but without tuned kernels, and compares one inference
 with the framework. The check runs in a separate process, since a failing compiler may crash its
-process. Requests are lines of JSON on standard input: the first names the network, the second the
-target and the layouts. The process imports the network while it waits for the second request. The
-answer is the last line on standard output. The lines before the answer name the steps that are
-done. The arguments name modules to import first.
+process. The request is a line of JSON on standard input, the answer the last line on standard
+output. The lines before the answer name the steps that are done. The arguments name modules to
+import first.
 
 The steps that refuse most networks come first: torch's export and TVM's import. The import names
 all missing operators before anything is compiled. Meanwhile the framework runs the network.
@@ -188,8 +187,7 @@ def main() -> None:
     """Answer one request."""
     answers = Answers()
     preload(sys.argv[1:])
-    asked = requests()
-    request, how = next(asked), None
+    request = next(requests())
     steps = StepSeconds("start", request["started"])
     try:
         network = requested_network(request)
@@ -202,11 +200,10 @@ def main() -> None:
                 message = {**message, "programs": network.save_programs(folder)}
             answers.send(message)
 
-        read(network, steps, tell)
-        steps.begin("wait")
-        how, threads = next(asked), request["threads"]
-        examination = Examination(network, how["target"], threads, steps=steps, tell=tell)
-        answer = examination.report(how["layouts"]).to_json()
+        report = Examination(
+            network, request["target"], request["threads"], steps=steps, tell=tell
+        ).report(request["layouts"])
+        answer = report.to_json()
     except ChameleonError as error:
         answer = {
             "problem": str(error),
@@ -216,26 +213,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the parent shows whatever it is
         answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
     answers.send({**answer, "step_seconds": steps.until_now()})
-    if how is None:  # the parent reads the answer after its second request
-        next(asked, None)
     # What is left of a network of this size takes seconds to be freed one by one.
     os._exit(0)
-
-
-def read(network: ImportedNetwork, steps: StepSeconds, tell: Tell) -> None:
-    """Export and import a network, and keep its graph for the parent process.
-
-    Args:
-        network: The network.
-        steps: An object that gets the wall-clock seconds of each step.
-        tell: A function that is called with a message afterwards; see ``Examination``.
-    """
-    steps.begin("export")
-    network.read_ahead()
-    steps.begin("import")
-    _ = network.imported
-    network.keep()
-    tell({"done": "import"})
 
 
 class _LayoutFailedError(Exception):
@@ -277,7 +256,12 @@ class Examination:
             ConfigError: No layout works. The message says why.
         """
         network = self.network
+        self.steps.begin("export")
+        network.read_ahead()
+        self.steps.begin("import")
         imported = network.imported
+        network.keep()
+        self.tell({"done": "import"})
         refused: dict[str, str] = {}
         is_compiled = False
         with Reference(network, self.threads) as reference:

@@ -18,7 +18,7 @@ from chameleon_networks.importers.options import NetworkOptions
 from chameleon_networks.importers.source_checks import check_source
 from chameleon_networks.importers.sources import network_of
 from chameleon_networks.precision.section import Precision
-from chameleon_networks.running.processes import Begun, examining_process, reading_process
+from chameleon_networks.running.processes import Begun, reading_process
 from chameleon_networks.shapes import buckets_of, dimensions_of
 
 if TYPE_CHECKING:
@@ -61,19 +61,12 @@ class NetworksFrontend(Frontend):
             )
         self._precision = precision
 
-    def begin(self, threads: int, checks: bool) -> None:
-        if dimensions_of(self._options.shapes) or (self._precision is not None and not checks):
-            return
-        with contextlib.suppress(ChameleonError, OSError):  # reading raises it again
-            network = network_of(self._options)
-            if not checks:
-                begun = Begun(network, threads, reader=reading_process(network))
-            elif (examiner := examining_process(network, threads)) is not None:
-                begun = Begun(network, threads, examiner=examiner)
-            else:
-                return
-            self._begun = begun
-            weakref.finalize(self, begun.close)
+    def begin(self, threads: int) -> None:
+        if not dimensions_of(self._options.shapes) and self._precision is None:
+            with contextlib.suppress(ChameleonError, OSError):  # reading raises it again
+                network = network_of(self._options)
+                self._begun = Begun(network, reading_process(network), threads)
+                weakref.finalize(self, self._begun.close)
 
     def check_source(self) -> None:
         check_source(self._options)

@@ -37,7 +37,7 @@ from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.importers.options import AUTO, DEFAULT
 from chameleon_networks.precision.section import Precision
 from chameleon_networks.running.kept_networks import kept_network
-from chameleon_networks.running.processes import Begun, Examiner, NetworkProcess, waiting_process
+from chameleon_networks.running.processes import Begun, NetworkProcess, waiting_process
 from chameleon_networks.running.verify import samples_of
 from chameleon_networks.runtime.linking import shared_objects
 
@@ -45,11 +45,7 @@ log = structlog.get_logger()
 
 
 def _tried(
-    network: ImportedNetwork,
-    target: str,
-    threads: int,
-    layouts: Sequence[str],
-    examiner: Examiner | None = None,
+    network: ImportedNetwork, target: str, threads: int, layouts: Sequence[str]
 ) -> CheckReport:
     """The report of ``checking.tried``, made once for a network on this machine."""
     key = hashlib.blake2b(json.dumps([target, threads, layouts]).encode(), digest_size=16)
@@ -57,7 +53,7 @@ def _tried(
     known = None if kept is None else kept.fact(name)
     if known is not None:
         return attrs.evolve(CheckReport.from_json(known[0]), day=known[1])
-    report = tried(network, layouts, target, threads, examiner)
+    report = tried(network, layouts, target, threads)
     if kept is not None:
         kept.keep_fact(name, report.to_json())
     return report
@@ -91,8 +87,7 @@ class NetworkFrontend(SettledNetwork):
         reader = None if begun is None else begun.reader
         network.kept = kept_network(network, "" if reader is None else network.programs_folder)
         self.network = network
-        self._examiner = None if begun is None else begun.examiner
-        if begun is not None and self._examiner is None:  # while this process waits for the graph
+        if begun is not None:  # while this process waits for the graph
             self.runner = begun.runner = waiting_process()
         self.reader = None if reader is None else _finished(reader)
         if begun is not None and self.reader is not None:
@@ -108,7 +103,7 @@ class NetworkFrontend(SettledNetwork):
         )
         self._checked: CheckReport | None = None
         self._loops: tuple[CostlyFunction, ...] = ()
-        self._tried: Callable[..., CheckReport] | None = None
+        self._tried: Callable[[Sequence[str]], CheckReport] | None = None
 
     def compute_in(self, precision: Precision) -> None:
         self.precision = PrecisionDecisions(self.network, precision)
@@ -135,11 +130,7 @@ class NetworkFrontend(SettledNetwork):
         auto = self.network.options.layout == AUTO
         layouts = (DEFAULT, OTHER) if auto else (self.network.options.layout,)
         self._tried = partial(_tried, self.network, target, threads)
-        with self._examiner or contextlib.nullcontext():
-            if earlier is None:
-                report = self._tried(layouts, self._examiner)
-            else:
-                report = CheckReport.from_json(earlier)
+        report = self._tried(layouts) if earlier is None else CheckReport.from_json(earlier)
         self._checked, self._loops = report, report.loops
         self.answered = report.day is None
         for layout, problem in report.refused.items():

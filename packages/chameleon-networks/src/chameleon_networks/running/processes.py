@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import attrs
-import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.network_result import KernelTime
 from chameleon_core.stages import Arrays
@@ -28,17 +26,12 @@ from chameleon_networks.running.requests import (
     write_batches,
 )
 
-log = structlog.get_logger()
-
-_MODULE, _EXAMINER = "chameleon_networks.running.serve", "chameleon_networks.delivery.examine"
+_MODULE = "chameleon_networks.running.serve"
 _START_SECONDS = 300.0
 """Limit for importing and compiling: torch.compile takes minutes on a large network."""
 
 _REDUCE_SECONDS = 900.0
 """Limit for a process that calibrates and quantizes the network before compiling it."""
-
-_CHECK_SECONDS = 600.0
-"""Limit for each step of a check. The network may have gigabytes, and the machine may be busy."""
 
 RUN_SECONDS = 300.0
 """Limit for one answer."""
@@ -381,84 +374,25 @@ def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
     return NetworkProcess(name, request, threads=0, preloads=network.preloads, wait=False)
 
 
-class Examiner(AskedProcess):
-    """A child process that imports a network, and then compiles and checks it when it is told to.
-
-    Args:
-        network: The network, which the process reads anew.
-        threads: Number of threads that the framework computes with.
-    """
-
-    def __init__(self, network: ImportedNetwork, threads: int) -> None:
-        started = time.monotonic()
-        options: Mapping[str, Any] = {"preloads": network.preloads, "wait": False}
-        super().__init__("the compiler", None, module=_EXAMINER, threads=threads, **options)
-        # If it can keep the network's graph, torch is not needed here. Otherwise it imports what it
-        # needs while torch exports the network here, once for all.
-        described = request_of(network, reads=network.kept is not None and not network.programs)
-        # The process removes nothing itself: it ends without finalisers, or in a crash.
-        scratch = {"scratch": self._folder.name, "started": started}
-        self._tell({**described, **scratch, "threads": threads})
-
-    def steps(self, layouts: Sequence[str], target: str) -> Iterator[Message]:
-        """Let the process check the network: its message after each step, and then its report.
-
-        Args:
-            layouts: The layouts to try, in order.
-            target: The resolved target.
-
-        Raises:
-            ConfigError: The network cannot be delivered. The message says why.
-            TargetError: Networks cannot be compiled for the target.
-            ChameleonError: The process died or hung.
-        """
-        self._tell({"layouts": list(layouts), "target": target})
-        try:
-            while "done" in (answer := self._answer(_CHECK_SECONDS)):
-                yield answer
-        finally:
-            log.debug("network_examined", log=self._child.log)
-        yield answer
-
-
-def examining_process(network: ImportedNetwork, threads: int) -> Examiner | None:
-    """Start to import a network in the process that will check it.
-
-    Args:
-        network: The network.
-        threads: Number of threads that the framework computes with.
-
-    Returns:
-        The process. None if an earlier run kept the network's graph, since the network may be
-        checked already, or if this process has to export the network.
-    """
-    network.kept = kept_network(network)
-    if network.kept is None or network.kept.fact(GRAPH) is not None:
-        return None
-    return Examiner(network, threads)
-
-
 @attrs.define
 class Begun:
     """A network that another process imports while this one does other work.
 
     Attributes:
         network: The network.
-        threads: Number of threads that the network will compute with.
         reader: A process from ``reading_process`` that imports the network, or None.
-        examiner: A process from ``examining_process``, or None.
+        threads: Number of threads that the network will compute with.
         runner: A process that will run the compiled network, or None if none was started yet.
     """
 
     network: ImportedNetwork
+    reader: NetworkProcess | None
     threads: int
-    reader: NetworkProcess | None = attrs.field(default=None, kw_only=True)
-    examiner: Examiner | None = attrs.field(default=None, kw_only=True)
-    runner: NetworkProcess | None = attrs.field(default=None, kw_only=True)
+    runner: NetworkProcess | None = None
 
     def close(self) -> None:
         """End the processes that still run, such as after a failed run."""
-        for process in (self.reader, self.examiner, self.runner):
+        for process in (self.reader, self.runner):
             if process is not None:
                 process.close()
 
