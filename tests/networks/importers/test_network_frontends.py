@@ -357,8 +357,8 @@ def test_an_onnx_file(tmp_path):
 
 def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkeypatch):
     text = """(int64[1, 40] ids, int64[1, 40] kinds, int32[40] short, int64[1, 40] mask,
-         bool[40] kept, int64[40] any, int32[40] parts, uint8[1, 40] counts, uint8 letter,
-         float[40] x) => (float[1, 40] y) {
+         bool[40] kept, int64[40] any, int32[40] parts, uint8[1, 40] counts,
+         int32[40] rates, uint8 letter, float[40] x) => (float[1, 40] y) {
         long = Cast <to = 7> (short)
         count = Cast <to = 1> (counts)
         sign = Cast <to = 6> (letter)
@@ -375,7 +375,9 @@ def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkey
         k = Where (kept, a, m)
         r = Mod (short, parts)
         s = Cast <to = 1> (r)
-        z = Sum (k, c, s)
+        rate = Cast <to = 1> (rates)
+        t = Reciprocal (rate)
+        z = Sum (k, c, s, t)
         y = Div (z, x)
     }"""
     tables = {"words": 9, "few": 7, "rows": (1, 3), "letters": 300}
@@ -396,9 +398,10 @@ def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkey
         {0},
         {1, 2},
         {1, 2},
+        {1, 2},
     ]
     kinds = [numbers.dtype.name for numbers in whole]
-    assert kinds == ["int64", "int64", "int32", "int64", "bool", "int64", "int32", "uint8"]
+    assert kinds == ["int64", "int64", "int32", "int64", "bool", "int64", "int32", "uint8", "int32"]
     assert letter in range(2, 256), "the table has more places than its dtype names"
     assert isinstance(letter, np.ndarray)
     assert real.min() < 0 < real.max()

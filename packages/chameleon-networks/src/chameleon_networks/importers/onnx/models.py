@@ -137,8 +137,8 @@ def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
         read = [sources.get(name, name) for name in node.input]
         if node.op_type in _MOVES:
             sources[node.output[0]] = read[0]
-        elif node.op_type in {"Div", "Mod"}:
-            divisors.add(read[1])
+        elif node.op_type in {"Div", "Mod", "Reciprocal"}:
+            divisors.add(read[-1])
         elif node.op_type.startswith(("Gather", "Scatter")):
             most = 0  # any table has a first place
             if node.op_type == "Gather" and node.input[0] in tables:
