@@ -6,6 +6,7 @@ import pytest
 from chameleon_core.measurement import FailureKind
 from chameleon_core.stages import Contender
 from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners.engine.workers import EndReason
 from faults import Fault, config
 
 from ..conftest import TASK, by_config, fault_space, job  # noqa: TID252 - tests are no package
@@ -58,3 +59,24 @@ def test_others_go_on_beside_one_that_does_not_fit(runner):
     table = by_config(list(runner.measure(job(faults, kernel_mib=40))))
     assert table.pop(config(Fault.EATS_MEMORY)).failure is FailureKind.OUT_OF_MEMORY
     assert all(row.ok for row in table.values())
+
+
+@pytest.mark.parametrize("command", ["build", "measure", None])
+def test_kernels_that_are_too_large_together_fit_alone(runner, monkeypatch, command):
+    poll, submit = WorkerProcess.poll, WorkerProcess.submit
+
+    def submitted(worker, tag, message, timeout):
+        worker.command = message["command"]
+        submit(worker, tag, message, timeout)
+
+    def watched(worker):
+        now = None if worker.work is None else getattr(worker, "command", "")
+        if worker.alive and worker.built > 2 and now == command:
+            worker.kill(EndReason.MEMORY)
+        return poll(worker)
+
+    monkeypatch.setattr(WorkerProcess, "submit", submitted)
+    monkeypatch.setattr(WorkerProcess, "poll", watched)
+    table = by_config(list(runner.measure(job(MANY))))
+    assert {row: table[row].message for row in table if not table[row].ok} == {}
+    assert set(table) == set(MANY)

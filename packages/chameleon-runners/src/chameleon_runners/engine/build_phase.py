@@ -12,7 +12,7 @@ from chameleon_core.measurement import FailureKind, Measurement
 
 from chameleon_runners.engine.context import CandidateRun, MeasureContext
 from chameleon_runners.engine.preparation import Preparation
-from chameleon_runners.engine.workers import Worker, WorkerEvent
+from chameleon_runners.engine.workers import EndReason, Worker, WorkerEvent
 
 C = TypeVar("C", bound=CandidateRun)
 
@@ -134,7 +134,8 @@ class BuildPhase(Generic[C]):
         if end is not None:
             candidate.build_seconds = end.seconds
             candidate.discard()
-            if candidate.loses(end, self.context.retries):
+            crowded = end.reason is EndReason.MEMORY and self.postponed(event.worker)
+            if crowded or candidate.loses(end, self.context.retries):
                 self.pending.append(candidate)
             else:
                 self.failed(candidate, candidate.ended(end, building=True))

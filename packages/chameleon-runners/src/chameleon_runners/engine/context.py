@@ -30,8 +30,8 @@ class CandidateRun:
         config: The knob indices of the configuration.
         slot: A number that identifies the kernel; no other kernel of the runner has it.
         worker: The worker that holds the kernel; None if no worker does.
-        losses: The number of workers that another process killed while they worked on this
-            configuration.
+        losses: The number of workers that were killed while they worked on this configuration,
+            or that exceeded their memory limit while they kept its kernel.
         build_seconds: Wall-clock time of the build in seconds.
         run_seconds: Wall-clock time of check and timing in seconds.
         number: The number of runs in each repeat.

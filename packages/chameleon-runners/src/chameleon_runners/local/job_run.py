@@ -23,7 +23,7 @@ from chameleon_core.stages import Arrival, MeasureJob
 from chameleon_runners.engine.build_phase import BuildPhase
 from chameleon_runners.engine.context import CandidateRun
 from chameleon_runners.engine.preparation import JobPreparation
-from chameleon_runners.engine.workers import StoppedError, Worker, WorkerEvent
+from chameleon_runners.engine.workers import EndReason, StoppedError, Worker, WorkerEvent
 from chameleon_runners.local.context import LocalContext, Looks
 from chameleon_runners.local.options import LocalOptions
 from chameleon_runners.timing import settled
@@ -183,6 +183,7 @@ class TimingPhase:
 
     Attributes:
         built: The built candidates that wait to be timed.
+        crowded: Whether kernels that one worker held together exceeded its memory limit.
     """
 
     def __init__(
@@ -201,6 +202,7 @@ class TimingPhase:
         self._stopped = stopped
         self._rounds = Rounds(context.options, best_seconds)
         self.built: deque[CandidateRun] = deque()
+        self.crowded = False
 
     @property
     def candidates(self) -> list[CandidateRun]:
@@ -216,11 +218,20 @@ class TimingPhase:
 
     def _build_again(self, candidate: CandidateRun) -> None:
         """Queue a candidate whose worker has ended, unless each worker lacks memory for it."""
-        failure = candidate.starved(self._context.retries)
+        failure = None if self._shared(candidate) else candidate.starved(self._context.retries)
         if failure is None:
             self._pending.append(candidate)
         else:
             self._failed(failure)
+
+    def _shared(self, candidate: CandidateRun) -> bool:
+        """Whether a candidate shared a worker with others that together exceeded its memory."""
+        worker = candidate.worker
+        if worker is None or worker.end is None or worker.end.reason is not EndReason.MEMORY:
+            return False
+        shared = any(each.worker is worker for each in self.candidates if each is not candidate)
+        self.crowded |= shared
+        return shared
 
     def first_timings(self) -> Iterator[Measurement]:
         """Check and time all built candidates, and yield measurements that are final.
@@ -262,7 +273,7 @@ class TimingPhase:
         reply, end = event.reply, event.end
         if end is not None:
             candidate.run_seconds = end.seconds
-            if candidate.loses(end, self._context.retries):
+            if self._shared(candidate) or candidate.loses(end, self._context.retries):
                 self._pending.append(candidate)
                 return []
             candidate.failure = candidate.ended(end, building=False)
@@ -410,6 +421,8 @@ class LocalJobRun:
             return False
         self.timing_phase.rebuild()
         built = self.timing_phase.built
+        if self.timing_phase.crowded:
+            self._room = 1
         self._build_phase.employ(self._room - len(built))
         full = not self._pending or len(built) >= self._room
         unchecked = bool(built) and not self._context.reference.ready
