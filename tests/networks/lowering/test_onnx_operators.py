@@ -125,6 +125,19 @@ def test_the_backend_sorts_a_copy_of_a_model():
     assert [node.op_type for node in model.graph.node] == ["Neg", "Relu"]
 
 
+def test_a_later_node_may_use_a_name_of_an_inner_graph():
+    text = """<ir_version: 9, opset_import: ["" : 18]> net (float[3] x, bool k) => (float[3] z) {
+        y = If <then_branch = t () => (float[3] p) { a = Neg(x) p = Exp(a) },
+                else_branch = e () => (float[3] q) { q = Exp(x) }> (k)
+        a = Relu(y)
+        z = Neg(a)
+    }"""
+    model = onnx.parser.parse_model(text)
+    inputs = {"x": np.array([-1, 0, 2], np.float32), "k": np.asarray(True)}
+    [z] = prepare(model).run(list(inputs.values()))
+    np.testing.assert_allclose(z, onnxruntimes_numbers(model, inputs)[0], rtol=1e-5)
+
+
 def test_a_fresh_process_reads_functions(tmp_path, run_python):
     """Other tests import modules of ONNX that Chameleon needs, too."""
     text = """(float[2] x) => (float[2] y) { y = my.scaled(x) }

@@ -86,13 +86,23 @@ def sort_nodes(graph: Any) -> None:
     nodes = list(graph.node)
     makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
     read = {
-        # Inputs of an inner graph, such as a branch, are no strings.
-        place: {makers[x] for x in _inside(node, "input") if isinstance(x, str) and x in makers}
+        place: {makers[name] for name in _names_read(node) if name in makers}
         for place, node in enumerate(nodes)
     }
     if any(max(before, default=-1) > place for place, before in read.items()):
         del graph.node[:]
         graph.node.extend(nodes[place] for place in TopologicalSorter(read).static_order())
+
+
+def _names_read(node: Any) -> set[str]:
+    """The names that a node reads from its graph, also in the graphs inside of the node."""
+    names = set(node.input)
+    for attribute in node.attribute:
+        for inner in (attribute.g, *attribute.graphs):
+            own = {made for each in inner.node for made in each.output}
+            own.update(each.name for each in (*inner.input, *inner.initializer))
+            names.update(*(_names_read(each) - own for each in inner.node))
+    return names
 
 
 @attrs.frozen(kw_only=True)
