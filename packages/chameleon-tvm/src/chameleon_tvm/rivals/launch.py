@@ -147,7 +147,8 @@ def answer_of(
         temporary_folder() as folder,
         ChildProcess(
             module,
-            environment={**os.environ, "TVM_NUM_THREADS": str(threads)},
+            # MetaSchedule removes none of its temporary folders.
+            environment={**os.environ, "TVM_NUM_THREADS": str(threads), "TMPDIR": folder},
             folder=Path(folder),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
