@@ -13,6 +13,7 @@ from chameleon_networks.backends import torch_graphs as backend
 from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
 from torch import nn
+from torch.autograd import forward_ad
 
 from .networks import DOUBLED, Net, Network, loads, same, stays, unseen
 
@@ -140,6 +141,19 @@ def test_a_change_that_autograd_does_not_count_is_noticed(change, delivered):
         change(net.weight)
         torch.testing.assert_close(compiled(x), net(x))
     assert stays(logs) == ["weights have changed since it was compiled"]
+
+
+def test_torch_computes_tangents(delivered):
+    network = delivered(lambda x: (x * 2.0,))
+    compiled, x = torch.compile(lambda x: x * 2.0, backend=chameleon), torch.ones(3)
+    with torch.no_grad():
+        compiled(x)
+        with forward_ad.dual_level():
+            answer = forward_ad.unpack_dual(compiled(forward_ad.make_dual(x, x * 3.0)))
+        torch.testing.assert_close(answer.tangent, x * 6.0)
+        seen = len(network.seen)
+        compiled(x)
+    assert len(network.seen) == seen + 1
 
 
 def test_instances_of_a_layer_have_networks_of_their_own(tmp_path, eager_is_slow, monkeypatch):

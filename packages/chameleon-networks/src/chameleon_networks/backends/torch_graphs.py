@@ -23,6 +23,7 @@ import torch
 from chameleon_core.words import in_one_line
 from chameleon_system.files import write_whole
 from torch import Tensor, fx
+from torch.autograd import forward_ad
 
 from chameleon_networks.backends import StaysError, graph_checks
 from chameleon_networks.backends.graph_checks import Weights, check_outputs
@@ -188,6 +189,8 @@ class CompiledGraph:
 
     def __call__(self, *arguments: Tensor) -> Any:
         """Compute the outputs of the graph, as a tuple."""
+        if forward_ad._current_level >= 0:  # noqa: SLF001 - a network computes no tangents
+            return self._graph(*arguments)
         network = self._network
         if network is not None and self._tried is self._folder:
             if self._weights.are_same(arguments):
