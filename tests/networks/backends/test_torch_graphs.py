@@ -143,6 +143,25 @@ def test_a_change_that_autograd_does_not_count_is_noticed(change, delivered):
     assert stays(logs) == ["weights have changed since it was compiled"]
 
 
+def test_a_change_of_a_weight_within_other_memory_is_noticed(delivered):
+    """Between its rows lie numbers of others, whose changes mean nothing."""
+    memory, x = torch.ones(64, 1024), torch.randn(3, 8)
+    memory[0] = 0.0
+    net = nn.Linear(8, 64, bias=False)
+    net.weight.data = memory[:, 4:12]
+    kept = net.weight.detach().clone()
+    network = delivered(lambda x: (x @ kept.t(),))
+    compiled = torch.compile(net, backend=chameleon)
+    with torch.no_grad(), capture_logs() as logs:
+        compiled(x)
+        memory.data[:, 12:] = 3.0
+        torch.testing.assert_close(compiled(x), net(x))
+        assert len(network.seen) == 2
+        net.weight.data.mul_(3.0)
+        torch.testing.assert_close(compiled(x), net(x))
+    assert stays(logs) == ["weights have changed since it was compiled"]
+
+
 def test_torch_computes_tangents(delivered):
     network = delivered(lambda x: (x * 2.0,))
     compiled, x = torch.compile(lambda x: x * 2.0, backend=chameleon), torch.ones(3)

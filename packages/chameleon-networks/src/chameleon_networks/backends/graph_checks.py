@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from typing import Any
 from weakref import ReferenceType, ref
@@ -141,12 +142,13 @@ def _state(value: Tensor) -> tuple[int, int]:
 
 
 def _sample(value: Tensor) -> Tensor:
-    """A view of up to ``_SAMPLES`` numbers of a tensor, evenly spaced in memory, that it owns."""
-    memory, start = value.untyped_storage(), value.storage_offset()
-    size = min(value.numel(), memory.nbytes() // value.element_size() - start)
-    shape, strides = (min(size, _SAMPLES),), (max(1, size // _SAMPLES),)
+    """A diagonal of a tensor, with up to ``_SAMPLES`` numbers, as a view that the tensor owns."""
+    count = min(max(value.shape, default=1), value.numel(), _SAMPLES)
+    steps = [extent // max(count, 1) for extent in value.shape]
+    strides = (sum(map(operator.mul, steps, value.stride())),)
     # A view that torch makes would keep the tensor, which keeps it.
-    sample = value.new_empty(0).set_(memory, start, shape, strides)
+    memory, start = value.untyped_storage(), value.storage_offset()
+    sample = value.new_empty(0).set_(memory, start, (count,), strides)
     kept: Tensor = vars(value).setdefault(_OWNED, sample)
     if not kept.is_set_to(sample):
         vars(value)[_OWNED] = kept = sample
