@@ -14,6 +14,7 @@ from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
 from torch import nn
 from torch.autograd import forward_ad
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from .networks import DOUBLED, Net, Network, loads, same, stays, unseen
 
@@ -160,6 +161,18 @@ def test_a_change_of_a_weight_within_other_memory_is_noticed(delivered):
         net.weight.data.mul_(3.0)
         torch.testing.assert_close(compiled(x), net(x))
     assert stays(logs) == ["weights have changed since it was compiled"]
+
+
+def test_a_conversion_frees_the_memory_of_the_weights(delivered):
+    delivered(lambda x: (x * 2.0,))
+    net, x = nn.Linear(4, 4), torch.randn(3, 4)
+    memory = StorageWeakRef(net.weight.untyped_storage())
+    compiled = torch.compile(net, backend=chameleon)
+    with torch.no_grad():
+        compiled(x)
+        net.bfloat16()
+        compiled(x.bfloat16())
+    assert memory.expired()
 
 
 def test_torch_computes_tangents(delivered):

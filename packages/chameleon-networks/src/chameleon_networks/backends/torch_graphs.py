@@ -295,6 +295,9 @@ class CompiledGraph:
         Raises:
             StaysError: No network can return such an answer.
         """
+        if any(arguments[index].is_inference() for index in self._weight_indices):
+            raise StaysError("weights were made in inference mode, where changes go unseen")
+        self._weights = Weights(arguments, self._weight_indices)
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
         own, places = set(map(_memory, arguments)), range(len(answer))
         self._views = [place for place in places if _shares_memory(answer[place], own)]
@@ -309,9 +312,6 @@ class CompiledGraph:
         ):
             # Copies have the same strides, and share memory as the outputs do.
             self._layouts = copy.deepcopy(tuple(outputs))
-        if any(arguments[index].is_inference() for index in self._weight_indices):
-            raise StaysError("weights were made in inference mode, where changes go unseen")
-        self._weights = Weights(arguments, self._weight_indices)
         seconds = None if self._options.mode == PREDICTED else self._options.seconds
         graph = self._graph
         if self._views:
