@@ -16,7 +16,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .networks import DOUBLED, Net, Network, loads, same, stays, unseen
+from .networks import DOUBLE, DOUBLED, Net, Network, loads, same, stays, unseen
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -228,6 +228,17 @@ def test_weights_that_each_call_replaces_are_compiled_once(tmp_path, eager_is_sl
             torch.testing.assert_close(graph(torch.tensor(float(number)), x), (number * x,))
     assert load.call_count == 1
     assert stays(logs) == [backend._OTHER]
+
+
+def test_an_interrupted_first_call_begins_again(tmp_path, eager_is_slow, monkeypatch):
+    loads(monkeypatch, run=Network())
+    folder = Mock(side_effect=[KeyboardInterrupt, tmp_path / "run" / "network"])
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: folder())
+    graph = CompiledGraph(DOUBLE, [], backend.BackendOptions())
+    with pytest.raises(KeyboardInterrupt):
+        graph(torch.ones(3))
+    graph(torch.ones(3))
+    assert graph.computes
 
 
 def test_weights_may_be_swapped(tmp_path, eager_is_slow, monkeypatch):

@@ -274,8 +274,8 @@ class CompiledGraph:
         answer, torchs = _clocked(self._graph, arguments)
         try:
             if not self._begun:
-                self._begun = True
                 self._begin(arguments, answer)
+                self._begun = True
             folder = self._folder
             if folder is None or self._stays:
                 return answer
