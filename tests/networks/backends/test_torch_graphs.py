@@ -230,6 +230,37 @@ def test_weights_that_each_call_replaces_are_compiled_once(tmp_path, eager_is_sl
     assert stays(logs) == [backend._OTHER]
 
 
+def test_weights_that_are_gone_give_their_place_to_others(tmp_path, eager_is_slow, monkeypatch):
+    """A model may be made again and again, and some weights come only once."""
+    numbers = range(1, 3 * backend._INSTANCES)
+    networks = {str(n): Network(lambda x, n=n: (n * x,)) for n in numbers}
+    load = loads(monkeypatch, **networks)
+    name_of = lambda delivery: f"{delivery._arguments[0][0]:.0f}"  # noqa: E731
+    monkeypatch.setattr(
+        deliveries.Delivery, "folder", lambda delivery: tmp_path / name_of(delivery) / "network"
+    )
+    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
+    graph, x = CompiledGraph(product, [0], backend.BackendOptions()), torch.ones(3)
+    weights, often = {}, []
+    with torch.no_grad(), capture_logs() as logs:
+        for number in numbers:
+            weights[number % 3] = weight = torch.full((3,), float(number))
+            calls = 1 if number % 5 == 0 else 3
+            often += [str(number)] * (calls > 1)
+            for _ in range(calls):
+                torch.testing.assert_close(graph(weight, x), (weight * x,))
+            if calls == 1:
+                del weights[number % 3]
+            del weight
+        count = load.call_count
+        for number in numbers[-3:]:
+            weight = weights[number % 3]
+            torch.testing.assert_close(graph(weight, x), (weight * x,))
+    assert [name for name, network in networks.items() if network.seen] == often
+    assert load.call_count == count, "weights that stay keep their networks"
+    assert set(stays(logs)) == {backend._OTHER}
+
+
 def test_an_interrupted_first_call_begins_again(tmp_path, eager_is_slow, monkeypatch):
     loads(monkeypatch, run=Network())
     folder = Mock(side_effect=[KeyboardInterrupt, tmp_path / "run" / "network"])

@@ -135,6 +135,10 @@ class Weights:
             id(arguments[i]) != own or sample() is None for i, own, sample, _ in self._weights
         )
 
+    def are_gone(self) -> bool:
+        """Whether one of these weights exists no more."""
+        return any(sample() is None for _, _, sample, _ in self._weights)
+
 
 def _state(value: Tensor) -> tuple[int, int]:
     """The address of a tensor, and how often it was changed in place, as autograd counts it."""

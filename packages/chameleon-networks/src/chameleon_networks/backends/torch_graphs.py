@@ -171,8 +171,8 @@ class CompiledGraph:
         self._graph = graph
         self._weight_indices = frozenset(weights)
         self._options = options
-        self._instances = instances
-        self._next: Graph | None = None
+        self.instances = instances
+        self.next: CompiledGraph | None = None
         self._first = threading.Lock()
         self._begun = self._stays = self._awaits = False
         self._folder: Path | None = None
@@ -181,7 +181,7 @@ class CompiledGraph:
         self._network: Any = None
         self._calls = 0
         self._comparisons: _Comparisons | None = None
-        self._weights = Weights((), ())
+        self.weights = Weights((), ())
         self._layouts: Any = None
         self._views: list[int] = []
         self._view_graph: Graph = tuple
@@ -193,7 +193,7 @@ class CompiledGraph:
             return self._graph(*arguments)
         network = self._network
         if network is not None and self._tried is self._folder:
-            if self._weights.are_same(arguments):
+            if self.weights.are_same(arguments):
                 try:
                     answer = self._computed(network, arguments)
                 except Exception as error:  # noqa: BLE001 - torch answers
@@ -202,9 +202,9 @@ class CompiledGraph:
                     if self._is_to_compare():
                         self._compare_again(network, arguments)
                     return answer
-            elif not self._weights.are_others(arguments):
+            elif not self.weights.are_others(arguments):
                 self._stay(_CHANGED)
-        if self._weights.are_others(arguments):
+        if self.weights.are_others(arguments):
             return self._answer_of_other(arguments)
         if self._stays or not self._first.acquire(blocking=False):
             return self._graph(*arguments)
@@ -232,28 +232,36 @@ class CompiledGraph:
 
     def _answer_of_other(self, arguments: Sequence[Tensor]) -> Any:
         """Answer a call with other weights, which get a network if these here have one."""
+        known = following = self.next
         if (
-            self._next is None
+            (known is None or known.weights.are_gone())
             and self.computes
             and self.settled
             and self._first.acquire(blocking=False)
         ):
             try:
-                if self._next is None and self._instances > 1:
-                    following = CompiledGraph(
-                        self._graph, self._weight_indices, self._options, self._instances - 1
-                    )
-                    # Weights that each call replaces do not come again, and need no network.
-                    following._weights = Weights(arguments, self._weight_indices)
-                    self._next = following
-                    _log_stay(_OTHER)
-                elif self._next is None:
-                    self._next = self._graph
-                    _log_stay(f"more than {_INSTANCES} sets of weights share it")
+                while (following := self.next) is not None and following.weights.are_gone():
+                    self.next = following.next
+                if following is None:
+                    self.next = self._following(arguments, is_first=known is None)
+                else:
+                    following.instances = self.instances - 1
             finally:
                 self._first.release()
-            return self._graph(*arguments)
-        return (self._next or self._graph)(*arguments)
+        return (following or self._graph)(*arguments)
+
+    def _following(self, arguments: Sequence[Tensor], *, is_first: bool) -> CompiledGraph:
+        """The graph for other weights, which get a network if they come again."""
+        left = self.instances - 1
+        following = CompiledGraph(self._graph, self._weight_indices, self._options, left)
+        if not left:
+            following._stay(f"more than {_INSTANCES} sets of weights share it")
+            return following
+        # Weights that each call replaces do not come again, and need no network.
+        following.weights = Weights(arguments, self._weight_indices)
+        if is_first:
+            _log_stay(_OTHER)
+        return following
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
         arrays = network.arrays([arguments[index].detach() for index in self._inputs])
@@ -297,7 +305,7 @@ class CompiledGraph:
         """
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise StaysError("weights were made in inference mode, where changes go unseen")
-        self._weights = Weights(arguments, self._weight_indices)
+        self.weights = Weights(arguments, self._weight_indices)
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
         own, places = set(map(_memory, arguments)), range(len(answer))
         self._views = [place for place in places if _shares_memory(answer[place], own)]
@@ -447,7 +455,7 @@ class CompiledGraph:
         """All that a call does if a network computes it."""
 
         def call(*arguments: Tensor) -> Any:
-            if not self._weights.are_same(arguments):
+            if not self.weights.are_same(arguments):
                 raise StaysError(_CHANGED)
             return self._computed(network, arguments)
 
