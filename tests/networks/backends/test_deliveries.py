@@ -221,6 +221,21 @@ def test_two_that_want_one_network_deliver_it_once(children):
     assert not [*folders[0].glob("*.pt2")]
 
 
+def test_no_graph_with_other_weights_is_exported_again(monkeypatch):
+    """Its network would get the name of the earlier weights."""
+    run = Mock(side_effect=AssertionError("a run was started"))
+    monkeypatch.setattr(deliveries, "waiting_run", run)
+    graph, weight = torch.fx.symbolic_trace(lambda w, x: (w * x,)), torch.ones(3)
+    delivery = deliveries.Delivery(graph, [weight, torch.ones(3)], [0], seconds=5.0)
+    delivery.prepare()
+    delivery._program.unlink()
+    with pytest.raises(AssertionError, match="a run was started"):
+        delivery.folder(nice=True)
+    weight.mul_(2.0)
+    with pytest.raises(deliveries.StaysError, match="weights have changed"):
+        delivery.folder(nice=True)
+
+
 def test_digests_tell_weights_and_shapes_apart(monkeypatch):
     graph = torch.fx.symbolic_trace(lambda x, w: x * w)
     x, w = torch.ones(3), torch.ones(3)

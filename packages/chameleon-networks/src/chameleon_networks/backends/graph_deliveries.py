@@ -196,6 +196,10 @@ class Delivery:
     def _deliver(self, *, nice: bool) -> None:
         if self._refusal.exists():
             self.prepare()  # raises the error
+        if nice and not self._program.exists():  # calls go on meanwhile, and may change weights
+            digest = digest_of(self._graph, self._arguments, self._weights)
+            if digest != self._home.name:
+                raise StaysError("weights have changed, and the exported graph was removed")
         log.info("a graph is compiled", folder=str(self._folder))
         if (self._folder / "run" / _RESULT).exists():  # of a network that was damaged and removed
             shutil.rmtree(self._folder / "run")
