@@ -22,9 +22,12 @@ from chameleon_networks.graph.relaxed import operator_name, relax, tvm
 
 _MOST = 16
 """Most operators that are examined. The longest known activation, Mish of ONNX, has 14."""
-_POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, -60.0, 60.0]])
+_POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, -60.0, 0.0, 60.0]])
 _TOLERANCE = 1e-6
 """Largest |difference| over the larger of 1 and the value: constants of networks are float32."""
+_SETTLED, _RELATIVE, _ABSOLUTE = slice(-3, None), 1e-7, 1e-20
+"""The last points, and the largest differences there: no form of an activation rounds more. Other
+values have a bound or a summand such as 1e-7, which a logarithm or a division may need."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -107,7 +110,9 @@ def _named(outputs: Any) -> str | None:
     names = [*ARRAYS, leaky_relu(slope)] if 0.0 < slope < 1.0 else [*ARRAYS]
     for name in names:
         expected = activated(_POINTS, name)
-        difference = np.abs(outputs - expected) / np.maximum(1.0, np.abs(expected))
-        if name != "none" and difference.max() <= _TOLERANCE:
+        difference, size = np.abs(outputs - expected), np.abs(expected)
+        exact = difference <= _RELATIVE * size + _ABSOLUTE
+        close = difference <= _TOLERANCE * np.maximum(1.0, size)
+        if name != "none" and close.all() and exact[_SETTLED].all():
             return name
     return None
