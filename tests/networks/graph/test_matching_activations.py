@@ -94,12 +94,15 @@ def _shifted(emit, x):
     return op.maximum(emit(op.add(x, _number(1e-8))), _number(1e-8))
 
 
-def _bounded(_, x):
-    return op.clip(x, 0, 5.999999)
+def _bounded(bound):
+    return lambda _, x: op.clip(x, 0, bound)
 
 
-@pytest.mark.parametrize("build", [_below(1e-7), _below(1e-12), _shifted, _bounded])
-def test_a_small_number_that_a_logarithm_needs_is_no_rounding(build):
+BOUNDS = [_below(1e-7), _below(1e-12), _shifted, _bounded(5.999999), _bounded(255)]
+
+
+@pytest.mark.parametrize("build", BOUNDS)
+def test_small_and_large_bounds_are_no_rounding(build):
     [chain] = chains_of(prepared(_network(build), "NHWC"))
     assert chain.spec.activation == "none"
 
