@@ -182,8 +182,10 @@ def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
     """
     # torch takes inputs that are one tensor for one input, as if they were equal in every call.
     tree: Any = importlib.import_module("torch.utils._pytree")
-    alone = tree.tree_map_only(_torch().Tensor, lambda tensor: tensor.detach(), _arguments(inputs))
-    return _exported(network, *alone, owner)
+    positional, keywords = tree.tree_map_only(
+        _torch().Tensor, lambda tensor: tensor.detach(), _arguments(inputs)
+    )
+    return _exported(network, positional, keywords, owner)
 
 
 def _check_float(network: Any, source: str) -> None:
