@@ -168,6 +168,18 @@ def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path):
     assert "mask" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("extremum", ["Max", "Min"])
+def test_padding_beside_numbers_of_one_sign(tmp_path, extremum):
+    # The zeros change no extremum of numbers with both signs.
+    text = f"""(float[1, n] x) => (float[1] y) {{
+        y = Reduce{extremum} <axes = [1], keepdims = 0> (x)
+    }}"""
+    file = onnx_file(tmp_path / "extremum.onnx", text, opsets='"" : 17')
+    source = _bucketed(file, {"x": (1, Buckets(buckets=(16, 64), pad=0.0))})
+    with pytest.raises(ConfigError, match="padding changes the answers"):
+        check_padding(source.network, 1)
+
+
 @pytest.mark.long
 def test_padding_that_changes_the_answers_is_not_delivered(delivery_into, tmp_path):
     source = _mean(tmp_path)

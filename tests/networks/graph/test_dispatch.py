@@ -101,6 +101,15 @@ def test_a_call_is_placed_without_running_anything():
     assert not opened
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "object"])
+def test_padding_rounds_no_numbers(dtype):
+    # The network of the bucket refuses them, as if nothing was padded.
+    ids = np.full((1, 3), 0.5, dtype)
+    filled = _network(_table([1], [4]), []).placed(ids, np.ones(3, np.float16)).inputs
+    assert [array.dtype for array in filled] == [dtype, "float32"]
+    np.testing.assert_array_equal(filled[0], [[0.5, 0.5, 0.5, PAD]])
+
+
 def test_what_is_done_is_said_once(caplog):
     opened = []
     network = _network(_table((1, 8), (4, 16)), opened)

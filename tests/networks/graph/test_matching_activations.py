@@ -86,6 +86,27 @@ def test_an_activation_becomes_part_of_the_kernel_before_it(name):
     assert chain.spec.activation == name
 
 
+def _below(value):
+    return lambda _, x: op.maximum(x, _number(value))
+
+
+def _shifted(emit, x):
+    return op.maximum(emit(op.add(x, _number(1e-8))), _number(1e-8))
+
+
+def _bounded(bound):
+    return lambda _, x: op.clip(x, 0, bound)
+
+
+BOUNDS = [_below(1e-7), _below(1e-12), _shifted, _bounded(5.999999), _bounded(255)]
+
+
+@pytest.mark.parametrize("build", BOUNDS)
+def test_small_and_large_bounds_are_no_rounding(build):
+    [chain] = chains_of(prepared(_network(build), "NHWC"))
+    assert chain.spec.activation == "none"
+
+
 def test_what_is_read_before_its_activation_keeps_it_outside():
     [chain] = chains_of(prepared(_network(WRITTEN["silu"], also=True), "NHWC"))
     assert chain.spec.activation == "none"

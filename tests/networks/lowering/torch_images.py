@@ -65,6 +65,10 @@ IMAGES = {
     ),
     "adaptive max 1d": lambda: of(lambda x: F.adaptive_max_pool1d(x, 1), holed(1, 3, 6)),
     "max pool": lambda: of(lambda x: F.max_pool2d(x.relu(), 3, 2, 1), holed(1, 3, 8, 7)),
+    "max pool of its own stride": lambda: of(
+        lambda x: (F.max_pool2d(x, 2, ceil_mode=True), F.max_pool3d(x, 2, ceil_mode=True)),
+        r(1, 3, 7, 7),
+    ),
     "max pool ceil": lambda: of(lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), holed(1, 3, 8, 8)),
     "max pool dilated": lambda: of(
         lambda x: F.max_pool2d(x, 3, 1, 1, dilation=2), holed(1, 3, 8, 8)

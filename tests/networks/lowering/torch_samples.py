@@ -253,6 +253,7 @@ SAMPLES = {
         torch.linspace(-4.45, 9.0, 31),
     ),
     "inverse of errors": lambda: of(lambda x: (x.erfinv(), torch.special.ndtri(x)), torch.rand(40)),
+    "inverse of errors in the tail": lambda: of(torch.special.ndtri, torch.logspace(-37, -1, 40)),
     "running extremes": lambda: of(
         lambda x: (*x.cummax(1), *x.cummin(0)), torch.tensor([[1.0, 3, 3, 2], [0, 5, -1, 5]])
     ),

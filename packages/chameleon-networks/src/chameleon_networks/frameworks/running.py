@@ -158,7 +158,8 @@ def torch_inference(network: Any, program: Any) -> Network:
             result = network(*positional, **keywords)
         # Some networks return an object of their library's, with names and things left out.
         leaves = tree.tree_leaves(result)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        # An output may be a weight, which requires gradients.
+        tensors = [leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor)]
         short = {getattr(torch, name) for name in HALVES}
         return [(tensor.float() if tensor.dtype in short else tensor).numpy() for tensor in tensors]
 

@@ -186,7 +186,10 @@ class Buckets:
     def _filled(self, inputs: Sequence[Any], bucket: Shapes) -> Arrays:
         filled = []
         for number, (tensor, shape) in enumerate(zip(inputs, bucket, strict=True)):
-            array = np.asarray(tensor, self._manifest["inputs"][number]["dtype"])
+            array, dtype = np.asarray(tensor), self._manifest["inputs"][number]["dtype"]
+            # The network of the bucket refuses other dtypes, such as floats for integers.
+            if np.can_cast(array.dtype, dtype, "same_kind"):
+                array = array.astype(dtype, copy=False)
             widths = [(0, extent - has) for extent, has in zip(shape, array.shape, strict=True)]
             pads = [(0, self._pads.get((number, axis), 0)) for axis in range(len(shape))]
             filled.append(np.pad(array, widths, constant_values=pads))

@@ -121,7 +121,7 @@ class ProgramInputs:
             name: tensor.float() if tensor.dtype in kinds else tensor
             for name, tensor in input_tensors(program).items()
         }
-        ranges = {name: NumberRange.of(tensor.numpy()) for name, tensor in tensors.items()}
+        ranges = {name: NumberRange.of(tensor.detach().numpy()) for name, tensor in tensors.items()}
         return cls(half=half_type(program), ranges=ranges)
 
 
@@ -180,7 +180,12 @@ def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
     Raises:
         ConfigError: torch cannot export the module.
     """
-    return _exported(network, *_arguments(inputs), owner)
+    # torch takes inputs that are one tensor for one input, as if they were equal in every call.
+    tree: Any = importlib.import_module("torch.utils._pytree")
+    positional, keywords = tree.tree_map_only(
+        _torch().Tensor, lambda tensor: tensor.detach(), _arguments(inputs)
+    )
+    return _exported(network, positional, keywords, owner)
 
 
 def _check_float(network: Any, source: str) -> None:

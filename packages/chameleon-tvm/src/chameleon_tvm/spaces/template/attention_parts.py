@@ -201,10 +201,14 @@ def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
 def exponential(value: Expr) -> Expr:
     """e^x for float32 x <= 0 to about 1e-6 of the result; 0 for minus infinity, exactly 1 for 0.
 
+    The result for NaN is NaN.
+
     Args:
         value: x, a scalar or a vector.
     """
-    exponent = tirx.max(value, number(_LEAST_POWER, value)) * number(_LOG2_E, value)
+    least = number(_LEAST_POWER, value)
+    # The instruction of a maximum would take the other operand instead of NaN.
+    exponent = tirx.Select(value < least, least, value) * number(_LOG2_E, value)
     # Truncation rounds numbers below zero up.
     whole = tirx.Cast(typed("int32", value), exponent - number(0.5, value))
     fraction = exponent - tirx.Cast(typed("float32", value), whole)

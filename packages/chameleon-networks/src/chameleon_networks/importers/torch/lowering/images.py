@@ -128,6 +128,8 @@ def _largest(method: str, call: Call) -> Any:
     """Max pooling without its second result, the indices, which TVM does not compute."""
     if any(user.args[1] == 1 and user.users for user in call.node.users):
         raise NotImplementedError("the places of the largest numbers are not computed")
+    if len(call.node.args) > 2 and not call.node.args[2]:  # noqa: PLR2004 - the default stride
+        call.node.update_arg(2, call.node.args[1])
     return getattr(call.importer, method)(call.node)
 
 

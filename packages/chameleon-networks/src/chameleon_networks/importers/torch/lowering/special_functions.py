@@ -230,22 +230,34 @@ _CENTRAL = (
     *(1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087),
     *(-4.39150654e-06, -3.5233877e-06, 3.43273939e-07, 2.81022636e-08),
 )
-_TAIL = (
-    *(2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773),
-    *(-0.00367342844, 0.00134934322, 0.000100950558, -0.000200214257),
+_NEAR_TAIL = (
+    (1.4234372777, 2.7568153900, 1.3067284816, 0.17023821103),
+    (1.0, 0.73700164250, 0.12021132975),
 )
+_FAR_TAIL = (
+    (6.6579051150, 3.0812263860, 0.42868294337, 0.017337203997),
+    (1.0, 0.24197894225, 0.012258202635),
+)
+"""Numerators and denominators of algorithm AS 241 (Wichura 1988), with errors below 1e-7."""
 
 
 def _inverse_error(x: Any, logarithm: Any) -> Any:
-    """The inverse error function of x (Giles 2010, Approximating the erfinv function).
+    """The inverse error function of x, by Giles (2010) around 0, and by AS 241 in the tails.
 
     Args:
         x: The argument.
         logarithm: ``-log(1 - x ** 2)``.
     """
-    central = _polynomial(logarithm - 2.5, _CENTRAL)
-    tail = _polynomial(logarithm.clamp(min=5.0).sqrt() - 3.0, _TAIL)
-    return x * torch.where(logarithm < 5.0, central, tail)  # noqa: PLR2004 - Giles's
+    central = x * _polynomial(logarithm - 2.5, _CENTRAL)
+    # The root of -log(p), if p is the probability of the tail: 1 - x ** 2 is 4 * p * (1 - p).
+    rest = 1.0 + (-torch.expm1(-logarithm)).sqrt()
+    root = (logarithm + math.log(2.0) + rest.log()).sqrt()
+    near, far = (
+        _polynomial(root - start, above) / _polynomial(root - start, below)
+        for start, (above, below) in ((1.6, _NEAR_TAIL), (5.0, _FAR_TAIL))
+    )
+    tail = x.sign() * torch.where(root < 5.0, near, far) / math.sqrt(2.0)  # noqa: PLR2004 - AS 241
+    return torch.where(logarithm < 5.0, central, tail)  # noqa: PLR2004 - Giles's
 
 
 def _erfinv(x: Any) -> Any:
