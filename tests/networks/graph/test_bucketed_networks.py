@@ -274,7 +274,8 @@ def test_what_was_settled_is_recalled_for_each_bucket(networks):
 def test_batches_of_an_onnx_file(delivery_into, tmp_path):
     source = _convolved(tmp_path, 1, 4)
     assert source.deliver(delivery_into(source, tmp_path / "network")).failure is None
-    network = chameleon_networks.load(tmp_path / "network")
+    network = chameleon_networks.load(tmp_path / "network", threads=2)
+    assert network.threads == 2
     images = np.random.default_rng(1).standard_normal((3, 3, 6, 6)).astype(np.float32)
     assert network.plan(images) == "axis 0 of image.in 3 is padded to 4"
     [expected] = source.network.with_extents((3,)).framework("onnxruntime", 1)([images])

@@ -52,8 +52,9 @@ _END_SECONDS, _IDLE_END_SECONDS = 5.0, 120.0
 """Limits for the end of a run, which adds its measurements to the record database. At low priority,
 it may wait long for a core."""
 
-_FORM = 4
-"""The form of the folders in the cache. Other forms have other digests."""
+_FORM = 5
+"""The form of the folders in the cache. Other forms have other digests. In networks up to form 4, a
+clamp may be a ReLU."""
 
 
 _READ = {"aten", "higher_order", "prims", "quantized_decomposed", "torch_nn", "torchvision"}

@@ -93,7 +93,7 @@ class Buckets:
     def __reduce__(self) -> Any:
         return self.again, ()
 
-    def _network(self, bucket: Manifest) -> Callable[..., Any]:
+    def _network(self, bucket: Manifest) -> Any:
         if self._process != os.getpid():
             # A thread that was loading during the fork never gives this process its lock back.
             self._loading, self._process = threading.Lock(), os.getpid()
@@ -102,8 +102,12 @@ class Buckets:
                 raise RuntimeError("the network is closed")
             if bucket["name"] not in self._loaded:
                 self._loaded[bucket["name"]] = self._opened(bucket["folder"])
-            network: Callable[..., Any] = self._loaded[bucket["name"]]
-            return network
+            return self._loaded[bucket["name"]]
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that compute one inference. The first use loads a bucket's network."""
+        return int(self._network(self._manifest["buckets"][0]).threads)
 
     def close(self) -> None:
         """Free the network: stop its threads and release its memory after running calls have ended.
