@@ -1,11 +1,12 @@
 """How fast a predictor's kernels are beside a whole search's, on networks nothing was learnt from.
 
-    python benchmarks/one_shot/held_out.py FOLDER [--network resnet18 ...] [--draws 2]
+    python benchmarks/one_shot/held_out.py FOLDER [--network resnet18 ...] [--precision int8]
 
 The networks are those that `plan-cpu.yaml` and the corpus hold out. Some tasks of each network are
-drawn at random, by their share of its operations. Several pipelines tune each drawn task, and the
-runner's final comparison times their choices in turns: two searches one after the other would meet
-the machine at different speeds. A continued call searches nothing twice.
+drawn at random, by their share of its operations; with `--precision`, these tasks have that dtype.
+Several pipelines tune each drawn task, and the runner's final comparison times their choices in
+turns: two searches one after the other would meet the machine at different speeds. A continued call
+searches nothing twice.
 
 `searched` is the default preset with many measurements, `one-shot` the predictor with eight. A
 task without measurements gets the choice of `guessed`, the space's first guess, or of `predicted`,
@@ -87,13 +88,17 @@ def pipeline_of(tasks: Path, way: Mapping[str, Any], folder: Path) -> ResolvedPi
     return from_dict(document)
 
 
-def network_tasks(network: str, folder: Path) -> list[Task]:
-    """The tasks of a network, read once."""
-    pipeline = from_dict({"model": NETWORKS[network], "target": "native", "output": str(folder)})
+def network_tasks(network: str, precision: str | None, folder: Path) -> list[Task]:
+    """The tasks of a network in a precision, read once."""
+    document = {"model": NETWORKS[network], "target": "native", "output": str(folder)}
+    pipeline = from_dict({**document, "precision": precision})
     reader = NetworkTasks(
         folder=folder, target=target_of(pipeline), interruption=Interruption(), say=print
     )
     (tasks,) = reader.of([pipeline])
+    tasks = [task for task in tasks if precision in {None, task.arguments.get("dtype")}]
+    if not tasks:
+        raise ConfigError(f"no operator has a kernel in {precision}")
     return tasks
 
 
@@ -170,6 +175,7 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--precision", choices=("int8", "bfloat16", "float16"))
     parser.add_argument("--draws", type=int, default=1, help="tasks of each network")
     parser.add_argument("--model", default="auto", help="of the predictor: a file or a name")
     parser.add_argument("--measurements", type=int, default=256)
@@ -185,12 +191,12 @@ def main() -> None:
     logarithms = {name: [] for name in chosen}
     for network in given.network:
         try:
-            tasks = drawn(network_tasks(network, given.folder / "tasks"), given.draws)
+            tasks = network_tasks(network, given.precision, given.folder / "tasks")
         except ConfigError as error:
             print(f"{network} is left out: {error}", flush=True)
             continue
         rows = []
-        for task in tasks:
+        for task in drawn(tasks, given.draws):
             rows.append(judged(task, chosen, given.folder / network / task.key))
             print(json.dumps({"network": network, **rows[-1]}), flush=True)
         for name, values in logarithms.items():

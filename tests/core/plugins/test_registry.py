@@ -5,7 +5,9 @@ import json
 import re
 import sys
 import textwrap
+import threading
 import types
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -162,6 +164,23 @@ def test_a_factory_that_cannot_be_loaded_says_why(factory, message):
 
 def test_a_factory_may_be_nested():
     assert load_factory("registry_test_module:Sampler.select") is Sampler.select
+
+
+def test_a_factory_waits_until_another_thread_has_imported_its_module(tmp_path, monkeypatch):
+    """Listings of winners had failed now and then because threads saw half of a module."""
+    gate = types.ModuleType("gate")
+    gate.begun, gate.go = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "gate", gate)
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = ["import gate", "gate.begun.set()", "gate.go.wait(60)", "def late(): ..."]
+    (tmp_path / "slow_module.py").write_text("\n".join(lines))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(load_factory, "slow_module:late")
+        gate.begun.wait(60)
+        second = pool.submit(load_factory, "slow_module:late")
+        wait([second], timeout=0.2)
+        gate.go.set()
+        assert first.result() is second.result()
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)

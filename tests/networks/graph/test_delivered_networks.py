@@ -46,6 +46,15 @@ def test_small_networks_are_delivered(network, frontend, delivered):
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
+def test_outputs_may_be_minus_infinity_as_of_a_mask(delivery_of, tmp_path):
+    text = "(float[3, 8] x) => (float[3, 4] y) { a = MatMul (x, w) y = Where (m, a, low) }"
+    low, m = np.array(-np.inf, np.float32), np.array([True, False, True, False])
+    file = onnx_file(tmp_path / "net.onnx", text, w=np.ones((8, 4), np.float32), m=m, low=low)
+    source = NetworkFrontend(OnnxNetwork(OnnxOptions(source=str(file), compare=False)))
+    result = source.deliver(delivery_of(source))
+    assert (result.failure, result.max_relative_error < TOLERANCE) == (None, True)
+
+
 def _half():
     options = BuiltinOptions(network="resnet_small", dtype="bfloat16", compare=False)
     return NetworkFrontend(BuiltinNetwork(options))

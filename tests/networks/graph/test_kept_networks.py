@@ -257,6 +257,16 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch, target):
     assert len(checked) == 4
 
 
+def test_a_network_is_checked_again_after_a_crash(monkeypatch, target):
+    reports = [CheckReport(layout="NCHW", refused={"NHWC": "SIGKILL"}, crashed=True)]
+    reports += [CheckReport(layout="NHWC"), None]
+    monkeypatch.setattr(networks, "tried", lambda *_: reports.pop(0))
+    layouts = [
+        NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)["layout"] for _ in "abc"
+    ]
+    assert (layouts, reports) == (["NCHW", "NHWC", "NHWC"], [None])
+
+
 def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch, target):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     module = prepared(BuiltinNetwork(SMALL).imported, "NCHW")

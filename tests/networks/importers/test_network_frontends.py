@@ -355,6 +355,27 @@ def test_an_onnx_file(tmp_path):
         work_on(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
+def test_outputs_of_an_onnx_file_may_lack_shapes(tmp_path):
+    path = _onnx_file(tmp_path)
+    model = onnx.load(path)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
+    assert [task.name for task in work_on(options).tasks("llvm")]
+    assert not onnx.load(path).graph.output[0].type.tensor_type.HasField("shape")
+
+
+def test_a_cycle_of_an_onnx_file_names_its_nodes(tmp_path):
+    path = onnx_file(
+        tmp_path / "net.onnx",
+        "(float[3] x) => (float[3] y) { [first] a = Add (x, b) [second] b = Relu (a) y = Abs (b) }",
+    )
+    with pytest.raises(
+        ConfigError, match="its nodes form a cycle: .*first -> second|second -> fir"
+    ):
+        work_on(OnnxOptions(source=str(path))).tasks("llvm")
+
+
 def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkeypatch):
     text = """(int64[1, 40] ids, int64[1, 40] kinds, int32[40] short, int64[1, 40] mask,
          bool[40] kept, int64[40] any, int32[40] parts, uint8[1, 40] counts,

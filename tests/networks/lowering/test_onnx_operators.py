@@ -38,6 +38,15 @@ def test_operators_give_onnxruntimes_numbers(models):
     assert owners == {node.name for node in proto.graph.node}
 
 
+def test_the_largest_of_no_numbers_are_empty():
+    x = np.ones((2, 7), np.float32)
+    models = {"none": one("TopK", [x], [0], axis=-1, outputs=2)}
+    proto, inputs = together(models.values())
+    got = answers(imported(proto, {}).module, list(inputs.values()))
+    assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
+    assert [array.shape for array in got] == [(2, 0)] * 2
+
+
 _WAYS = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners", "tf_crop_and_resize")
 _WAYS += ("half_pixel_symmetric", "tf_half_pixel_for_nn")
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")

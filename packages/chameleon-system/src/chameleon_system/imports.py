@@ -38,8 +38,8 @@ def imported_without(library: str, *modules: str) -> ModuleType:
         library: the name of the library.
         modules: names of modules.
     """
-    if (known := sys.modules.get(library)) is not None:
-        return known
+    if library in sys.modules:
+        return importlib.import_module(library)  # waits if another thread is importing it
     with ExitStack() as absent:
         absent.enter_context(without_collecting())
         for module in modules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from chameleon_system.imports import without_collecting
@@ -43,10 +44,9 @@ def load_factory(factory: str) -> Callable[..., Any]:
             hint="correct it where the plugin's hooks name it",
         )
     try:
-        value: Any = sys.modules.get(module_name)
-        if value is None:
-            with without_collecting():
-                value = importlib.import_module(module_name)
+        # The import waits if another thread is still importing the module.
+        with nullcontext() if module_name in sys.modules else without_collecting():
+            value: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             value = getattr(value, part)
     except (Exception, SystemExit) as error:  # a plugin's module may raise anything

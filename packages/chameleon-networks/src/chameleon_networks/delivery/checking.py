@@ -45,6 +45,8 @@ class CheckReport:
             Only large shares are listed.
         loops: Functions that are worth tuning although they are no matrix products.
         step_seconds: Wall-clock seconds of each step of the check, by name.
+        crashed: Whether some layouts were refused because the child process ended without a report,
+            as if the system kills it for want of memory.
         day: The day on which an earlier run made the report, as ``2026-11-25``; None for this run.
     """
 
@@ -57,6 +59,7 @@ class CheckReport:
     unscheduled: Mapping[str, float] = attrs.field(factory=dict)
     loops: tuple[CostlyFunction, ...] = ()
     step_seconds: Mapping[str, float] = attrs.field(factory=dict)
+    crashed: bool = False
     day: str | None = None
 
     @property
@@ -117,7 +120,8 @@ def tried(
         except ChameleonError as error:  # the compiler crashed, or did not end in time
             crashed[layout] = str(error)
         else:
-            return attrs.evolve(report, refused={**crashed, **report.refused})
+            refused = {**crashed, **report.refused}
+            return attrs.evolve(report, refused=refused, crashed=bool(crashed))
     raise ConfigError(
         "the network cannot be compiled: "
         + "; ".join(f"in {layout} {what}" for layout, what in crashed.items()),

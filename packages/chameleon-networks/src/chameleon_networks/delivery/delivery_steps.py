@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import attrs
-import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError
 from chameleon_core.network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
@@ -44,6 +43,7 @@ from chameleon_networks.running.verify import (
     Expected,
     OutputCheck,
     Run,
+    check_comparable,
     compared,
     guilty,
     samples_of,
@@ -188,7 +188,7 @@ class DeliverySteps:
         waits until the reference has computed them.
 
         Raises:
-            ChameleonError: There is no reference, or its outputs are not finite.
+            ChameleonError: There is no reference, or its outputs have NaN or infinity.
         """
         if self._known is not None:
             return self._known
@@ -197,12 +197,7 @@ class DeliverySteps:
             outputs = reference.first_outputs or [
                 reference.outputs(inputs) for inputs in self._samples
             ]
-        if not all(np.isfinite(array).all() for arrays in outputs for array in arrays):
-            raise ChameleonError(
-                f"{reference.name} computes numbers that are not finite, so that nothing "
-                "can be checked against them",
-                hint="Look for NaN among the weights, or for inputs that the network divides by.",
-            )
+        check_comparable(reference.name, outputs)
         return KeptAnswers(reference=reference.name, outputs=outputs)
 
     def keep(self) -> None:
@@ -220,7 +215,7 @@ class DeliverySteps:
         """The outputs that a network must have, with a way to compute them in float64.
 
         Raises:
-            ChameleonError: There is no reference, or its outputs are not finite.
+            ChameleonError: There is no reference, or its outputs have NaN or infinity.
         """
         answers = self.answers.outputs
         exact = partial(self.baselines.exact, self._samples)

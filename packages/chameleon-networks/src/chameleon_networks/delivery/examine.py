@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
-import numpy as np
 import structlog
 from chameleon_core.errors import ChameleonError, ConfigError, TargetError
 from chameleon_core.network_result import KernelTime
@@ -32,7 +31,6 @@ from chameleon_core.stages import Arrays
 from chameleon_system.processes.answering import Answers, Message, requests
 from chameleon_system.processes.stamps import temporary_folder
 from chameleon_tvm.words import WAY_OUT, first_line
-from numpy.typing import NDArray
 
 from chameleon_networks.compile.compile import CompiledNetwork, compiled
 from chameleon_networks.compile.loop_tasks import costly_functions, large_shares
@@ -46,7 +44,14 @@ from chameleon_networks.package.package import check_target, manifest_of, write_
 from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
 from chameleon_networks.running.profile import Profiler, summed
 from chameleon_networks.running.requests import preload, requested_network
-from chameleon_networks.running.verify import Expected, agreement, nudged, samples_of
+from chameleon_networks.running.verify import (
+    Expected,
+    agreement,
+    check_comparable,
+    comparable,
+    nudged,
+    samples_of,
+)
 from chameleon_networks.step_seconds import StepSeconds
 
 log = structlog.get_logger()
@@ -95,8 +100,8 @@ class Reference:
         The outputs for all samples are kept for the delivery.
 
         Raises:
-            ConfigError: The framework cannot run the network, its outputs are not finite, or the
-                outputs depend on earlier calls.
+            ConfigError: The framework cannot run the network, its outputs have NaN or infinity, or
+                they depend on earlier calls.
         """
         if self.expected is not None:
             return
@@ -111,12 +116,7 @@ class Reference:
                 f"{self.name} cannot run the network on random inputs: {first_line(error)}",
                 hint="Nothing could be checked against it; call the network by hand.",
             ) from error
-        if not all(_known(answer) for answer in answers):
-            raise ConfigError(
-                f"{self.name} computes numbers that are not finite, so that nothing can be checked "
-                "against them",
-                hint="Look for NaN among the weights, or for inputs that the network divides by.",
-            )
+        check_comparable(self.name, [answers])
         problem = agreement(again, answers).problem
         if problem is not None:
             raise ConfigError(
@@ -128,8 +128,7 @@ class Reference:
             [self.inputs], [answers], self._exact, rounded=self._network.has_quantized_activations
         )
         kept, outputs = self._network.kept, [answers, *others]
-        finite = all(np.isfinite(array).all() for arrays in outputs for array in arrays)
-        if isinstance(kept, KeptNetwork) and finite:
+        if isinstance(kept, KeptNetwork) and comparable(outputs):
             kept.keep_answers(KeptAnswers(reference=self.name, outputs=outputs), self._samples)
 
     def _answers(self) -> tuple[Any, Arrays]:
@@ -167,13 +166,6 @@ class Reference:
 def _copies(inputs: Arrays) -> Arrays:
     """Copies of the inputs, since a network may write to its inputs."""
     return [array.copy() for array in inputs]
-
-
-def _known(answer: NDArray[Any]) -> bool:
-    """Whether an output can be compared: all numbers are finite, or minus infinity from a mask."""
-    if answer.dtype.kind != "f":
-        return True
-    return bool((np.isfinite(answer) | np.isneginf(answer)).all())
 
 
 _RUNS, _SLOW_SECONDS = 3, 0.5

@@ -47,14 +47,17 @@ log = structlog.get_logger()
 def _tried(
     network: ImportedNetwork, target: str, threads: int, layouts: Sequence[str]
 ) -> CheckReport:
-    """The report of ``checking.tried``, made once for a network on this machine."""
+    """The report of ``checking.tried``, made once for a network on this machine.
+
+    After a crash it is made again, because the next run may have more memory.
+    """
     key = hashlib.blake2b(json.dumps([target, threads, layouts]).encode(), digest_size=16)
     name, kept = f"check-{key.hexdigest()}", network.kept
     known = None if kept is None else kept.fact(name)
     if known is not None:
         return attrs.evolve(CheckReport.from_json(known[0]), day=known[1])
     report = tried(network, layouts, target, threads)
-    if kept is not None:
+    if kept is not None and not report.crashed:
         kept.keep_fact(name, report.to_json())
     return report
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.arrays import Arrays
-from chameleon_core.errors import ChameleonError
+from chameleon_core.errors import ChameleonError, ConfigError
 from numpy.typing import NDArray
 
 TOLERANCE = 1e-3
@@ -345,6 +345,33 @@ def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None 
     """
     error = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
     return float("inf") if error is None else error
+
+
+def comparable(answers: Iterable[Arrays]) -> bool:
+    """Whether outputs can be compared: all numbers are finite, or minus infinity as from a mask.
+
+    Args:
+        answers: The outputs for each sample.
+    """
+    floats = (array for arrays in answers for array in arrays if array.dtype.kind == "f")
+    return all((np.isfinite(array) | np.isneginf(array)).all() for array in floats)
+
+
+def check_comparable(framework: str, answers: Iterable[Arrays]) -> None:
+    """Raise an error unless a network's outputs can be compared with a framework's answers.
+
+    Args:
+        framework: The name of the framework.
+        answers: Its answers for each sample.
+
+    Raises:
+        ConfigError: An answer has NaN or plus infinity.
+    """
+    if not comparable(answers):
+        raise ConfigError(
+            f"{framework} computes NaN or infinity, so nothing can be checked against it",
+            hint="Look for NaN among the weights, or for inputs that the network divides by.",
+        )
 
 
 def _magnitude(array: NDArray[Any]) -> float:

@@ -267,7 +267,8 @@ class NetworkTasks:
         return tasks_by_network
 
     def _one(self, network: Subject, number: str) -> list[Task]:
-        text = canonical([network.model.to_json(), self.target])
+        sections = {name: attrs.asdict(value) for name, value in network.sections.items()}
+        text = canonical([network.model.to_json(), self.target, *([sections] if sections else ())])
         file = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if file.exists():
             return read_tasks(file)

@@ -53,7 +53,7 @@ class Amounts:
 
 
 _AMOUNTS = tuple(field.name for field in attrs.fields(Amounts))
-KEYS = (*_SHARED, "networks", "hold_out", *_AMOUNTS, "searches", "output")
+KEYS = (*_SHARED, "networks", "precision", "hold_out", *_AMOUNTS, "searches", "output")
 """All keys of a plan."""
 
 
@@ -113,7 +113,8 @@ class _PlanReader(DocumentReader):
     def plan(self) -> Plan:
         amounts = self._amounts()
         output = self._output()
-        networks = self._networks("networks")
+        precision = self.root.get("precision")
+        networks = self._networks("networks", precision)
         if not networks:
             self.say(self.root.mark, "a plan needs 'networks', a list of models to learn from")
         hold_out = self._networks("hold_out")
@@ -128,6 +129,7 @@ class _PlanReader(DocumentReader):
             document={
                 **{key: searches[0].document[key] for key in _SHARED},
                 "networks": [network.model.to_json() for network in networks],
+                **({} if precision is None else {"precision": precision.plain()}),
                 "hold_out": [entry.model.to_json() for entry in hold_out],
                 **attrs.asdict(amounts),
                 "searches": [
@@ -152,12 +154,14 @@ class _PlanReader(DocumentReader):
             self.say(self.root.mark, "a plan needs 'output', the data set's folder")
         return Path.cwd() / Path(text or ".").expanduser()
 
-    def _networks(self, key: str) -> tuple[Subject, ...]:
+    def _networks(self, key: str, precision: Node | None = None) -> tuple[Subject, ...]:
         networks = []
         for entry in self._listed(self.root.get(key), f"'{key}' is a list of models"):
-            model = Item(key_mark=entry.mark, node=entry)
+            sections = {"model": Item(key_mark=entry.mark, node=entry)}
+            if precision is not None:
+                sections["precision"] = Item(key_mark=precision.mark, node=precision)
             with self.collecting():
-                networks.append(self._sharing({"model": model}, entry.mark).subject())
+                networks.append(self._sharing(sections, entry.mark).subject())
         return tuple(networks)
 
     def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:

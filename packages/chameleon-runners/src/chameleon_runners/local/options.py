@@ -35,7 +35,7 @@ class LocalOptions(TimingOptions):
     )
     retries: int = unbound(
         2,
-        "number of further tries of a candidate whose worker was killed by another process",
+        "number of further tries of a candidate whose worker was killed or ran out of memory",
         at_least=0,
     )
     leader_margin: float = option(

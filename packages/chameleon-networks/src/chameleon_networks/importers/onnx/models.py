@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
         sort_nodes(model.graph)
         # The checker would look for external data in the working folder.
         if load_external_data or not any(_inside(model, "external_data")):
-            onnx.checker.check_model(model)
+            _check(model)
     except FileNotFoundError as error:
         raise no_onnx_file(file) from error
     except Exception as error:
@@ -73,11 +73,26 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     return model
 
 
+def _check(model: Any) -> None:
+    """Raise an error if a model is not valid; outputs may lack shapes, as in onnxruntime."""
+    kinds = [one.type for one in model.graph.output]
+    tensors = [kind.tensor_type for kind in kinds if kind.WhichOneof("value") == "tensor_type"]
+    without = [tensor for tensor in tensors if not tensor.HasField("shape")]
+    for tensor in without:
+        tensor.shape.SetInParent()
+    _onnx().checker.check_model(model)
+    for tensor in without:
+        tensor.ClearField("shape")
+
+
 def sort_nodes(graph: Any) -> None:
     """Sort graphs that have nodes before what they read, as onnxruntime's float16 files have.
 
     Args:
         graph: An ``onnx.GraphProto``, which is changed, with the graphs inside of its nodes.
+
+    Raises:
+        ValueError: Nodes read each other's outputs in a cycle.
     """
     for node in graph.node:
         for attribute in node.attribute:
@@ -90,8 +105,15 @@ def sort_nodes(graph: Any) -> None:
         for place, node in enumerate(nodes)
     }
     if any(max(before, default=-1) > place for place, before in read.items()):
+        try:
+            order = [*TopologicalSorter(read).static_order()]
+        except CycleError as error:
+            cycle = " -> ".join(
+                nodes[place].name or nodes[place].op_type for place in error.args[1]
+            )
+            raise ValueError(f"its nodes form a cycle: {cycle}") from error
         del graph.node[:]
-        graph.node.extend(nodes[place] for place in TopologicalSorter(read).static_order())
+        graph.node.extend(nodes[place] for place in order)
 
 
 def _names_read(node: Any) -> set[str]:

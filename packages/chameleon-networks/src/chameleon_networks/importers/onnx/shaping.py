@@ -173,6 +173,10 @@ def _top(node: Node) -> Any:
     """``TopK``; TVM's importer reads no count of version 10, and refuses results in any order."""
     axis, largest = node.attributes["axis"], bool(node.attributes.get("largest", 1))
     count = node.attributes.get("k") or node.integers(1)[0]
+    if count == 0:  # TVM takes it for all
+        shape = [*shape_of(node[0])]
+        shape[axis] = 0
+        return [relax.const(np.zeros(shape), kind) for kind in (dtype_of(node[0]), "int64")]
     parts = node.emit(op.topk(node[0], count, axis, largest=largest, dtype="int64"))
     return [node.emit(relax.TupleGetItem(parts, place)) for place in range(2)]
 

@@ -525,6 +525,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.histc.default: _histogram,
     _ATEN.diagonal_scatter.default: _onto_diagonal,
     _ATEN.masked_scatter.default: _scattered_by_mask,
+    # TVM multiplies by -1, which is no unsigned number.
+    _ATEN.neg.default: lambda x: NotImplemented if x.dtype.is_signed else x.bitwise_not() + 1,
     _ATEN.signbit.default: _negative,
     _ATEN.copysign.Tensor: _with_sign,
     _ATEN.copysign.Scalar: _with_sign,
