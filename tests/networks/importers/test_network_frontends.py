@@ -370,9 +370,7 @@ def test_a_cycle_of_an_onnx_file_names_its_nodes(tmp_path):
         tmp_path / "net.onnx",
         "(float[3] x) => (float[3] y) { [first] a = Add (x, b) [second] b = Relu (a) y = Abs (b) }",
     )
-    with pytest.raises(
-        ConfigError, match=r"its nodes form a cycle: .*(first|second) -> "
-    ):
+    with pytest.raises(ConfigError, match=r"its nodes form a cycle: .*(first|second) -> "):
         work_on(OnnxOptions(source=str(path))).tasks("llvm")
 
 

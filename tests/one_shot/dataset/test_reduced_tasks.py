@@ -28,6 +28,7 @@ def test_networks_are_read_in_the_dtypes_of_a_plan(tmp_path):
             [read], [held] = reader.of(plan.networks), reader.of(plan.hold_out)
             tasks.setdefault(precision, []).append({task.arguments["dtype"] for task in read})
             assert {task.arguments["dtype"] for task in held} == {"float32"}
+            assert {task.alternative_of for task in read} == {""}
     assert tasks == {"": [{"float32"}] * 2, "precision: int8\n": [{"float32", "int8"}] * 2}
 
 

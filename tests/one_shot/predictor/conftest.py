@@ -19,8 +19,8 @@ SIZES = ((64, 32), (128, 48), (256, 64), (512, 96), (96, 128), (192, 256), (384,
 TILES = (1, 2, 4, 8, 16, 32, 64)
 
 
-def task_of(rows, columns, *, operator="product", target='{"kind": "llvm"}'):
-    arguments = {"rows": rows, "columns": columns, "dtype": "float32"}
+def task_of(rows, columns, *, operator="product", dtype="float32", target='{"kind": "llvm"}'):
+    arguments = {"rows": rows, "columns": columns, "dtype": dtype}
     return Task(
         name=f"{operator}-{rows}x{columns}",
         operator=operator,

@@ -8,9 +8,10 @@ from chameleon_core.measurement import FailureKind
 from chameleon_core.space import Choice, DesignSpace
 from chameleon_core.stages import Observations, StageContext
 from chameleon_core.stages.search import Archive
+from chameleon_one_shot import cost_model
 from chameleon_one_shot.cost_model import OneShotModel
 from chameleon_one_shot.options import OneShotOptions
-from chameleon_one_shot.predictor.header import ModelFileError, NoModelError, model_file
+from chameleon_one_shot.predictor.header import ModelFileError, NoModelError, model_files
 from chameleon_one_shot.predictor.metrics import tau
 
 
@@ -99,6 +100,26 @@ def test_a_stranger_is_tuned_by_measurement_and_the_log_says_why(file, context, 
     assert len(model.predict(where.space.everything[:4])) == 4
 
 
+def test_the_next_included_model_predicts_what_the_first_does_not_know(
+    model, context, tmp_path, monkeypatch
+):
+    columns = model.familiarity.task_columns
+    other = tuple(name.replace("float32", "bfloat16") for name in columns)
+    familiarity = attrs.evolve(model.familiarity, task_columns=other)
+    files = [tmp_path / "first.safetensors", tmp_path / "second.safetensors"]
+    model.save(files[0])
+    attrs.evolve(model, familiarity=familiarity).save(files[1])
+    monkeypatch.setattr(cost_model, "model_files", lambda *_: files)
+    known = {}
+    for dtype in ("float32", "bfloat16", "int8"):
+        with structlog.testing.capture_logs() as logs:
+            known[dtype] = OneShotModel(OneShotOptions(), context(dtype=dtype)).trained
+        assert [(log["model"], log["because"][-4:]) for log in logs] == (
+            [("second.safetensors", "int8")] if dtype == "int8" else []
+        )
+    assert known == {"float32": True, "bfloat16": True, "int8": False}
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -154,18 +175,18 @@ def test_the_box_is_searched_by_features(model, made, tmp_path):
     for name, of in both:
         provenance = attrs.evolve(model.provenance, targets=(of,))
         attrs.evolve(model, provenance=provenance).save(tmp_path / f"{name}.safetensors")
-    assert model_file("auto", wide, tmp_path).stem == "wide"
-    assert model_file("auto", made.device, tmp_path).stem == "narrow"
-    assert model_file("wide", made.device, tmp_path).stem == "wide"
+    assert model_files("auto", wide, tmp_path)[0].stem == "wide"
+    assert model_files("auto", made.device, tmp_path)[0].stem == "narrow"
+    assert model_files("wide", made.device, tmp_path)[0].stem == "wide"
     # A CPU that lacks something, or has something new, gets the nearest.
     new = {**wide, "features": ["avx", "avx2", "avx512f", "avx512new"]}
-    assert model_file("auto", new, tmp_path).stem == "wide"
-    assert model_file("auto", {**wide, "features": ["avx", "avx2"]}, tmp_path).stem == "narrow"
+    assert model_files("auto", new, tmp_path)[0].stem == "wide"
+    assert model_files("auto", {**wide, "features": ["avx", "avx2"]}, tmp_path)[0].stem == "narrow"
     with pytest.raises(NoModelError, match="which is unknown"):
-        model_file("auto", {}, tmp_path)
-    assert model_file("auto", {"kind": "llvm", "features": ["neon"]}, tmp_path).stem == "narrow"
+        model_files("auto", {}, tmp_path)
+    assert model_files("auto", {"kind": "llvm", "features": ["neon"]}, tmp_path)[0].stem == "narrow"
     with pytest.raises(NoModelError, match="cuda"):
-        model_file("auto", {"kind": "cuda"}, tmp_path)
+        model_files("auto", {"kind": "cuda"}, tmp_path)
 
 
 def test_a_knob_that_the_training_lacks_is_ignored_and_told_once(file, context):

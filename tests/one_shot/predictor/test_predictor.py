@@ -192,7 +192,12 @@ def test_a_task_like_the_trained_ones_is_familiar(model, examples):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [({"operator": "other"}, "operator other"), ({"rows": 1 << 20}, "sizes")]
+    ("given", "words"),
+    [
+        ({"operator": "other"}, "operator other"),
+        ({"rows": 1 << 20}, "sizes"),
+        ({"dtype": "bfloat16"}, "operator product in bfloat16"),
+    ],
 )
 def test_an_unlike_task_is_noticed(model, made, given, words):
     first = made.example(**{"rows": 64, "columns": 32, **given})

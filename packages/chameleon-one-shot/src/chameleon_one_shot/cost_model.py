@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from chameleon_one_shot.options import AUTO, OneShotOptions
 from chameleon_one_shot.predictor.familiarity import in_quotes
-from chameleon_one_shot.predictor.header import ModelFileError, NoModelError, model_file
+from chameleon_one_shot.predictor.header import ModelFileError, NoModelError, model_files
 from chameleon_one_shot.predictor.model import Model, load
 from chameleon_one_shot.tokens import FixedToken, TaskTokens, task_tokens
 
@@ -48,17 +48,20 @@ class OneShotModel(CostModel):
         self._options = options
         self._fallback: CostModel | None = None
         self._layer: LastLayer | None = None
-        file = context.archive.shared(
-            f"one-shot/file of {options.model}", lambda: _told_file(options.model, context)
+        files = context.archive.shared(
+            f"one-shot/files of {options.model}", lambda: _told_files(options.model, context)
         )
-        if file is None or not self._knows(file, context):
+        if not any(self._knows(file, context, last=file == files[-1]) for file in files):
             self._fallback = create_member("cost_models", options.fallback[0], context)
 
-    def _knows(self, file: Path, context: StageContext) -> bool:
-        """Load the predictor, and return whether it suits the task."""
+    def _knows(self, file: Path, context: StageContext, *, last: bool) -> bool:
+        """Load the predictor, and return whether it suits the task; only the last one warns."""
         model = context.archive.shared(f"one-shot/{file}", lambda: load(file))
         _check_target(model, context, str(file))
         tokens = task_tokens(context.task, context.device, context.threads, context.space)
+        strange = model.familiarity.strange(tokens, model.predictor.vocabulary)
+        if strange is not None:
+            return last and _tell_strange(context, strange, file.name)
         device = context.archive.shared(
             f"one-shot/device of {file}", lambda: _told_device(model, tokens, file.name)
         )
@@ -69,26 +72,12 @@ class OneShotModel(CostModel):
             context.archive.shared(key, lambda: _tell_unknown(unknown, file.name))
             tokens = tokens.without(unknown)
         self._predictor = model.predictor.of(tokens)
-        return not self._strange_task(model, tokens, context, file.name)
-
-    def _strange_task(
-        self, model: Model, tokens: TaskTokens, context: StageContext, name: str
-    ) -> bool:
-        """Whether the task is unlike those of the training; if so, log a warning."""
-        strange = model.familiarity.strange(tokens, model.predictor.vocabulary)
-        if strange is None:
-            drawn = context.space.sample(_SAMPLE, context.rng)
-            deviation = self._predictor.moments(drawn)[1].mean() if len(drawn) else 0.0
-            strange = model.familiarity.unsure(float(deviation))
-        if strange is not None:
-            log.warning(
-                "a task is unlike those that the predictor was trained on; it is tuned by "
-                "measurement instead, as far as the budget lets it",
-                task=context.task.name,
-                because=strange,
-                model=name,
-            )
-        return strange is not None
+        drawn = context.space.sample(_SAMPLE, context.rng)
+        deviation = self._predictor.moments(drawn)[1].mean() if len(drawn) else 0.0
+        unsure = model.familiarity.unsure(float(deviation))
+        if unsure is not None:
+            return last and _tell_strange(context, unsure, file.name)
+        return True
 
     @property
     def trained(self) -> bool:
@@ -157,13 +146,25 @@ class OneShotModel(CostModel):
         )
 
 
-def _told_file(wanted: str, context: StageContext) -> Path | None:
-    """The model's file, or None if no included model suits the target.
+def _tell_strange(context: StageContext, reason: str, name: str) -> bool:
+    """Log that no predictor knows a task; the result is False."""
+    log.warning(
+        "a task is unlike those that the predictor was trained on; it is tuned by "
+        "measurement instead, as far as the budget lets it",
+        task=context.task.name,
+        because=reason,
+        model=name,
+    )
+    return False
+
+
+def _told_files(wanted: str, context: StageContext) -> list[Path]:
+    """The models' files, to be tried in order; empty if no included model suits the target.
 
     In the second case, a warning is logged once per run.
     """
     try:
-        return model_file(wanted, context.device)
+        return model_files(wanted, context.device)
     except NoModelError as error:
         if wanted != AUTO:
             raise
@@ -173,7 +174,7 @@ def _told_file(wanted: str, context: StageContext) -> Path | None:
             because=str(error),
             hint=error.hint,
         )
-        return None
+        return []
 
 
 def _tell_unknown(unknown: Sequence[str], name: str) -> bool:

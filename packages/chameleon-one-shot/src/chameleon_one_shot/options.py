@@ -17,7 +17,7 @@ class OneShotOptions:
     model: str = option(
         AUTO,
         "a file from `chameleon pretrain`, the name of an included model, or auto: the "
-        "included model for the most similar device",
+        "included model for the most similar device that knows the task",
     )
     finetune: bool = option(False, "fit a linear correction to the task's measurements")
     kappa: float = option(

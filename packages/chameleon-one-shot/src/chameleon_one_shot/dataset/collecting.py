@@ -31,6 +31,7 @@ from chameleon_core.pipeline.schema import Subject
 from chameleon_core.plugins import Registry
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_core.task import Task
+from chameleon_core.words import did_you_mean
 
 from chameleon_one_shot.dataset.format import (
     MANIFEST,
@@ -167,7 +168,7 @@ class Collector:
         )
         held_out = HeldOut(task for tasks in reader.of(self.plan.hold_out) for task in tasks)
         sampler = TaskSampler(
-            observed=observed(reader.of(self.plan.networks)),
+            observed=self._wanted(observed(reader.of(self.plan.networks))),
             held_out=held_out,
             target=target,
             most_flop=1e9 * self.plan.amounts.most_gflop,
@@ -180,6 +181,16 @@ class Collector:
             tasks = sampler.drawn(count, known)
         write_tasks(file, tasks)
         return tasks
+
+    def _wanted(self, rows: list[Observed]) -> list[Observed]:
+        """The tasks whose kinds of operators the plan names."""
+        kinds = {row.task.operator for row in rows}
+        for unknown in sorted({*self.plan.operators} - kinds):
+            raise DatasetError(
+                f"no network of the plan has operator '{unknown}'{did_you_mean(unknown, kinds)}",
+                hint=f"Their operators are {', '.join(sorted(kinds))}.",
+            )
+        return [row for row in rows if row.task.operator in (self.plan.operators or kinds)]
 
     def _has_space(self, task: Task) -> bool:
         try:
@@ -274,7 +285,9 @@ class NetworkTasks:
             return read_tasks(file)
         self.say(f"network {number}: {_words(network)}")
         with self.interruption.at_once():
-            tasks = named_tasks(network, frontend_of(network), self.target)
+            named = named_tasks(network, frontend_of(network), self.target)
+        # As an alternative, a task would end when it loses to the same operator in float32.
+        tasks = [attrs.evolve(task, alternative_of="") for task in named]
         file.parent.mkdir(parents=True, exist_ok=True)
         write_tasks(file, tasks)
         return tasks

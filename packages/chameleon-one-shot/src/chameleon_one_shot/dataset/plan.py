@@ -53,7 +53,7 @@ class Amounts:
 
 
 _AMOUNTS = tuple(field.name for field in attrs.fields(Amounts))
-KEYS = (*_SHARED, "networks", "precision", "hold_out", *_AMOUNTS, "searches", "output")
+KEYS = (*_SHARED, "networks", "precision", "operators", "hold_out", *_AMOUNTS, "searches", "output")
 """All keys of a plan."""
 
 
@@ -63,6 +63,7 @@ class Plan:
 
     Attributes:
         networks: The networks whose operators the collected tasks resemble.
+        operators: The only kinds of operators that are collected; empty for all kinds.
         hold_out: Networks whose tasks, and similar ones, must not be collected.
         amounts: The numbers of tasks, measurements and batches, and the seed.
         searches: Pipelines with the stages of a search, but without model and budget. The first run
@@ -72,6 +73,7 @@ class Plan:
     """
 
     networks: tuple[Subject, ...]
+    operators: Sequence[str]
     hold_out: tuple[Subject, ...]
     amounts: Amounts
     searches: tuple[ResolvedPipeline, ...]
@@ -117,11 +119,13 @@ class _PlanReader(DocumentReader):
         networks = self._networks("networks", precision)
         if not networks:
             self.say(self.root.mark, "a plan needs 'networks', a list of models to learn from")
+        operators = self.value(self.root, "operators", list[str], [])
         hold_out = self._networks("hold_out")
         searches = self._searches(amounts)
         self.check()
         return Plan(
             networks=networks,
+            operators=operators or (),
             hold_out=hold_out,
             amounts=amounts,
             searches=searches,
@@ -130,6 +134,7 @@ class _PlanReader(DocumentReader):
                 **{key: searches[0].document[key] for key in _SHARED},
                 "networks": [network.model.to_json() for network in networks],
                 **({} if precision is None else {"precision": precision.plain()}),
+                **({"operators": operators} if operators else {}),
                 "hold_out": [entry.model.to_json() for entry in hold_out],
                 **attrs.asdict(amounts),
                 "searches": [

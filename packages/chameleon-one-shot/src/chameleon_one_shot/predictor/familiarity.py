@@ -107,6 +107,11 @@ class Familiarity:
         operator = next(name for name in task.columns if name.startswith("operator="))
         if operator not in self.task_columns:
             return f"no task of the training data has {operator.replace('=', ' ')}"
+        # Kernels of another dtype have other instructions, so the same choices are fast no more.
+        for name in task.columns:
+            _, dtype_is, dtype = name.partition(".dtype=")
+            if dtype_is and name not in self.task_columns:
+                return f"no task of the training data has {operator.replace('=', ' ')} in {dtype}"
         knobs = {knob.name for knob in tokens.knobs}
         if knobs and knobs <= set(vocabulary.unknown(tokens)):
             return f"none of its knobs ({in_quotes(sorted(knobs))}) is in the training data"

@@ -84,8 +84,10 @@ def read_header(file: Path) -> dict[str, Any]:
     return header
 
 
-def model_file(wanted: str, device: Mapping[str, Any], folder: Path = _INCLUDED) -> Path:
-    """Find the file of a predictor: a user's file, or a model that this package includes.
+def model_files(wanted: str, device: Mapping[str, Any], folder: Path = _INCLUDED) -> list[Path]:
+    """Find the file of a predictor: a user's file, or models that this package includes.
+
+    The included models are sorted by how similar their devices are, and then by name.
 
     Args:
         wanted: A file, the name of an included model, or ``auto``.
@@ -98,7 +100,7 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = _INCLUDED)
     """
     boxed = {file.stem: file for file in sorted(folder.glob("*.safetensors"))}
     if wanted in boxed:
-        return boxed[wanted]
+        return [boxed[wanted]]
     if wanted != AUTO:
         if not Path(wanted).exists():
             names = ", ".join(boxed) or "none"
@@ -107,19 +109,18 @@ def model_file(wanted: str, device: Mapping[str, Any], folder: Path = _INCLUDED)
                 f"models ({names})",
                 hint=_MAKE,
             )
-        return Path(wanted)
-    targets = [
-        (target, name)
-        for name, file in boxed.items()
-        for target in read_header(file)["provenance"]["targets"]
-        if target["kind"] == device.get("kind")
-    ]
-    if not targets:
+        return [Path(wanted)]
+    features = frozenset(map(str, device.get("features", ())))
+    apart = []
+    for name, file in boxed.items():
+        targets = read_header(file)["provenance"]["targets"]
+        known = [set(each["features"]) for each in targets if each["kind"] == device.get("kind")]
+        if known:
+            apart.append((min(len(features ^ each) for each in known), name))
+    if not apart:
         what = " ".join([str(device.get("kind", "")), str(device.get("mcpu", ""))]).strip()
         raise NoModelError(
             f"no included model is for this target ({what or 'which is unknown'})",
             hint=_MAKE,
         )
-    features = frozenset(map(str, device.get("features", ())))
-    apart = [(len(features ^ set(target["features"])), name) for target, name in targets]
-    return boxed[min(apart)[1]]
+    return [boxed[name] for _, name in sorted(apart)]
