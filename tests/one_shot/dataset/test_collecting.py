@@ -68,10 +68,10 @@ def test_nothing_like_what_is_held_out_is_collected(collect, tmp_path):
 
 
 def test_only_the_operators_that_a_plan_names_are_collected(collect, tmp_path):
-    with pytest.raises(DatasetError, match="no network of the plan has operator 'gird'; did you"):
-        collect(operators=["gird"])
-    assert collect(operators=["grid"]).tasks == 6
-    assert read_dataset(tmp_path / "data").plan["operators"] == ["grid"]
+    with pytest.raises(DatasetError, match="no network of the plan has operator 'synthetik'; did you"):
+        collect(operators=["synthetik"])
+    assert collect(operators=["synthetic"]).tasks == 6
+    assert read_dataset(tmp_path / "data").plan["operators"] == ["synthetic"]
 
 
 def test_a_finished_collection_is_only_read(collect, tmp_path, log_lines):
