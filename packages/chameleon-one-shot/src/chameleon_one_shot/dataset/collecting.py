@@ -136,7 +136,8 @@ class Collector:
         if (output / MANIFEST).exists():
             earlier = read_manifest(output).get("plan")
             changed = None if earlier is None else differences(earlier, self.plan.document)
-            if changed or (earlier is None and any((output / PARTS).glob("*.parquet"))):
+            begun = (self._folder / _TASKS).exists() or any((output / PARTS).glob("*.parquet"))
+            if begun and (changed or earlier is None):
                 reason = f"{', '.join(changed)} changed" if changed else "it was not collected"
                 raise DatasetError(
                     f"{output} is not of this plan: {reason}",
