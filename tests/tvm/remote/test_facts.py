@@ -6,19 +6,31 @@ from pathlib import Path
 import attrs
 import pytest
 from chameleon_core.errors import TargetError
+from chameleon_system.permissions import AMX
 from chameleon_system.processor import parse_cpuinfo
-from chameleon_tvm.building.remote.facts import ServerFacts, ask, check, own_facts, own_version
+from chameleon_tvm.building.remote import facts as facts_module
+from chameleon_tvm.building.remote.facts import (
+    ServerFacts,
+    ask,
+    ask_here,
+    check,
+    own_facts,
+    own_version,
+)
 from chameleon_tvm.device.cpus.naming import name_of, native_name
-from chameleon_tvm.quick_tvm import codegen
+from chameleon_tvm.device.cpus.registers import Reported
+from chameleon_tvm.device.linking import own_triple
+from chameleon_tvm.quick_tvm import tvm
 from computing import ARM, X86, resolved
+from structlog.testing import capture_logs
 
 CPUINFO = Path(__file__).parents[1] / "cpus" / "cpuinfo"
 
 
 def own(**other):
-    triple = str(codegen.llvm_get_system_triple())
-    cpu = str(codegen.llvm_get_system_cpu())
-    return ServerFacts(**{"tvm": own_version(), "triple": triple, "cpu": cpu, **other})
+    name = native_name()
+    facts = {"tvm": own_version(), "triple": own_triple(), "cpu": name.mcpu, "mattr": name.mattr}
+    return ServerFacts(**{**facts, **({"mattr": ()} if "cpu" in other else {}), **other})
 
 
 @pytest.mark.parametrize("facts", [own(), ServerFacts()], ids=["told", "silent"])
@@ -81,11 +93,7 @@ def test_the_flags_of_a_server_count_more_than_its_name():
     guest = own(triple="x86_64-linux-gnu", cpu="rocketlake")
     text = f"{X86}sapphirerapids"
     assert "amx-tile" in refusal(guest, text)
-    output = name_of(
-        parse_cpuinfo((CPUINFO / "graniterapids-guest").read_text(), "x86_64"),
-        "rocketlake",
-        "x86_64-linux-gnu",
-    )
+    output = name_of(described("graniterapids-guest"), "rocketlake", "x86_64-linux-gnu")
     accepts(attrs.evolve(guest, cpu=output.mcpu, mattr=output.mattr), text)
 
 
@@ -93,21 +101,86 @@ def test_a_server_whose_processor_llvm_does_not_know_is_tried():
     accepts(own(triple="aarch64-linux-gnu", cpu="generic"), f"{ARM}neoverse-v1")
 
 
-@pytest.mark.parametrize("serves", [True, False], ids=["ours", "plain"])
-def test_asking_takes_what_there_is(serves):
-    functions = {"target.llvm_get_system_cpu": lambda: "cortex-a72"}
-    if serves:
-        functions["chameleon.server.facts"] = own_facts
+def described(name):
+    return parse_cpuinfo((CPUINFO / name).read_text(), "x86_64")
+
+
+def test_a_masked_model_number_refuses_nothing():
+    text = f"{X86}sapphirerapids"
+    guest = own(triple="x86_64-linux-gnu", cpu="rocketlake", guessed=True)
+    with capture_logs() as logs:
+        accepts(guest, text)
+    (warning,) = logs
+    assert warning["event"] == "processor_only_guessed"
+    assert "amx-tile" in warning["problem"]
+    with capture_logs() as logs:
+        accepts(guest, f"{X86}rocketlake")
+    assert logs == []
+
+
+def test_a_permission_that_the_server_s_system_refuses():
+    board = own(triple="x86_64-linux-gnu", cpu="sapphirerapids", refused={AMX: "not permitted"})
+    said = refusal(board, f"{X86}sapphirerapids -mattr=+prefer-256-bit")
+    assert "refuses AMX" in said
+    assert "not permitted" in said
+    accepts(board, f"{X86}icelake-server")
+    accepts(board, f"{X86}sapphirerapids -mattr=-amx-tile")
+
+
+def test_a_server_that_serves_reports_what_it_is_refused(monkeypatch):
+    monkeypatch.setattr(facts_module, "host_features", lambda: frozenset({"amx-tile"}))
+    monkeypatch.setattr(facts_module, "refusal", lambda permission: f"no {permission}")
+    assert json.loads(own_facts())["refused"] == {AMX: "no amx"}
+    monkeypatch.setattr(facts_module, "host_features", lambda: frozenset({"avx2"}))
+    assert json.loads(own_facts())["refused"] == {}
+
+
+def test_this_process_goes_by_its_flags():
+    facts = ask_here(tvm.cpu(), "cpu")
+    name = native_name()
+    assert (facts.tvm, facts.cpu, facts.mattr) == (own_version(), name.mcpu, name.mattr)
+    assert not facts.guessed
+
+
+def server_of(functions):
+    """A server's functions, by their names."""
 
     def function(name):
         if name not in functions:
             raise AttributeError(name)
         return functions[name]
 
-    facts = ask(function, None, "cpu")
-    native = native_name()
-    if serves:
-        assert facts == ServerFacts(tvm=own_version(), cpu=native.mcpu, mattr=native.mattr)
-    else:
-        assert facts == ServerFacts(cpu="cortex-a72")
+    return function
+
+
+def test_asking_our_own_server():
+    functions = {"chameleon.server.facts": own_facts, "target.llvm_get_system_cpu": lambda: "i386"}
+    facts = ask(server_of(functions), None, "cpu")
+    name = native_name()
+    assert (facts.tvm, facts.cpu, facts.mattr) == (own_version(), name.mcpu, name.mattr)
     assert json.loads(json.dumps(facts.to_json()))["cpu"] == facts.cpu
+
+
+PLAIN = {
+    "target.llvm_get_system_triple": lambda: "x86_64-linux-gnu",
+    "target.llvm_get_system_cpu": lambda: "rocketlake",
+}
+"""Functions of a server that has TVM alone."""
+
+
+def test_the_processor_of_a_plain_server_is_asked():
+    answer = Reported(processor=described("graniterapids-guest"), refused={AMX: "not permitted"})
+    facts = ask(
+        server_of(PLAIN),
+        None,
+        "cpu",
+        processor=lambda triple: answer if triple == "x86_64-linux-gnu" else None,
+    )
+    assert (facts.cpu, facts.mattr, facts.guessed) == ("sapphirerapids", (), False)
+    assert facts.to_json()["refused"] == {AMX: "not permitted"}
+
+
+def test_without_an_answer_the_model_number_is_a_guess():
+    facts = ask(server_of(PLAIN), None, "cpu")
+    assert facts == ServerFacts(triple="x86_64-linux-gnu", cpu="rocketlake", guessed=True)
+    assert ask(server_of({}), None, "cpu") == ServerFacts()

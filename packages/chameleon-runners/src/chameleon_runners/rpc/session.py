@@ -19,7 +19,9 @@ from chameleon_tvm.building.remote.buffers import DeviceBuffers
 from chameleon_tvm.building.remote.facts import ServerFacts, ask, check
 from chameleon_tvm.building.remote.failures import remote_calls, ruins_context
 from chameleon_tvm.building.remote.kernels import KernelLoader, flush_of
+from chameleon_tvm.building.remote.probe import ask_processor
 from chameleon_tvm.building.remote.smoke_test import check_output, smoke_test_for
+from chameleon_tvm.device.cpus.registers import Reported
 from chameleon_tvm.device.targets import tvm_target
 from chameleon_tvm.quick_tvm import tvm
 from chameleon_tvm.words import telling_line
@@ -120,7 +122,7 @@ class RpcSession:
         kind = device_kind(tvm_target(target))
         with self.calls():
             device = self._session.device(kind, index)
-            facts = ask(self._session.get_function, device, kind)
+            facts = self._ask(device, kind)
             check(self.name, facts, target, exists=bool(device.exist))
             if kind == "cpu":
                 self._set_threads(threads)
@@ -185,7 +187,7 @@ class RpcSession:
             index: The index of the device among those of its kind.
         """
         with self.calls():
-            return ask(self._session.get_function, self._session.device(kind, index), kind)
+            return self._ask(self._session.device(kind, index), kind)
 
     def round_trip(self) -> float:
         """Time how long an array takes to the device and back, to test the connection.
@@ -242,6 +244,21 @@ class RpcSession:
             thread = threading.Thread(target=hang_up, args=(session,), daemon=True)
             thread.start()
             thread.join(1.0)
+
+    def _ask(self, device: tvm.runtime.Device, kind: str) -> ServerFacts:
+        """Ask the server for its facts, and its processor for what the server does not report."""
+
+        def processor(triple: str) -> Reported | None:
+            try:
+                with remote_calls(self.name):
+                    return ask_processor(triple, self._session.cpu(0), self._load_library)
+            except DeviceLostError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the server may lack a linker, for example
+                _log.warning("processor_not_asked", server=self.name, problem=telling_line(error))
+                return None
+
+        return ask(self._session.get_function, device, kind, processor=processor)
 
     def _set_threads(self, threads: int) -> None:
         """Set the number of threads that kernels run with.

@@ -158,6 +158,17 @@ def instruction_of(record: InstructionRecord) -> Instruction:
     return instruction
 
 
+def permissions_for(target: str) -> frozenset[str]:
+    """The permissions that a process must have to run all kernels that are built for a target.
+
+    Args:
+        target: A canonical CPU target.
+    """
+    records = (*own_records_of(target), *others_records_of(target))
+    permissions = {instruction_of(record).permission for record in records}
+    return frozenset(name for name in permissions if name and _permitted(name, target))
+
+
 @cache
 def _permitted(permission: str, target: str) -> bool:
     """Whether code for a target may use instructions that need an operating system's permission."""

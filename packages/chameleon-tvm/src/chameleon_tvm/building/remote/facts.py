@@ -9,18 +9,29 @@ from importlib import metadata
 from typing import Any
 
 import attrs
+import structlog
 from chameleon_core.errors import TargetError
+from chameleon_system.permissions import AMX, refusal
 
 from chameleon_tvm.building.kernel import device_kind
-from chameleon_tvm.device.cpus.features import hidden_features, llvm_target, used_features
-from chameleon_tvm.device.cpus.naming import CpuName, native_name
+from chameleon_tvm.device.cpus.features import (
+    hidden_features,
+    host_features,
+    llvm_target,
+    used_features,
+)
+from chameleon_tvm.device.cpus.naming import CpuName, name_of, native_name
+from chameleon_tvm.device.cpus.registers import Reported
 from chameleon_tvm.device.linking import architecture, host_triple
 from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm.instructions.choosing import permissions_for
 from chameleon_tvm.late_tvm import Target, codegen, tvm
 
 FACTS_FUNCTION = "chameleon.server.facts"
 """Name of the function with which servers of ``chameleon serve`` report versions and processor as
 JSON."""
+
+_log = structlog.get_logger()
 
 _SAME_VERSION = "Install the same version of apache-tvm on both sides."
 
@@ -35,6 +46,8 @@ class ServerFacts:
         cpu: LLVM's name of the server's processor.
         mattr: Features that the processor has and the name does not imply (``+``), or that the name
             implies and the processor lacks (``-``).
+        guessed: Whether ``cpu`` is LLVM's guess from the model number, which may be wrong.
+        refused: The reason for each permission that the server's system refuses, such as ``amx``.
         llvm: Major version of LLVM.
         gpu: Name of the device, if it is no CPU.
         compute: Compute capability of a CUDA device, such as ``9.0``.
@@ -44,6 +57,8 @@ class ServerFacts:
     triple: str = ""
     cpu: str = ""
     mattr: tuple[str, ...] = ()
+    guessed: bool = False
+    refused: dict[str, str] = attrs.field(factory=dict)
     llvm: int = 0
     gpu: str = ""
     compute: str = ""
@@ -53,7 +68,13 @@ class ServerFacts:
         return {name: value for name, value in attrs.asdict(self).items() if value}
 
 
-def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -> ServerFacts:
+def ask(
+    function: Callable[[str], Any],
+    device: tvm.runtime.Device,
+    kind: str,
+    *,
+    processor: Callable[[str], Reported | None] = lambda _: None,
+) -> ServerFacts:
     """Ask a measurement server for its versions, processor and device.
 
     A server that has only TVM's runtime cannot report the facts about LLVM.
@@ -63,6 +84,8 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
             error if the server has none.
         device: The device that kernels will run on.
         kind: TVM's name for the kind of device.
+        processor: A function of LLVM's triple of the server that asks the server's processor
+            itself. It is called if kernels run on a CPU and the server does not report its flags.
     """
 
     def tell(name: str) -> Any:
@@ -72,7 +95,17 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
 
     answer = tell(FACTS_FUNCTION)
     ours = json.loads(str(answer)) if answer is not None else {}
-    told_cpu = ours.get("cpu") or {"mcpu": tell("target.llvm_get_system_cpu") or ""}
+    triple = str(tell("target.llvm_get_system_triple") or "")
+    cpu, refused, guessed = ours.get("cpu"), ours.get("refused", {}), False
+    if cpu is None:
+        guess = str(tell("target.llvm_get_system_cpu") or "")
+        reported = processor(triple) if triple and kind == "cpu" else None
+        guessed = reported is None
+        name = CpuName(mcpu=guess)
+        if reported is not None:
+            refused = reported.refused
+            name = name_of(reported.processor, guess or "generic", triple)
+        cpu = name.options()
     gpu = {}
     if kind != "cpu" and device.exist:
         gpu = {"gpu": str(device.device_name or "")}
@@ -80,20 +113,44 @@ def ask(function: Callable[[str], Any], device: tvm.runtime.Device, kind: str) -
             gpu["compute"] = str(device.compute_version or "")
     return ServerFacts(
         tvm=str(ours.get("tvm", "")),
-        triple=str(tell("target.llvm_get_system_triple") or ""),
-        cpu=str(told_cpu["mcpu"]),
-        mattr=tuple(told_cpu.get("mattr", ())),
+        triple=triple,
+        cpu=str(cpu["mcpu"]),
+        mattr=tuple(cpu.get("mattr", ())),
+        guessed=guessed and bool(cpu["mcpu"]),
+        refused=refused,
         llvm=int(tell("target.llvm_version_major") or 0),
         **gpu,
     )
 
 
+def ask_here(device: tvm.runtime.Device, kind: str) -> ServerFacts:
+    """The facts about this process and a device of it, as ``ask`` reports those of a server.
+
+    Args:
+        device: The device that kernels will run on.
+        kind: TVM's name for the kind of device.
+    """
+
+    def function(name: str) -> Any:
+        return own_facts if name == FACTS_FUNCTION else tvm.get_global_func(name)
+
+    return ask(function, device, kind)
+
+
 def own_facts() -> str:
     """The versions of TVM and LLVM and the processor of this machine, as JSON.
 
-    A measurement server returns it if a client calls ``FACTS_FUNCTION``.
+    A measurement server returns it if a client calls ``FACTS_FUNCTION``. The call requests AMX for
+    this process, if the processor has it.
     """
-    return json.dumps({"tvm": own_version(), "cpu": native_name().options()})
+    reason = refusal(AMX) if _TILES in host_features() else ""
+    return json.dumps(
+        {
+            "tvm": own_version(),
+            "cpu": native_name().options(),
+            "refused": {AMX: reason} if reason else {},
+        }
+    )
 
 
 def own_version() -> str:
@@ -129,6 +186,7 @@ def check(name: str, facts: ServerFacts, target: str, *, exists: bool) -> None:
     _check_architecture(name, facts, resolved)
     if kind == "cpu":
         _check_features(name, facts, resolved)
+        _check_permissions(name, facts, target)
     if kind == "cuda" and facts.compute:
         _check_compute(name, facts, resolved)
 
@@ -146,7 +204,8 @@ def _check_architecture(name: str, facts: ServerFacts, target: Target) -> None:
 def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
     """Refuse a server whose processor lacks vector instructions that the target uses.
 
-    Such an instruction would crash the server.
+    Such an instruction would crash the server. If only the model number says so, the log has a
+    warning instead: a virtual machine may change this number.
     """
     if not (facts.cpu and facts.triple) or facts.cpu in _UNKNOWN:
         return
@@ -155,19 +214,34 @@ def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
     mattr = frozenset(facts.mattr)
     server = llvm_target(facts.cpu, triple=facts.triple, mattr=mattr)
     missing = sorted(_instructions(target) - _instructions(server))
-    if missing:
-        words = CpuName(mcpu=facts.cpu, mattr=facts.mattr).words()
+    if not missing:
+        return
+    lack = f"lacks what the target {_short(target)} uses: {', '.join(missing)}"
+    if facts.guessed:
+        _log.warning("processor_only_guessed", device=name, guess=facts.cpu, problem=f"it {lack}")
+        return
+    words = CpuName(mcpu=facts.cpu, mattr=facts.mattr).words()
+    raise TargetError(
+        f"{name} is a {facts.cpu}, which {lack}", hint=f"Write {words} in the target."
+    )
+
+
+def _check_permissions(name: str, facts: ServerFacts, target: str) -> None:
+    """Refuse a server whose system forbids instructions that kernels for the target may use."""
+    for permission in sorted(facts.refused.keys() & permissions_for(target)):
         raise TargetError(
-            f"{name} is a {facts.cpu}, which lacks what the target {_short(target)} uses: "
-            f"{', '.join(missing)}",
-            hint=f"Write {words} in the target. TVM's own server goes by the model number, which "
-            "a virtual machine may change; `chameleon serve` goes by the processor's flags.",
+            f"the system of {name} refuses {permission.upper()} to its processes: "
+            f"{facts.refused[permission]}",
+            hint="Allow the system call arch_prctl there, which containers may forbid, or use a "
+            "target without it, such as -mattr=-amx-tile.",
         )
 
 
 _UNKNOWN = ("generic", "x86-64")
 """LLVM's names for processors that it does not know. The first function that runs on such a
 processor shows whether it has the instructions."""
+
+_TILES = "amx-tile"
 
 
 def _instructions(target: Target) -> frozenset[str]:

@@ -14,7 +14,7 @@ from chameleon_system.processes.stamps import temporary_folder
 
 from chameleon_tvm.building.kernel import CPU_FLUSH, device_kind
 from chameleon_tvm.building.remote.buffers import DeviceBuffers
-from chameleon_tvm.building.remote.facts import ServerFacts, ask, check
+from chameleon_tvm.building.remote.facts import ServerFacts, ask_here, check
 from chameleon_tvm.building.remote.failures import remote_calls, ruins_context
 from chameleon_tvm.building.remote.kernels import CudaEvents, KernelLoader, flush_of
 from chameleon_tvm.building.remote.smoke_test import check_output, smoke_test_for
@@ -60,7 +60,7 @@ class LocalDevice:
                 hint="Change `target:`, or the runner.",
             )
         device = tvm.runtime.device(self._kind, self._index)
-        facts = ask(tvm.get_global_func, device, self._kind)
+        facts = ask_here(device, self._kind)
         if not device.exist:
             raise self._missing()
         check(self.name, facts, target, exists=True)

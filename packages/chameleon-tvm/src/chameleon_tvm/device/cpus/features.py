@@ -54,6 +54,32 @@ LINUX_NAMES = {"x86_64": _X86, "aarch64": _ARM}
 compilers use by default and whose absence causes an illegal instruction. Features for systems,
 cryptography and hints are left out."""
 
+EAX, EBX, ECX, EDX = range(4)
+CPUID_BITS = {
+    (1, 0, ECX): (
+        "pni 0, ssse3 9, fma 12, sse4_1 19, sse4_2 20, movbe 22, popcnt 23, avx 28, f16c 29"
+    ),
+    (1, 0, EDX): "sse 25, sse2 26",
+    (7, 0, EBX): (
+        "bmi1 3, avx2 5, bmi2 8, avx512f 16, avx512dq 17, avx512ifma 21, avx512cd 28, "
+        "avx512bw 30, avx512vl 31"
+    ),
+    (7, 0, ECX): (
+        "avx512vbmi 1, avx512_vbmi2 6, gfni 8, avx512_vnni 11, avx512_bitalg 12, "
+        "avx512_vpopcntdq 14"
+    ),
+    (7, 0, EDX): "avx512_vp2intersect 8, amx_bf16 22, avx512_fp16 23, amx_tile 24, amx_int8 25",
+    (7, 1, EAX): "avx_vnni 4, avx512_bf16 5",
+    (0x80000001, 0, ECX): "abm 5, sse4a 6, xop 11, fma4 16, tbm 21",
+}
+"""For each leaf, subleaf and register of CPUID, Linux's names of flags with their bits
+(arch/x86/include/asm/cpufeatures.h)."""
+
+HWCAP_BITS = "asimd 1, atomics 8, asimdhp 10, asimdrdm 12, fcma 14, asimddp 20, sve 22, asimdfhm 23"
+HWCAP2_BITS = "sve2 1, i8mm 13, bf16 14, sme 23, sme2 37"
+"""Flags of ARM with their bits in Linux's words AT_HWCAP and AT_HWCAP2
+(arch/arm64/include/uapi/asm/hwcap.h)."""
+
 _HIDDEN = ("avx", "amx", "sve", "sme")
 """Prefixes of the names of vector instructions. Linux does not report some of these, such as
 amx-fp16 and avxifma."""
