@@ -49,6 +49,11 @@ def test_x86_names_fit_the_flags(file, guess, expected):
     assert name_of(recorded(file), guess, X86) == CpuName(mcpu=expected)
 
 
+def test_a_known_part_is_named_though_it_has_no_further_feature():
+    part = Processor(architecture="aarch64", vendor="0x41", model=0xD08, flags=frozenset({"asimd"}))
+    assert name_of(part, "generic", ARM) == CpuName(mcpu="cortex-a72")
+
+
 @pytest.mark.parametrize("guess", ["neoverse-v1", "generic"])
 def test_arm_names_come_from_the_part(guess):
     processor = recorded("neoverse-v1", "aarch64")

@@ -195,13 +195,14 @@ def test_without_a_cross_compiler_objects_are_sent(monkeypatch, tmp_path):
     assert linking_for(board).name == "kernel.tar"
 
 
-def test_a_cross_compiler_on_the_path_is_used(monkeypatch, tmp_path):
+@pytest.mark.parametrize("vendor", ["", "unknown-", "conda-"])
+def test_a_cross_compiler_on_the_path_is_used(vendor, monkeypatch, tmp_path):
     monkeypatch.delenv(LINKER, raising=False)
     compiler = tmp_path / "aarch64-linux-gnu-g++"
     compiler.write_text("#!/bin/sh\nexit 0\n")
     compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path))
-    board = tvm_target(resolved("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=cortex-a72"))
+    board = tvm_target(resolved(f"llvm -mtriple=aarch64-{vendor}linux-gnu -mcpu=cortex-a72"))
     assert linking_for(board).name == "kernel.so"
 
 

@@ -87,8 +87,9 @@ def _system(triple: str) -> str:
 
 
 def _linkers(triple: str) -> Iterable[str]:
-    """Usual names of a cross compiler for a triple."""
-    without_vendor = triple.replace("-unknown-", "-").replace("-pc-", "-").replace("-none-", "-")
+    """Usual names of a cross compiler for a triple, with its vendor and without."""
+    machine, *rest = triple.split("-")
+    without_vendor = "-".join((machine, *(rest if "linux" in rest[:1] else rest[1:])))
     for prefix in dict.fromkeys((triple, without_vendor)):
         yield f"{prefix}-g++"
         yield f"{prefix}-gcc"

@@ -94,9 +94,10 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
         The name, with the features to add to it or to remove from it.
     """
     seen = reported_features(processor)
-    names = [
-        name for name in (guess, *_candidates(processor)) if codegen.llvm_is_valid_cpu(name, triple)
-    ]
+    # A name that says nothing comes last: LLVM schedules instructions for the CPU of the name.
+    candidates = _candidates(processor)
+    order = (*candidates, guess) if guess == "generic" else (guess, *candidates)
+    names = [name for name in order if codegen.llvm_is_valid_cpu(name, triple)]
     best = CpuName(mcpu=guess)
     fewest: int | None = None
     for name in names:
