@@ -164,3 +164,8 @@ def require_sound(space, seed=0):
     features = space.features(drawn)
     assert features.shape == (len(drawn), len(space.feature_names))
     assert np.isfinite(features).all()
+
+
+def arithmetic_in(template):
+    """The arithmetic of a template's direct algorithm."""
+    return template.algorithms[0].arithmetics["direct"]

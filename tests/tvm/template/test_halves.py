@@ -16,7 +16,16 @@ from chameleon_tvm.quick_tvm import te
 from chameleon_tvm.spaces.template import arithmetic
 from chameleon_tvm.spaces.template.provider import template_of
 from chameleon_tvm.types import STORAGE, array_type
-from computing import HALF_PLACE, NATIVE, PROVIDER, X86, assembly_of, first_of, resolved
+from computing import (
+    HALF_PLACE,
+    NATIVE,
+    PROVIDER,
+    X86,
+    arithmetic_in,
+    assembly_of,
+    first_of,
+    resolved,
+)
 
 from ..two_bytes import (  # noqa: TID252 - shared by folders
     ATTENTIONS,
@@ -209,7 +218,7 @@ def test_weights_that_are_waited_for_stay_small():
     target = resolved(f"{X86}haswell")
     for rows, expected in ((1, BFLOAT16_BITS), (64, "float32")):
         spec = specs.DenseSpec(input=[rows, 2048], units=1000, dtype="bfloat16")
-        assert template_of(spec.task("t", target)).arithmetic.dot.weights == expected
+        assert arithmetic_in(template_of(spec.task("t", target))).dot.weights == expected
     check(specs.DenseSpec(input=[1, 2048], units=1000, dtype="bfloat16"), count=1)
 
 

@@ -23,6 +23,7 @@ from computing import (
     NATIVE,
     PROVIDER,
     X86,
+    arithmetic_in,
     check,
     convolutions,
     few,
@@ -113,7 +114,7 @@ def test_other_ranks_and_filters(spec):
     ids=lambda spec: spec.kind,
 )
 def test_cpus_without_an_instruction_for_integers_compute_the_same(spec):
-    assert template_of(spec.task("t", PLAIN)).arithmetic.dot.depth == 1
+    assert arithmetic_in(template_of(spec.task("t", PLAIN))).dot.depth == 1
     check(spec, seed=0, count=2, target=PLAIN)
 
 
@@ -220,7 +221,7 @@ def test_bytes_are_multiplied_as_they_are(dot, spec, monkeypatch):
     monkeypatch.setattr(arithmetic, "integer_dots_of", lambda target, weights: [dot()])
     result = template_of(spec.task("t", NATIVE))
     # Planes in the padding are no part of a copy, so that zero has to be zero there.
-    assert isinstance(result.arithmetic.dot, dot) == (spec.kind != "conv3d")
+    assert isinstance(arithmetic_in(result).dot, dot) == (spec.kind != "conv3d")
     check(spec, seed=3, count=2)
 
 
@@ -265,12 +266,15 @@ def test_first_guesses_of_every_cpu_are_legal_functions(cpu, dtype, name):
     ):
         task = spec.task("t", target)
         template, space = template_of(task), PROVIDER.design_space(task)
-        assert template.arithmetic.dot.name == name
+        assert arithmetic_in(template).dot.name == name
         assert space.legal(space.first_guesses).all()
         values, function = first_of(template)
         weights, _, bias, _ = template.pack(values, operator_of(task).inputs()[1:])
         assert shapes_of(function)[1] == weights.shape
-        assert (str(weights.dtype), str(bias.dtype)) == (template.arithmetic.dot.weights, "int32")
+        assert (str(weights.dtype), str(bias.dtype)) == (
+            arithmetic_in(template).dot.weights,
+            "int32",
+        )
 
 
 @pytest.mark.parametrize("weight", [-65, -64, 64, 65])

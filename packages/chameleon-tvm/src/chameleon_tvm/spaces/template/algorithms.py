@@ -1,8 +1,13 @@
-"""Joins the design spaces of a convolution's algorithms, with the algorithm as a knob."""
+"""The interface of an operator's algorithms, and their joined design space.
+
+The first knob of the joined space is the algorithm.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,9 +15,12 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock, Knob, Values
+from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
-from chameleon_tvm.spaces.template.options import DIRECT, TILES, WEIGHTS, TemplateOptions
+from chameleon_tvm.late_tvm import tirx
+from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.spaces.template.options import TILES, WEIGHTS, TemplateOptions
 from chameleon_tvm.spaces.template.transforms import expected_error
 from chameleon_tvm.types import STORAGE
 
@@ -20,11 +28,86 @@ KNOB = "algorithm"
 """Name of the knob for the algorithm, which is always the first knob."""
 
 _OTHER_SHARE = 3
-"""Number of first guesses of the likelier algorithm for each first guess of the other."""
+"""Number of first guesses of the likeliest algorithm for each first guess of another."""
 
 Chosen = Sequence[Callable[[Values], NDArray[np.bool_]]]
 """For each of several spaces, a function that says which of n configurations belong to the space,
 shape (n,)."""
+
+
+class Algorithm(ABC):
+    """A way to compute an operator: where it applies, its knobs, its code and packed constants.
+
+    A template's design space joins any number of algorithms (``joined``).
+
+    Attributes:
+        names: Values of the knob ``algorithm``. They share the other knobs of the space.
+        leads: Whether the best first guess of a search uses this algorithm, even if this guess has
+            a higher estimated cost than that of an algorithm that does not lead. Among algorithms
+            of the same kind, the lower estimated cost decides.
+    """
+
+    names: Sequence[str]
+    leads: bool = True
+
+    @abstractmethod
+    def space(self) -> DesignSpace:
+        """The design space. If it has several algorithms, its first knob is the algorithm."""
+
+    @abstractmethod
+    def function(
+        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+    ) -> tirx.PrimFunc:
+        """Make the TensorIR function of a legal configuration.
+
+        Args:
+            values: The value of each knob by its name.
+            shapes: Shapes of the parameters that callers pass, by name.
+        """
+
+    @abstractmethod
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        """Pack logical constants (weights, ...) for the function of a configuration.
+
+        Args:
+            values: The value of each knob by its name.
+            constants: The logical constants.
+        """
+
+    @property
+    def tolerance(self) -> float:
+        """The error that the algorithm may have beyond the operator's tolerance, usually 0."""
+        return 0.0
+
+
+class JoinedTemplate(Template):
+    """A template that chooses among several algorithms.
+
+    Attributes:
+        algorithms: The algorithms that support the task.
+        shapes: Shapes of the parameters that callers pass to functions, by name.
+    """
+
+    algorithms: Sequence[Algorithm]
+    shapes: Mapping[str, Sequence[int]]
+
+    def space(self) -> DesignSpace:
+        return joined(self.algorithms)
+
+    @property
+    def tolerance(self) -> float:
+        return max(algorithm.tolerance for algorithm in self.algorithms)
+
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return self._chosen(values).function(values, self.shapes)
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        return self._chosen(values).pack(values, constants)
+
+    def _chosen(self, values: Mapping[str, Any]) -> Algorithm:
+        """The algorithm of a decoded configuration."""
+        name = values.get(KNOB, self.algorithms[0].names[0])
+        return next(algorithm for algorithm in self.algorithms if name in algorithm.names)
 
 
 def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
@@ -84,7 +167,7 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
     kinds = list(spaces.values())
     blocks = [kind.features_block for kind in kinds]
 
-    chosen = [partial(_is, name=name) for name in names]
+    chosen = [partial(_is, names=(name,)) for name in names]
 
     def compute(values: Values) -> NDArray[np.float64]:
         parts = [block.compute(values) for block in blocks if block is not None]
@@ -112,62 +195,75 @@ def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
     )
 
 
-def joined(direct: DesignSpace, winograd: DesignSpace, *, usually_wins: bool = True) -> DesignSpace:
-    """Join two spaces into one, whose first knob says which space a configuration belongs to.
+def joined(algorithms: Sequence[Algorithm]) -> DesignSpace:
+    """Join the design spaces of an operator's algorithms into one.
+
+    The first knob of the joined space is the algorithm. The other knobs of a space apply only if
+    one of its algorithms is chosen.
 
     Args:
-        direct: The space of the direct convolution.
-        winograd: The space of another algorithm, such as Winograd's, whose first knob is
-            ``algorithm`` already.
-        usually_wins: Whether the best first guess uses the other algorithm, even if this guess has
-            a higher estimated cost than that of the direct convolution. If False, the lower
-            estimated cost decides.
+        algorithms: The algorithms. The names of their knobs differ, except for the first knob.
     """
-    others = tuple(str(algorithm) for algorithm in winograd.knobs[0].values)
-    algorithm = Choice(name=KNOB, options=(DIRECT, *others))
-    applies = tuple(range(1, 1 + len(others)))
-    knobs: list[Knob] = [algorithm]
-    knobs += [attrs.evolve(knob, when=(KNOB, (0,))) for knob in direct.knobs]
-    knobs += [attrs.evolve(knob, when=(KNOB, applies)) for knob in winograd.knobs[1:]]
-    spaces = [direct, winograd]
-    chosen: Chosen = [_is_direct, lambda v: ~_is_direct(v)]
+    spaces = [algorithm.space() for algorithm in algorithms]
+    if len(spaces) == 1:
+        return spaces[0]
+    names = [algorithm.names for algorithm in algorithms]
+    knobs: list[Knob] = [Choice(name=KNOB, options=tuple(itertools.chain(*names)))]
+    first = 0
+    for space, own in zip(spaces, names, strict=True):
+        applies = tuple(range(first, first + len(own)))
+        knobs += [attrs.evolve(knob, when=(KNOB, applies)) for knob in _own_knobs(space)]
+        first += len(own)
+    chosen: Chosen = [partial(_is, names=own) for own in names]
     return DesignSpace(
         knobs,
         constraints=_constraints(spaces, chosen),
-        features=_features(direct, winograd),
+        features=_features(spaces, chosen),
         guessed_cost=_guessed_cost(spaces, chosen),
-        first_guesses=_alternating(
-            direct, winograd, usually_wins or _least_cost(winograd) <= _least_cost(direct)
-        ),
-        only=_everything(direct, winograd),
+        first_guesses=_alternating(spaces, names, _likeliest(algorithms, spaces)),
+        only=_everything(spaces, names),
     )
 
 
-def _everything(direct: DesignSpace, winograd: DesignSpace) -> NDArray[np.int32] | None:
-    """All configurations that can be legal, if both spaces are small enough to list; else None.
+def _own_knobs(space: DesignSpace) -> Sequence[Knob]:
+    """The knobs of a space except the algorithm."""
+    return space.knobs[1:] if space.knobs[0].name == KNOB else space.knobs
+
+
+def _everything(
+    spaces: Sequence[DesignSpace], names: Sequence[Sequence[str]]
+) -> NDArray[np.int32] | None:
+    """All configurations that can be legal, if all spaces are small enough to list; else None.
 
     Of random index vectors of the joined space, hardly one in ten thousand is legal.
     """
-    left, right = direct.everything, winograd.everything
-    return None if left is None or right is None else _side_by_side(left, right)
+    parts = [part for space in spaces if (part := space.everything) is not None]
+    return _side_by_side(spaces, names, parts) if len(parts) == len(spaces) else None
 
 
-def _side_by_side(left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Configurations of the joined space: those of the direct algorithm, then the other's."""
-    knobs = left.shape[1]
-    rows = np.zeros((len(left) + len(right), knobs + right.shape[1]), np.int32)
-    rows[: len(left), 1 : 1 + knobs] = left
-    rows[len(left) :, 0] = 1 + right[:, 0]
-    rows[len(left) :, 1 + knobs :] = right[:, 1:]
+def _side_by_side(
+    spaces: Sequence[DesignSpace],
+    names: Sequence[Sequence[str]],
+    parts: Sequence[NDArray[np.int32]],
+) -> NDArray[np.int32]:
+    """Configurations of the joined space, from configurations of each of the spaces in turn."""
+    width = 1 + sum(len(_own_knobs(space)) for space in spaces)
+    rows = np.zeros((sum(map(len, parts)), width), np.int32)
+    row, column, first = 0, 1, 0
+    for space, own, part in zip(spaces, names, parts, strict=True):
+        knobs = len(_own_knobs(space))
+        mine = rows[row : row + len(part)]
+        mine[:, 0] = first
+        if part.shape[1] > knobs:
+            mine[:, 0] += part[:, 0]
+        mine[:, column : column + knobs] = part[:, part.shape[1] - knobs :]
+        row, column, first = row + len(part), column + knobs, first + len(own)
     return rows
 
 
-def _is(values: Values, name: str) -> NDArray[np.bool_]:
-    """Whether each of n configurations has the named algorithm, shape (n,)."""
-    return np.asarray(values[KNOB] == name)
-
-
-_is_direct = partial(_is, name=DIRECT)
+def _is(values: Values, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether each of n configurations has one of the named algorithms, shape (n,)."""
+    return np.asarray(np.logical_or.reduce([values[KNOB] == name for name in names]))
 
 
 def _constraints(spaces: Sequence[DesignSpace], chosen: Chosen) -> list[Constraint]:
@@ -203,37 +299,52 @@ def _guessed_cost(
     return None if None in costs else cost
 
 
-def _features(direct: DesignSpace, winograd: DesignSpace) -> FeatureBlock | None:
-    """Features of both algorithms. A configuration has zeros for the other algorithm."""
-    left, right = direct.features_block, winograd.features_block
-    if left is None or right is None:
+def _features(spaces: Sequence[DesignSpace], chosen: Chosen) -> FeatureBlock | None:
+    """Features of all algorithms. A configuration has zeros for the other algorithms."""
+    blocks = [space.features_block for space in spaces]
+    known = [block for block in blocks if block is not None]
+    if len(known) < len(blocks):
         return None
 
     def compute(values: Values) -> NDArray[np.float64]:
-        chosen = _is_direct(values)[:, None]
-        ours = np.where(chosen, left.compute(values), 0.0)
-        return np.hstack([ours, np.where(chosen, 0.0, right.compute(values))])
+        return np.hstack(
+            [
+                np.where(mine(values)[:, None], block.compute(values), 0.0)
+                for block, mine in zip(known, chosen, strict=True)
+            ]
+        )
 
     return FeatureBlock(
-        names=(*left.names, *right.names), compute=compute, groups=(*left.groups, *right.groups)
+        names=tuple(name for block in known for name in block.names),
+        compute=compute,
+        groups=tuple(group for block in known for group in block.groups),
     )
 
 
-def _alternating(
-    direct: DesignSpace, winograd: DesignSpace, others_first: bool
-) -> NDArray[np.int32]:
-    """First guesses of both algorithms: the first, and three of four, are of the likelier winner.
+def _likeliest(algorithms: Sequence[Algorithm], spaces: Sequence[DesignSpace]) -> int:
+    """The position of the algorithm whose first guess is likely the best."""
+    order = [
+        (not algorithm.leads, _least_cost(space), -position)
+        for position, (algorithm, space) in enumerate(zip(algorithms, spaces, strict=True))
+    ]
+    return -min(order)[-1]
 
-    So the first measurements of a search are near the best, and still cover both algorithms.
+
+def _alternating(
+    spaces: Sequence[DesignSpace], names: Sequence[Sequence[str]], likeliest: int
+) -> NDArray[np.int32]:
+    """First guesses of all algorithms: the first, and most of them, are of the likeliest one.
+
+    So the first measurements of a search are near the best, and still cover every algorithm.
     """
-    ours, theirs = direct.first_guesses, winograd.first_guesses
-    rows = _side_by_side(ours, theirs)
-    # One of the less likely after the first of the others, and after each three of the next.
-    rare = np.arange(len(rows)) + 0.5
-    often = (np.arange(len(rows)) + 2.0) // _OTHER_SHARE
-    places = (rare, often) if others_first else (often, rare)
-    order = np.concatenate([places[0][: len(ours)], places[1][: len(theirs)]])
-    return rows[np.argsort(order, kind="stable")]
+    rows = _side_by_side(spaces, names, [space.first_guesses for space in spaces])
+    places = []
+    for position, space in enumerate(spaces):
+        number = np.arange(len(space.first_guesses))
+        # One of each other algorithm after the first of the likeliest, and after each next three.
+        often = (number + _OTHER_SHARE - 1.0) // _OTHER_SHARE
+        places.append(often if position == likeliest else number + 0.5)
+    return rows[np.argsort(np.concatenate(places), kind="stable")]
 
 
 def _least_cost(space: DesignSpace) -> float:

@@ -16,7 +16,7 @@ from chameleon_tvm.emit import Expr, Stmt
 from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
-from chameleon_tvm.spaces.template import algorithms
+from chameleon_tvm.spaces.template.algorithms import JoinedTemplate, allowed_weights
 from chameleon_tvm.spaces.template.arithmetic import (
     FLOAT32,
     Arithmetic,
@@ -25,17 +25,18 @@ from chameleon_tvm.spaces.template.arithmetic import (
     stored_weights,
 )
 from chameleon_tvm.spaces.template.base import Template
-from chameleon_tvm.spaces.template.conv2d import channel_blocks, filled, pack_constants, tile_of
 from chameleon_tvm.spaces.template.direct import DirectConvolution
+from chameleon_tvm.spaces.template.direct_products import (
+    DirectProducts,
+    channel_blocks,
+    filled,
+    tile_of,
+)
 from chameleon_tvm.spaces.template.epilogues import QuantizedProductEpilogue
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import DIRECT, WEIGHTS, TemplateOptions
 from chameleon_tvm.spaces.template.tile_products import TileProducts
-from chameleon_tvm.spaces.template.tile_tiling import TILED
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
-
-MOST = 4.0
-"""Bound of the largest of many outputs' errors, as a multiple of the expected error."""
 
 
 def product_geometry(
@@ -84,70 +85,36 @@ def tiling_of(
     )
 
 
-class DenseTemplate(Template):
-    """Template of matrix products with constant weights, which are packed before timing.
-
-    If the options allow it, weights may be stored in 16 bits and widened for the product. This is
-    faster if the data have few rows, because reading the weights then takes longer than
-    multiplying.
-    """
+class DenseTemplate(JoinedTemplate):
+    """Template of matrix products with constant weights, which are packed before timing."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
-        self.task = task
-        self.spec = spec = DenseSpec.of(task)
+        spec = DenseSpec.of(task)
         rows, features = spec.input
-        self.arithmetic = arithmetic_of(spec, task.target)
-        shape = (rows, filled(features, self.arithmetic.dot.depth), spec.units)
-        self.geometry = product_geometry(task.target, shape, ("NHWC", "NHWC"))
-        self.tiles = TileProducts.of(attrs.evolve(self.geometry, ic=features), spec, task.target)
-        self._algorithms = {DIRECT: self.arithmetic}
-        if self.arithmetic is FLOAT32:
-            for name in algorithms.allowed_weights(options):
+        arithmetic = arithmetic_of(spec, task.target)
+        shape = (rows, filled(features, arithmetic.dot.depth), spec.units)
+        geometry = product_geometry(task.target, shape, ("NHWC", "NHWC"))
+        arithmetics = {DIRECT: arithmetic}
+        if arithmetic is FLOAT32:
+            for name in allowed_weights(options):
                 widening = stored_weights(WEIGHTS[name], task.target)
                 if widening is not None:
-                    self._algorithms[name] = Arithmetic(dot=widening)
-
-    def space(self) -> DesignSpace:
-        spaces = {
-            name: tiling_of(self.task, self.geometry, self.spec.input[1], algorithm).space()
-            for name, algorithm in self._algorithms.items()
-        }
-        if len(spaces) > 1:
-            return algorithms.with_stored_weights(spaces)
-        vectors = spaces[DIRECT]
-        return vectors if self.tiles is None else algorithms.joined(vectors, self.tiles.space())
-
-    @property
-    def tolerance(self) -> float:
-        """The error that weights stored in 16 bits may cause.
-
-        It is a few times the expected error, because the largest of many errors is compared.
-        """
-        names = [name for name in self._algorithms if name != DIRECT]
-        return MOST * max((algorithms.rounding_error(WEIGHTS[name]) for name in names), default=0.0)
-
-    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        out = self.spec.result_shape
-        shapes = {"data": self.spec.input, "residual": out, "out": out}
-        if self.tiles is not None and values[algorithms.KNOB] == TILED:
-            return self.tiles.function(values, shapes)
-        loops = DirectConvolution(
-            self.geometry,
-            tile_of(values),
-            self.spec,
-            arithmetic=self._algorithms[values.get(algorithms.KNOB, DIRECT)],
-            channels=self.spec.input[1],
+                    arithmetics[name] = Arithmetic(dot=widening)
+        direct = DirectProducts(
+            geometry=geometry,
+            spec=spec,
+            info=target_info(task.target),
+            channels=features,
+            arithmetics=arithmetics,
         )
-        return emit.with_shapes(loops.function(), shapes)
+        tiles = TileProducts.of(attrs.evolve(geometry, ic=features), spec, task.target)
+        self.algorithms = [direct] if tiles is None else [direct, tiles]
+        out = spec.result_shape
+        self.shapes = {"data": spec.input, "residual": out, "out": out}
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants
-        filters = weights[:, :, None, None]
-        packed = [filters, *rest]
-        if self.tiles is not None and values[algorithms.KNOB] == TILED:
-            return self.tiles.pack(values, packed)
-        arithmetic = self._algorithms[values.get(algorithms.KNOB, DIRECT)]
-        return pack_constants(packed, self.geometry, tile_of(values), arithmetic)
+        return super().pack(values, [weights[:, :, None, None], *rest])
 
 
 class PackingBatchMatmul(DirectConvolution):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,15 +13,15 @@ from chameleon_core.task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm import emit
-from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.device.targets import TargetInfo, target_info
 from chameleon_tvm.emit import Buffer, Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import DepthwiseSpec, channel_block, convolution_of
-from chameleon_tvm.spaces.template import conv2d
-from chameleon_tvm.spaces.template.algorithms import KNOB, joined
-from chameleon_tvm.spaces.template.arithmetic import lanewise
-from chameleon_tvm.spaces.template.base import Template
+from chameleon_tvm.spaces.template.algorithms import Algorithm, JoinedTemplate
+from chameleon_tvm.spaces.template.arithmetic import Arithmetic, lanewise
+from chameleon_tvm.spaces.template.conv2d import geometry_of, parameter_shapes
 from chameleon_tvm.spaces.template.direct import DirectConvolution, Tap
+from chameleon_tvm.spaces.template.direct_products import pack_constants, tile_of
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.planar import PlanarProducts
@@ -101,51 +101,73 @@ class DepthwiseConvolution(DirectConvolution):
         return emit.sequence(statements)
 
 
-class DepthwiseTemplate(Template):
-    """Template of depthwise convolutions of any rank.
+@attrs.frozen(kw_only=True, eq=False)
+class DepthwiseProducts(Algorithm):
+    """The direct algorithm of a depthwise convolution: vectors of channels.
 
     A kernel computes one output channel in each lane of a vector. It reads the input in place, or a
     copy of it. If an input channel has several filters, the copy repeats the channel for each of
     them. If the channels do not fill a vector, the copy is padded with zeros.
+
+    Attributes:
+        geometry: The sizes of the convolution, as one group with all output channels.
+        spec: The operator's arguments.
+        info: The description of the CPU.
     """
 
-    def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options  # there is one algorithm
-        self.info = target_info(task.target)
-        spec = convolution_of(task)
-        if not isinstance(spec, DepthwiseSpec):
-            raise TypeError(f"{task.operator} is no depthwise convolution")
-        self.spec = spec
-        self.arithmetic = lanewise(spec)
-        geometry = conv2d.geometry_of(spec, self.info.lanes("float32"))
-        self.planar = PlanarProducts.of(geometry, spec, self.info)
-        channels = spec.output_channels
-        self.geometry = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
+    names = (DIRECT,)
+    leads = False
+
+    geometry: Geometry
+    spec: DepthwiseSpec
+    info: TargetInfo
+
+    @property
+    def arithmetics(self) -> Mapping[str, Arithmetic]:
+        """The dtypes of the inner loop, by the value of the knob ``algorithm``."""
+        return {DIRECT: lanewise(self.spec)}
 
     def space(self) -> DesignSpace:
         g = self.geometry
         size = channel_block(g.layout)
         vectors_fit = g.layout == "NHWC" or (size > 0 and size % g.lanes == 0)
         vectors_fit &= self.spec.multiplier == 1 and g.ic >= g.lanes
-        vectors = DepthwiseTiling(
-            g, self.info, in_place=vectors_fit, channel_blocks=(g.ic,), arithmetic=self.arithmetic
+        return DepthwiseTiling(
+            g,
+            self.info,
+            in_place=vectors_fit,
+            channel_blocks=(g.ic,),
+            arithmetic=self.arithmetics[DIRECT],
         ).space()
-        if self.planar is None:
-            return vectors
-        return joined(vectors, self.planar.space(), usually_wins=False)
 
-    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        if self.planar is not None and values[KNOB] != DIRECT:
-            return self.planar.function(values, conv2d.parameter_shapes(self.spec))
-        loops = DepthwiseConvolution(self.geometry, conv2d.tile_of(values), self.spec)
-        return emit.with_shapes(loops.function(), conv2d.parameter_shapes(self.spec))
+    def function(
+        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+    ) -> tirx.PrimFunc:
+        loops = DepthwiseConvolution(self.geometry, tile_of(values), self.spec)
+        return emit.with_shapes(loops.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        if self.planar is not None and values[KNOB] != DIRECT:
-            return self.planar.pack(values, constants)
         geometry = attrs.evolve(self.geometry, ic=1)
-        tile = attrs.evolve(conv2d.tile_of(values), channels=1)
-        return conv2d.pack_constants(constants, geometry, tile, self.arithmetic)
+        tile = attrs.evolve(tile_of(values), channels=1)
+        return pack_constants(constants, geometry, tile, self.arithmetics[DIRECT])
+
+
+class DepthwiseTemplate(JoinedTemplate):
+    """Template of depthwise convolutions of any rank."""
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        del options  # no algorithm has a rounding error of its own
+        info = target_info(task.target)
+        spec = convolution_of(task)
+        if not isinstance(spec, DepthwiseSpec):
+            raise TypeError(f"{task.operator} is no depthwise convolution")
+        geometry = geometry_of(spec, info.lanes("float32"))
+        channels = spec.output_channels
+        whole = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
+        vectors = DepthwiseProducts(geometry=whole, spec=spec, info=info)
+        planar = PlanarProducts.of(geometry, spec, info)
+        self.algorithms = [vectors] if planar is None else [vectors, planar]
+        self.shapes = parameter_shapes(spec)
 
 
 class DepthwiseTiling(ConvolutionTiling):

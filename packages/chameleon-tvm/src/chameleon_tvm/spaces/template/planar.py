@@ -24,9 +24,11 @@ from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.emit import Buffer, Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import ConvolutionSpec
+from chameleon_tvm.spaces.template.algorithms import Algorithm
 from chameleon_tvm.spaces.template.epilogues import VectorEpilogue
 from chameleon_tvm.spaces.template.geometry import Geometry, blocks_of
 from chameleon_tvm.spaces.template.planar_tiling import (
+    PLANAR,
     PlanarTile,
     PlanarTiling,
     planar_geometry,
@@ -238,7 +240,7 @@ class _Position:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class PlanarProducts:
+class PlanarProducts(Algorithm):
     """Computes one convolution of channels-first images, with vectors of neighbouring pixels.
 
     Attributes:
@@ -246,6 +248,9 @@ class PlanarProducts:
         spec: The operator's arguments.
         info: The description of the CPU.
     """
+
+    names = (PLANAR,)
+    leads = False
 
     geometry: Geometry
     spec: ConvolutionSpec
@@ -264,29 +269,16 @@ class PlanarProducts:
         return None if planar is None else cls(geometry=planar, spec=spec, info=info)
 
     def space(self) -> DesignSpace:
-        """The design space, whose first knob is the algorithm."""
         return PlanarTiling(self.geometry, self.info).space()
 
     def function(
         self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
     ) -> tirx.PrimFunc:
-        """Make the TensorIR function of a legal configuration.
-
-        Args:
-            values: Values of the knobs, by name.
-            shapes: Shapes of the parameters that callers pass, by name.
-        """
         tile = PlanarTile.of(values, self.geometry)
         written = PlanarConvolution(self.geometry, tile, self.spec).function()
         return emit.with_shapes(written, shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """Pack weights for the loops of a configuration, and return them with the bias, if any.
-
-        Args:
-            values: Values of the knobs, by name.
-            constants: Weights (O, I, spatial axes) and a bias, if any.
-        """
         weights, *bias = constants
         block = values["planar_channels"]
         return [_packed(weights, self.geometry, block), *bias]

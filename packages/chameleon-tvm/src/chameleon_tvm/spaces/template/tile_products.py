@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.spaces.template import tile_tiling
+from chameleon_tvm.spaces.template.algorithms import Algorithm
 from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_constants
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.staging import Input
@@ -199,7 +200,7 @@ class TileConvolution:
         return ((n * g.size[0] + row) * g.size[1] + column) * g.ic
 
 
-class TileProducts:
+class TileProducts(Algorithm):
     """The tile-product algorithm of an operator: design space, functions and packed weights.
 
     Args:
@@ -208,6 +209,8 @@ class TileProducts:
         target: The canonical target.
         arithmetic: The dtypes of the inner loop, and the instruction.
     """
+
+    names = (tile_tiling.TILED,)
 
     def __init__(
         self, geometry: Geometry, spec: FusedSpec, target: str, arithmetic: TileArithmetic
@@ -239,7 +242,6 @@ class TileProducts:
         return cls(geometry, spec, target, TileArithmetic(product=fitting[0], data=kind.data))
 
     def space(self) -> DesignSpace:
-        """The design space, whose first knob is the algorithm."""
         return tile_tiling.TileTiling(
             self.geometry, self.info, self.product, in_place=self._in_place
         ).space()
@@ -250,13 +252,9 @@ class TileProducts:
         g = self.geometry
         return g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
 
-    def function(self, values: Mapping[str, Any], shapes: Mapping[str, Any]) -> tirx.PrimFunc:
-        """Make the TensorIR function of a legal configuration.
-
-        Args:
-            values: Values of the knobs, by name.
-            shapes: Shapes of the parameters that callers pass, by name.
-        """
+    def function(
+        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+    ) -> tirx.PrimFunc:
         block = tile_tiling.TileBlock.of(values, self.geometry.ic)
         loops = TileConvolution(
             self.geometry,
@@ -269,7 +267,6 @@ class TileProducts:
         return using(emit.with_shapes(loops.function(), shapes), [self.product])
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """Pack logical constants (weights, ...) for the function of a configuration."""
         weights, *rest = constants
         block = tile_tiling.TileBlock.of(values, self.geometry.ic)
         channels = max(self.geometry.oc, block.vectors * self.product.columns)

@@ -9,60 +9,30 @@ between these steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import attrs
 import numpy as np
+from chameleon_core.space import DesignSpace
+from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm import emit
 from chameleon_tvm.arrays import contiguous
+from chameleon_tvm.device.targets import TargetInfo
 from chameleon_tvm.emit import Expr, Stmt
 from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.operators.specs import FusedSpec
+from chameleon_tvm.operators.specs import ConvolutionSpec, FusedSpec
+from chameleon_tvm.spaces.template.algorithms import Algorithm
 from chameleon_tvm.spaces.template.epilogues import VectorEpilogue
-from chameleon_tvm.spaces.template.geometry import Geometry, blocks_of
+from chameleon_tvm.spaces.template.geometry import Geometry, block_diagonal, blocks_of
 from chameleon_tvm.spaces.template.transforms import TAPS, Registers, transforms
-
-
-@attrs.frozen(kw_only=True)
-class WinogradTile:
-    """A decoded configuration of Winograd's convolution.
-
-    Attributes:
-        out: Rows and columns of a tile of outputs, 2 or 4.
-        rows: Tiles whose sums are in registers at once.
-        vectors: Vectors of output channels whose sums are in registers at once.
-        steps: Number of groups of ``rows`` tiles in a block of tiles. All of them use the same
-            weights while these are in L1.
-        shared: Whether the inputs of all blocks are transformed first. Then blocks of output
-            channels are the outermost loop, and weights are read once. Otherwise every block
-            transforms its own inputs, which stay in L2.
-        unroll: Input channels per iteration of the innermost loop.
-    """
-
-    out: int
-    rows: int
-    vectors: int
-    steps: int
-    shared: bool
-    unroll: int = 1
-
-    @property
-    def block(self) -> int:
-        """Number of tiles of a block."""
-        return self.rows * self.steps
-
-
-def tile_counts(geometry: Geometry, out: int) -> tuple[int, int, int]:
-    """Number of images, of tiles of outputs down an image, and of tiles across it.
-
-    Args:
-        geometry: The sizes of the convolution.
-        out: Rows and columns of a tile of outputs.
-    """
-    down, across = (math.ceil(extent / out) for extent in geometry.out)
-    return geometry.batch, down, across
+from chameleon_tvm.spaces.template.winograd_tiling import (
+    WinogradTile,
+    WinogradTiling,
+    tile_counts,
+    winograd_tile_of,
+)
 
 
 class WinogradConvolution:
@@ -325,3 +295,48 @@ def pack_transformed(
     starts = blocks_of(geometry.oc, block)[:, 0]
     parts = [transformed[:, :, start : start + block] for start in starts.tolist()]
     return contiguous(np.stack(parts))
+
+
+class WinogradProducts(Algorithm):
+    """Winograd's algorithms F(2x2, 3x3) and F(4x4, 3x3) of a convolution.
+
+    Args:
+        geometry: The sizes of the convolution, which ``winograd_applies`` accepts.
+        spec: The operator's arguments.
+        info: The description of the CPU.
+        names: Names in ``options.TILES`` to choose from.
+    """
+
+    def __init__(
+        self, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo, names: Sequence[str]
+    ) -> None:
+        self.geometry = geometry
+        self.spec = spec
+        self.info = info
+        self.names = names
+        self._transformed: dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
+
+    def space(self) -> DesignSpace:
+        return WinogradTiling(self.geometry, self.info, self.names).space()
+
+    def function(
+        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+    ) -> tirx.PrimFunc:
+        loops = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
+        return emit.with_shapes(loops.function(), shapes)
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        weights, *bias = constants
+        tile = winograd_tile_of(values)
+        transformed = self._transform(weights, tile.out)
+        return [pack_transformed(transformed, self.geometry, tile), *bias]
+
+    def _transform(self, weights: NDArray[np.float32], out: int) -> NDArray[np.float32]:
+        """Transformed weights, cached: all configurations of a tuner use the same weights."""
+        last = self._transformed.get(out)
+        if last is None or last[0] is not weights:
+            groups = self.spec.group_count
+            whole = block_diagonal(weights, groups, groups)
+            planar = whole.reshape(*whole.shape[:2], *self.geometry.kernel)
+            last = self._transformed[out] = (weights, transform_weights(planar, out))
+        return last[1]

@@ -27,7 +27,6 @@ from chameleon_tvm.spaces.template.estimates import (
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.options import TILES
 from chameleon_tvm.spaces.template.transforms import TAPS, transforms
-from chameleon_tvm.spaces.template.winograd import WinogradTile, tile_counts
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 VECTORS = (1, 2, 3, 4, 6)
@@ -45,6 +44,46 @@ only read from L3. Such inputs are written first, and each panel reads them."""
 STAGED_MEMORY = 3.0
 """Time for a byte of shared transformed inputs that do not fit L3, over the time for a byte that is
 only read from memory. A store to memory reads its cache line first."""
+
+
+@attrs.frozen(kw_only=True)
+class WinogradTile:
+    """A decoded configuration of Winograd's convolution.
+
+    Attributes:
+        out: Rows and columns of a tile of outputs, 2 or 4.
+        rows: Tiles whose sums are in registers at once.
+        vectors: Vectors of output channels whose sums are in registers at once.
+        steps: Number of groups of ``rows`` tiles in a block of tiles. All of them use the same
+            weights while these are in L1.
+        shared: Whether the inputs of all blocks are transformed first. Then blocks of output
+            channels are the outermost loop, and weights are read once. Otherwise every block
+            transforms its own inputs, which stay in L2.
+        unroll: Input channels per iteration of the innermost loop.
+    """
+
+    out: int
+    rows: int
+    vectors: int
+    steps: int
+    shared: bool
+    unroll: int = 1
+
+    @property
+    def block(self) -> int:
+        """Number of tiles of a block."""
+        return self.rows * self.steps
+
+
+def tile_counts(geometry: Geometry, out: int) -> tuple[int, int, int]:
+    """Number of images, of tiles of outputs down an image, and of tiles across it.
+
+    Args:
+        geometry: The sizes of the convolution.
+        out: Rows and columns of a tile of outputs.
+    """
+    down, across = (math.ceil(extent / out) for extent in geometry.out)
+    return geometry.batch, down, across
 
 
 def winograd_applies(geometry: Geometry) -> bool:

@@ -1,0 +1,120 @@
+"""A template joins the design spaces of any number of algorithms."""
+
+import numpy as np
+import pytest
+from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
+from chameleon_tvm.spaces.template.algorithms import KNOB, Algorithm, JoinedTemplate, joined
+
+
+class Toy(Algorithm):
+    """Knobs of its own, and a cost that is one of their values."""
+
+    def __init__(self, prefix, names=None, *, options=(1, 2, 3), leads=True):
+        self.prefix, self.options, self.leads = prefix, options, leads
+        self.names = names or (prefix,)
+
+    def space(self):
+        knob, other = f"{self.prefix}_size", f"{self.prefix}_order"
+        several = len(self.names) > 1
+        knobs = [Choice(name=knob, options=self.options), Choice(name=other, options=("a", "b"))]
+        if several:
+            knobs.insert(0, Choice(name=KNOB, options=self.names))
+        guesses = np.zeros((2, len(knobs)), np.int32)
+        guesses[1, -1] = 1
+        return DesignSpace(
+            knobs,
+            constraints=[
+                Constraint(reason="too large", holds=lambda v: (v[knob] < 3) | (v[other] == "a"))
+            ],
+            features=FeatureBlock(
+                names=(f"{self.prefix}_feature",),
+                compute=lambda v: np.asarray(v[knob], np.float64)[:, None],
+                groups=((self.prefix, (f"{self.prefix}_feature",)),),
+            ),
+            guessed_cost=lambda v: np.asarray(v[knob], np.float64),
+            first_guesses=guesses,
+        )
+
+    def function(self, values, shapes):
+        return (self.prefix, values, shapes)
+
+    def pack(self, values, constants):
+        return [self.prefix, *constants]
+
+
+DIRECT = Toy("direct", leads=False)
+WINOGRAD = Toy("winograd", ("winograd2", "winograd4"), options=(2, 3))
+SPLIT = Toy("split", options=(1, 3))
+ALL = (DIRECT, WINOGRAD, SPLIT)
+
+
+def test_legal_configurations_are_those_of_the_parts():
+    space = joined(ALL)
+    rows = space.everything
+    parts = [part.space() for part in ALL]
+    legal = rows[space.legal(rows)]
+    assert len(legal) == sum(int(part.legal(part.everything).sum()) for part in parts)
+    assert len(np.unique(legal, axis=0)) == len(legal)
+    for row in legal:
+        decoded = space.decode(row.tolist())
+        (algorithm,) = (part for part in ALL if decoded[KNOB] in part.names)
+        others = [f"{part.prefix}_size" for part in ALL if part is not algorithm]
+        assert all(row[space.index[name]] == 0 for name in others)
+
+
+def test_every_name_is_a_choice():
+    space = joined(ALL)
+    assert tuple(space.knobs[0].values) == ("direct", "winograd2", "winograd4", "split")
+    chosen = {space.decode(row.tolist())[KNOB] for row in space.everything}
+    assert chosen == {"direct", "winograd2", "winograd4", "split"}
+
+
+def test_features_of_other_algorithms_are_zero():
+    space = joined(ALL)
+    rows = space.everything[space.legal(space.everything)]
+    features = space.features_block.compute(space.values(rows))
+    assert features.shape == (len(rows), len(ALL))
+    names = space.values(rows)[KNOB]
+    for column, algorithm in enumerate(ALL):
+        mine = np.isin(names, algorithm.names)
+        sizes = space.values(rows)[f"{algorithm.prefix}_size"]
+        assert np.array_equal(features[:, column], np.where(mine, sizes, 0.0))
+    costs = space.guessed_cost(space.values(rows))
+    assert np.array_equal(costs, features.sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "likeliest"),
+    [
+        (ALL, "split"),  # both lead, and its guess is the cheaper one
+        ((DIRECT, WINOGRAD), "winograd2"),
+        ((DIRECT, Toy("planar", leads=False, options=(2, 3))), "direct"),
+        ((DIRECT, Toy("planar", leads=False)), "planar"),  # at the same cost
+    ],
+)
+def test_the_first_guess_is_of_the_likeliest_algorithm(algorithms, likeliest):
+    space = joined(algorithms)
+    guesses = [space.decode(row.tolist())[KNOB] for row in space.first_guesses]
+    assert guesses[0] == likeliest
+    assert space.legal(space.first_guesses).all()
+    # Every algorithm is measured early.
+    assert {name for part in algorithms for name in part.names[:1]} == set(guesses[:4])
+
+
+def test_one_algorithm_has_its_own_space():
+    space = joined((DIRECT,))
+    assert [knob.name for knob in space.knobs] == ["direct_size", "direct_order"]
+
+
+def test_a_template_calls_the_chosen_algorithm():
+    class Template(JoinedTemplate):
+        def __init__(self):
+            self.algorithms, self.shapes = ALL, {"out": (1,)}
+
+    template = Template()
+    for row in template.design_space.everything:
+        values = template.design_space.decode(row.tolist())
+        (expected,) = (part.prefix for part in ALL if values[KNOB] in part.names)
+        assert template.function(values) == (expected, values, {"out": (1,)})
+        assert template.pack(values, ["weights"]) == [expected, "weights"]
+    assert template.tolerance == 0.0
