@@ -158,6 +158,18 @@ def instruction_of(record: InstructionRecord) -> Instruction:
     return instruction
 
 
+def refusals(target: str) -> dict[str, str]:
+    """The permissions for a target's instructions that the system refuses, each with the reason.
+
+    Args:
+        target: The canonical target of this machine's CPU.
+    """
+    records = (*own_records_of(target), *others_records_of(target))
+    permissions = {instruction_of(record).permission for record in records} - {""}
+    reasons = {permission: refusal(permission) for permission in sorted(permissions)}
+    return {permission: reason for permission, reason in reasons.items() if reason}
+
+
 @cache
 def _permitted(permission: str, target: str) -> bool:
     """Whether code for a target may use instructions that need an operating system's permission."""
