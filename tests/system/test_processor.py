@@ -51,5 +51,10 @@ def test_macos_is_read_in_the_words_of_linux():
     assert (intel.vendor, intel.family, intel.model) == ("GenuineIntel", 6, 158)
 
 
+def test_what_x86_64_v2_has_is_lacking_on_x86_alone():
+    assert parse_sysctl(INTEL_MAC, "x86_64").lacking == ("ssse3", "sse4_2", "popcnt")
+    assert parse_sysctl(APPLE, "aarch64").lacking == ()
+
+
 def test_this_machine_is_read_once():
     assert this_processor() is this_processor()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from chameleon_cli.main import run
@@ -9,6 +10,7 @@ from chameleon_core.errors import ExitCode
 from chameleon_tvm.commands import cpu_measuring as measuring
 from chameleon_tvm.device.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
 from chameleon_tvm.device.targets import target_info
+from chameleon_tvm.spaces.template.arithmetic import arithmetic_in_words
 from computing import resolved
 
 
@@ -58,11 +60,14 @@ def test_the_command_measures_and_keeps(monkeypatch, capsys):
     assert document["description"]["memory_bytes_per_cycle"] == rate
     assert document["features"] == sorted(document["features"])
     assert "multiply-add" in document["instructions"]
+    assert document["kernels"] == arithmetic_in_words(native())
 
 
 def test_another_cpu_is_shown_and_not_measured(capsys):
     assert run(["cpu", "--target", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"]) == 0
-    assert "vector bytes" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "vector bytes" in shown
+    assert re.search(r"^kernels +float32: neon FMA; float16: ", shown, re.MULTILINE)
     other = ["cpu", "--measure", "--target", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53"]
     assert run(other) != ExitCode.OK
     assert not kept_file().exists()

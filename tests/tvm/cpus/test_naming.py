@@ -1,7 +1,8 @@
-"""LLVM's name for a processor follows from its flags: recorded texts of nine processors."""
+"""LLVM's name for a processor follows from its flags: recorded texts of processors."""
 
 from pathlib import Path
 
+import attrs
 import pytest
 from chameleon_system.processor import Processor, parse_cpuinfo, this_processor
 from chameleon_tvm.device.cpus import naming
@@ -13,7 +14,13 @@ from chameleon_tvm.device.cpus.features import (
     reported_features,
     used_features,
 )
-from chameleon_tvm.device.cpus.naming import CpuName, name_of, native_name
+from chameleon_tvm.device.cpus.naming import (
+    CpuName,
+    masking,
+    name_of,
+    native_masking,
+    native_name,
+)
 from chameleon_tvm.quick_tvm import codegen
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,6 +119,50 @@ def test_code_never_uses_what_the_flags_lack(file, data):
         llvm_target("x86-64", triple=X86, mattr=frozenset(f"+{row}" for row in features))
     )
     assert used <= closed
+
+
+@pytest.mark.parametrize(
+    ("file", "guess", "without", "words"),
+    [
+        ("sapphirerapids", "sapphirerapids", (), ""),
+        ("graniterapids", "graniterapids", (), ""),
+        (
+            *("graniterapids-guest", "rocketlake", ()),
+            "model 167 is a rocketlake's; the flags say sapphirerapids: {masks}",
+        ),
+        (
+            *("haswell", "skylake", ("f16c",)),
+            "model 60 is a skylake's; the firmware or the system hides f16c",
+        ),
+        ("alderlake", "raptorlake", (), ""),
+        ("alderlake", "x86-64", (), "LLVM does not know model 151; the flags say alderlake"),
+        ("alderlake", "haswell", (), "model 151 is a haswell's; the flags say alderlake"),
+        (
+            *("sapphirerapids", "sapphirerapids", ("amx_tile", "amx_int8", "amx_bf16")),
+            "model 143 is a sapphirerapids's; a hypervisor hides amx-bf16, amx-int8, amx-tile",
+        ),
+    ],
+)
+def test_a_masked_model_number_is_told_in_words(file, guess, without, words):
+    seen = recorded(file)
+    processor = attrs.evolve(seen, flags=seen.flags - set(without))
+    name = name_of(processor, guess, X86)
+    expected = words.format(masks="a hypervisor masks the model number")
+    assert masking(processor, guess, name, X86) == expected
+
+
+def test_a_model_number_of_arm_is_never_masked():
+    processor = recorded("neoverse-v1", "aarch64")
+    assert masking(processor, "generic", name_of(processor, "generic", ARM), ARM) == ""
+
+
+def test_the_words_about_this_machine_are_those_of_its_processor(monkeypatch):
+    if this_processor() is None:
+        assert native_masking() == ""
+        return
+    guess = str(codegen.llvm_get_system_cpu())
+    triple = str(codegen.llvm_get_system_triple())
+    assert native_masking() == masking(this_processor(), guess, native_name(), triple)
 
 
 def test_every_feature_is_one_of_llvms():

@@ -2,10 +2,13 @@
 
 import json
 
+import attrs
 import pytest
 from chameleon_core.errors import TargetError
 from chameleon_core.plugins import NoOptions
+from chameleon_system import kept as keeping
 from chameleon_system.files import user_cache_folder
+from chameleon_system.processor import Processor, this_processor
 from chameleon_tvm.device import kept_answers
 from chameleon_tvm.device.cpus.features import (
     architecture_named,
@@ -13,8 +16,11 @@ from chameleon_tvm.device.cpus.features import (
     features_named,
     target_features,
 )
+from chameleon_tvm.device.cpus.naming import native_masking, native_name
 from chameleon_tvm.device.kept_answers import kept
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
+from chameleon_tvm.instructions.choosing import refusals
+from chameleon_tvm.spaces.template.arithmetic import arithmetic_in_words
 
 LOOK = """
 import sys
@@ -43,6 +49,27 @@ def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tm
     assert first[:-1] == second[:-1]
 
 
+DESCRIBE = """
+import json, sys
+from chameleon_core.plugins import default_registry
+from chameleon_core.plugins.factory import load_factory
+print(json.dumps(load_factory(default_registry().record("targets", "tvm").machine)()))
+print("tvm" in sys.modules)
+"""
+
+
+def test_the_second_report_of_a_machine_imports_no_tvm(run_python):
+    first, second = (run_python(DESCRIBE).splitlines() for _ in range(2))
+    assert (first[1], second[1]) == ("True", "False")
+    assert first[0] == second[0]
+    facts = json.loads(first[0])
+    target = TVMTargets(NoOptions()).resolve("native")
+    assert facts["target"] == f"llvm {native_name().words()}"
+    assert facts["kernels"] == arithmetic_in_words(target)
+    assert facts["refused"] == refusals(target)
+    assert facts["model_number"] == native_masking()
+
+
 def test_an_answer_is_kept_for_the_same_question_and_surroundings(monkeypatch):
     asked = []
 
@@ -62,6 +89,16 @@ def test_an_answer_is_kept_for_the_same_question_and_surroundings(monkeypatch):
     monkeypatch.setattr(kept_answers, "_surroundings", lambda: ["another version"])
     answer("one")
     assert asked[5:] == ["one"]
+
+
+def test_two_model_numbers_share_no_answer(monkeypatch):
+    """LLVM's guess of the name follows from the number, which hypervisors may change."""
+    processor = this_processor() or Processor(architecture="x86_64")
+    monkeypatch.setattr(keeping, "this_processor", lambda: processor)
+    model = attrs.evolve(processor, model=processor.model + 1)
+    before = keeping.surroundings.__wrapped__((), ())
+    monkeypatch.setattr(keeping, "this_processor", lambda: model)
+    assert keeping.surroundings.__wrapped__((), ()) != before
 
 
 def test_errors_are_not_kept():

@@ -1,6 +1,8 @@
-"""The command ``chameleon env``: versions and settings that results depend on.
+"""The command ``chameleon env``: versions, machine and settings that results depend on.
 
-It imports none of the libraries whose versions it shows.
+It imports none of the libraries whose versions it shows. Plugins that need such a library describe
+the machine in a child process (``python -m chameleon_cli.env FUNCTION``). So a library that cannot
+run on this machine ends only the child process.
 """
 
 from __future__ import annotations
@@ -9,14 +11,21 @@ import json
 import os
 import platform
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import FIRST_PARTY
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.versions import installed, versions
 from chameleon_system.cores import usable_cores
+from chameleon_system.processes.answering import Answers
+from chameleon_system.processes.child import ChildProcess, status_words
+from chameleon_system.processes.conversation import ChildEndedError, Conversation
 from chameleon_system.processor import Processor, processor_name, this_processor
 from chameleon_system.thread_limit import allowed_cores, cpu_quota
 
@@ -43,6 +52,12 @@ VARIABLES = (
 )
 """Environment variables that change timings."""
 
+_PROBLEM = "problem"
+"""The only key of a plugin's description of the machine if the plugin fails."""
+
+_SECONDS = 60.0
+"""The longest time in which a plugin describes the machine."""
+
 _VECTORS = re.compile(r"(avx|fma|f16c|amx|asimd|sve|i8mm|bf16)\w*|sme2?")
 """Flags of vector and matrix instructions."""
 
@@ -50,7 +65,10 @@ _VECTORS = re.compile(r"(avx|fma|f16c|amx|asimd|sve|i8mm|bf16)\w*|sme2?")
 @click.command("env", epilog="Example: chameleon env")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """Show versions, processor, caches, threads and plugins that failed to load."""
+    """Show versions, processor, caches, threads, and the instructions that kernels use.
+
+    Add the output to a bug report.
+    """
     machine = describe()
     if as_json:
         click.echo(json.dumps(machine, indent=2))
@@ -61,6 +79,8 @@ def command(as_json: bool) -> None:
         ("platform", machine["platform"]),
         ("cpu", machine["cpu"]["model"] or "unknown"),
         ("instructions", " ".join(machine["cpu"]["instructions"]) or "unknown"),
+        *([("lacking", " ".join(lacking))] if (lacking := machine["cpu"]["lacking"]) else []),
+        *(row for facts in machine["targets"].values() for row in _rows(facts)),
         ("cores", f"{machine['cpu']['usable']} usable of {machine['cpu']['logical']} logical"),
         ("affinity", f"{machine['cpu']['affinity']} cores"),
         ("quota", f"{quota:.3g} cores" if quota is not None else "none"),
@@ -87,6 +107,7 @@ def describe() -> dict[str, Any]:
         "cpu": {
             "model": processor_name() or None,
             "instructions": _instructions(processor),
+            "lacking": list(processor.lacking) if processor is not None else [],
             "logical": os.cpu_count(),
             "usable": len(usable_cores()),
             "affinity": len(allowed_cores()),
@@ -94,6 +115,11 @@ def describe() -> dict[str, Any]:
             "caches": _caches(),
         },
         "memory_bytes": _memory(),
+        "targets": {
+            registry.full_name(entry): _described(entry.record.machine)
+            for entry in registry.entries("targets")
+            if entry.record.machine
+        },
         "packages": versions([*ours, *PACKAGES]),
         "variables": {name: os.environ.get(name) for name in VARIABLES},
         "plugin_errors": [str(error) for error in registry.errors],
@@ -104,6 +130,40 @@ def _instructions(processor: Processor | None) -> list[str]:
     """The flags of vector and matrix instructions."""
     flags = processor.flags if processor is not None else frozenset()
     return sorted(flag for flag in flags if _VECTORS.fullmatch(flag))
+
+
+def _described(function: str) -> dict[str, Any]:
+    """The description of this machine that a function of a plugin returns in a child process."""
+    try:
+        with ChildProcess("chameleon_cli.env", [function], stdout=subprocess.PIPE) as child:
+            try:
+                return Conversation(child).answer(_SECONDS)
+            except ChildEndedError:
+                return {_PROBLEM: f"its process ended with {status_words(child.kill())}"}
+    except (OSError, TimeoutError) as error:
+        return {_PROBLEM: f"its process does not answer: {type(error).__name__} {error}".strip()}
+
+
+def _describe(function: str) -> None:
+    """Send the description that a function of a plugin returns to the parent process."""
+    answers = Answers()
+    try:
+        answers.send(load_factory(function)())
+    except Exception as error:  # noqa: BLE001 - a plugin's function may raise anything
+        answers.send({_PROBLEM: f"{type(error).__name__}: {error}"})
+
+
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The rows of a plugin's description of this machine."""
+    if _PROBLEM in facts:
+        yield "target", f"unknown: {facts[_PROBLEM]}"
+        return
+    for name, value in facts.items():
+        text = value
+        if isinstance(value, dict):
+            text = "; ".join(f"{key}: {said}" for key, said in value.items()) or "none"
+        if text:
+            yield name.replace("_", " "), str(text)
 
 
 def _caches() -> list[dict[str, Any]]:
@@ -140,3 +200,7 @@ def _size(count: int | None) -> str:
         if count >= factor:
             return f"{count / factor:.4g} {unit}"
     return f"{count} B"
+
+
+if __name__ == "__main__":
+    _describe(*sys.argv[1:])

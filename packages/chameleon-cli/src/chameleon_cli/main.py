@@ -17,6 +17,7 @@ from chameleon_core.plugins.factory import load_factory
 from chameleon_core.plugins.first_party import CORE
 from chameleon_core.plugins.registry import default_registry
 from chameleon_core.words import did_you_mean, with_flags
+from chameleon_system.processor import this_processor
 from click.shell_completion import CompletionItem
 
 from chameleon_cli import colours, json_lines
@@ -50,14 +51,12 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self._summaries())
 
-    def get_command(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        cmd_name: str,
-    ) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         factory = self._factory(cmd_name)
         if factory is None:
             return None
+        if not ctx.resilient_parsing:
+            _warn_of_old_processor()
         if self.logs(cmd_name):
             # It imports structlog without rich, which the command's own import would bring along.
             load_factory("chameleon_cli.logs:configure")
@@ -137,6 +136,22 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
         click.echo(f"chameleon {versions([CORE])[CORE]}")
         context.exit()
+
+
+def _warn_of_old_processor() -> None:
+    """Warn of instructions that are missing, before a command imports a library that uses them."""
+    processor = this_processor()
+    if processor is None or not processor.lacking:
+        return
+    text = (
+        f"this CPU ({processor.name or 'without a name'}) lacks {', '.join(processor.lacking)}: "
+        "kernels are slow, and NumPy from 2.4 on, XGBoost and LightGBM may end with an illegal "
+        "instruction"
+    )
+    hint = "use a CPU of the level x86-64-v2, or `numpy<2.4` without XGBoost and LightGBM"
+    if "hypervisor" in processor.flags:
+        hint = "choose the CPU model `host` for the virtual machine"
+    _tell("warning", f"warning: {text}", hint=hint)
 
 
 def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[str, ...]) -> None:
@@ -292,16 +307,21 @@ def _end_by(error: BaseException) -> int:
 
 def _told(text: str, code: int, *, hint: str | None = None, trace: str | None = None) -> int:
     """Write an error to stderr, its hint and its traceback, and return the exit code."""
+    _tell("error", text, hint=hint, exit_code=code, traceback=trace)
+    return code
+
+
+def _tell(level: str, text: str, **more: Any) -> None:
+    """Write a message to stderr. As plain text, it has no other fields than hint and traceback."""
     lines = json_lines.json_lines()
     if lines is not None:
-        lines.say("error", text, hint=hint, exit_code=code, traceback=trace)
-        return code
+        lines.say(level, text, **more)
+        return
     click.echo(text, err=True)
-    for line in (hint or "").splitlines():
+    for line in (more.get("hint") or "").splitlines():
         click.echo(f"hint: {line}", err=True)
-    if trace is not None:
-        click.echo(trace, err=True, nl=False)
-    return code
+    if more.get("traceback") is not None:
+        click.echo(more["traceback"], err=True, nl=False)
 
 
 def _usage(error: click.ClickException) -> str:

@@ -62,8 +62,10 @@ def surroundings(distributions: Sequence[str], folders: Sequence[Path]) -> list[
         for folder in folders
         for file in sorted(folder.rglob("*.py"))
     ]
-    flags = [] if processor is None else sorted(processor.flags)
-    return [[*_versions(distributions)], processor_name(), flags, code]
+    known = []
+    if processor is not None:
+        known = [processor.family, processor.model, *sorted(processor.flags)]
+    return [[*_versions(distributions)], processor_name(), known, code]
 
 
 def recalled(file: Path, read: Callable[[Path], Known]) -> Known | None:

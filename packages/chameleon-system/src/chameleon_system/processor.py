@@ -33,6 +33,9 @@ _MAC_FLAGS = {
 }
 """Linux's names of flags that have another name on macOS. Dots in the names on macOS are replaced
 by underscores."""
+_X86_64_V2 = ("ssse3", "sse4_1", "sse4_2", "popcnt")
+"""Flags of the instructions that the level x86-64-v2 of the System V ABI adds. Wheels of NumPy use
+them from version 2.4 on without asking the processor, and so do XGBoost and LightGBM."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +57,12 @@ class Processor:
     model: int = 0
     name: str = ""
     flags: frozenset[str] = frozenset()
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Flags that an x86 processor lacks to have all vector instructions of x86-64-v2."""
+        level = _X86_64_V2 if self.architecture == "x86_64" else ()
+        return tuple(flag for flag in level if flag not in self.flags)
 
 
 def parse_cpuinfo(text: str, architecture: str) -> Processor | None:

@@ -74,7 +74,8 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
 def chameleon_targets() -> Iterable[PluginRecord]:
     """The target resolver."""
     summary = "Everything TVM takes, the command-line form, tags, and 'native'"
-    yield _record("tvm", summary, "device.targets:TVMTargets")
+    machine = "chameleon_tvm.commands.machine:describe_machine"
+    yield _record("tvm", summary, "device.targets:TVMTargets", machine=machine)
 
 
 @hookimpl

@@ -46,6 +46,9 @@ class PluginRecord:
         listings: for a space provider, ``"module:function"`` that writes texts about the winners
             into the run folder when a run ends. Its arguments are the ``RunContext`` and the
             ``RunResult``. Empty for a space without listings.
+        machine: for a target resolver, ``"module:function"`` that describes for ``chameleon env``
+            what this machine's kernels are compiled for. A child process calls the function without
+            arguments. It returns texts, or mappings of texts, by name. Empty without a description.
     """
 
     name: str
@@ -60,6 +63,7 @@ class PluginRecord:
     detect: str = ""
     complete: str = ""
     listings: str = ""
+    machine: str = ""
 
 
 @attrs.frozen(kw_only=True)

@@ -30,6 +30,7 @@ def command(text: str, measuring: bool, as_json: bool) -> None:
         return
     rows = [("target", json.dumps(report["target"], sort_keys=True))]
     rows += [(name, " ".join(report[name])) for name in ("features", "instructions")]
+    rows += [("kernels", "; ".join(f"{name}: {text}" for name, text in report["kernels"].items()))]
     rows += [
         (name.replace("_", " "), _shown(value)) for name, value in report["description"].items()
     ]

@@ -19,6 +19,7 @@ from chameleon_tvm.device.cpus.memory import keep_memory_rate
 from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
 from chameleon_tvm.instructions.choosing import others_records_of, own_records_of
 from chameleon_tvm.quick_tvm import tirx, tvm
+from chameleon_tvm.spaces.template.arithmetic import arithmetic_in_words
 
 _FMA_ITERATIONS = 20_000
 _TIMES_L3 = 4
@@ -146,6 +147,7 @@ def describe(text: str, *, measuring: bool) -> dict[str, Any]:
     report["features"] = sorted(used_features(tvm_target(target)))
     records = [*own_records_of(target), *others_records_of(target)]
     report["instructions"] = [record.name for record in records]
+    report["kernels"] = arithmetic_in_words(target)
     report["description"] = attrs.asdict(target_info(target))
     return report
 

@@ -164,9 +164,23 @@ def permissions_for(target: str) -> frozenset[str]:
     Args:
         target: A canonical CPU target.
     """
+    return frozenset(name for name in _permissions_of(target) if _permitted(name, target))
+
+
+def refusals(target: str) -> dict[str, str]:
+    """The permissions for a target's instructions that the system refuses, each with the reason.
+
+    Args:
+        target: The canonical target of this machine's CPU.
+    """
+    reasons = {permission: refusal(permission) for permission in _permissions_of(target)}
+    return {permission: reason for permission, reason in reasons.items() if reason}
+
+
+def _permissions_of(target: str) -> list[str]:
+    """The permissions for all instructions of a target."""
     records = (*own_records_of(target), *others_records_of(target))
-    permissions = {instruction_of(record).permission for record in records}
-    return frozenset(name for name in permissions if name and _permitted(name, target))
+    return sorted({instruction_of(record).permission for record in records} - {""})
 
 
 @cache

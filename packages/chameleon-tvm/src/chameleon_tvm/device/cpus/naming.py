@@ -132,6 +132,39 @@ def _native_words() -> list[str]:
     return [name.mcpu, *name.mattr]
 
 
+def masking(processor: Processor, guess: str, name: CpuName, triple: str) -> str:
+    """Say how the model number and the flags of an x86 processor contradict each other.
+
+    Args:
+        processor: The processor as the operating system reports it.
+        guess: LLVM's guess of the name, which follows from the model number.
+        name: The name that follows from the flags (``name_of``).
+        triple: LLVM's triple.
+
+    Returns:
+        A part of a sentence; empty if the guess is right.
+    """
+    guest = "hypervisor" in processor.flags
+    seen, used = reported_features(processor), used_features(llvm_target(guess, triple=triple))
+    if processor.architecture != "x86_64" or (guess == name.mcpu and used <= seen):
+        return ""
+    if guess == name.mcpu or seen <= used:
+        hiding = "a hypervisor hides" if guest else "the firmware or the system hides"
+        return f"model {processor.model} is a {guess}'s; {hiding} {', '.join(sorted(used - seen))}"
+    if guess in _ANY_X86:
+        return f"LLVM does not know model {processor.model}; the flags say {name.mcpu}"
+    masks = ": a hypervisor masks the model number" if guest else ""
+    return f"model {processor.model} is a {guess}'s; the flags say {name.mcpu}{masks}"
+
+
+@kept()
+def native_masking() -> str:
+    """The words of ``masking`` about this machine's processor."""
+    processor = this_processor()
+    guess, triple = str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
+    return "" if processor is None else masking(processor, guess, native_name(), triple)
+
+
 def _candidates(processor: Processor) -> Sequence[str]:
     if processor.architecture == "aarch64":
         implementer = int(processor.vendor, 0) if processor.vendor.startswith("0x") else 0

@@ -13,10 +13,17 @@ from chameleon_core.stages import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm import emit
+from chameleon_tvm.device.cpus.features import features_named
 from chameleon_tvm.device.targets import target_info
 from chameleon_tvm.emit import Expr
 from chameleon_tvm.instructions.base import Dot
-from chameleon_tvm.instructions.choosing import SHIFTS, dots_of, integer_dots_of
+from chameleon_tvm.instructions.choosing import (
+    SHIFTS,
+    dots_of,
+    integer_dots_of,
+    narrow_weights_pay,
+    tile_products_of,
+)
 from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.late_tvm import tirx
@@ -26,6 +33,8 @@ from chameleon_tvm.spaces.template.epilogues import pack_bias
 from chameleon_tvm.spaces.template.estimates import FLOAT_BYTES
 from chameleon_tvm.types import COMPUTE, FLOATING_IN, HALVES, LARGEST_PRODUCT, STORAGE, StorageType
 
+_VECTORS = ("avx512f", "avx2", "avx", "sse2", "neon")
+"""Features of vector instructions that templates use, widest first."""
 EXACT_FLOAT = 2**24
 """Sums of integers up to this magnitude are exact in float32."""
 
@@ -310,6 +319,34 @@ def half_dots(dtype: str, target: str) -> Sequence[Dot]:
     """
     dots = dots_of(target, data=dtype, weights=dtype)
     return [dot for dot in dots if dot.sums == "float32"]
+
+
+def arithmetic_in_words(target: str) -> dict[str, str]:
+    """The instructions that templates multiply with on a CPU, in words for each compute type.
+
+    Tile products come first. Operators that cannot use them use the dot product after them.
+    Depthwise convolutions multiply as float32 does.
+
+    Args:
+        target: The canonical target of a CPU.
+    """
+    features = features_named(target)
+    vectors = next((name for name in _VECTORS if name in features), "scalar")
+    multiply_add = f"{vectors} {'FMA' if target_info(target).fma else 'multiply and add'}"
+    words = {}
+    for kind in COMPUTE.values():
+        if kind.variant_of and not narrow_weights_pay(target):
+            continue
+        tiles = tile_products_of(target, data=kind.data.name, weights=kind.weights.name)
+        if kind.quantized:
+            dot = _integer_dot(target, kind.weights.name, skipping=False)
+        else:
+            dot = half_dots(kind.name, target)[0]
+        plain = f"{multiply_add} of float32" if kind.name in HALVES else multiply_add
+        special = {MultiplyAdd.name: plain, IntegerMultiplyAdd.name: f"{vectors} 32-bit integers"}
+        names = [f"{tile.name} tiles" for tile in tiles[:1]]
+        words[kind.name] = ", ".join([*names, special.get(dot.name, dot.name)])
+    return words
 
 
 def _half_dot(spec: FusedSpec, target: str) -> Dot:
