@@ -193,6 +193,7 @@ class SimulatedFleetRunner(FleetRunner):
         names: A function that lists the names of the devices that exist now.
         reach: A function that returns a device's reply when it is connected or tested. By default,
             every device works.
+        about: More attributes of the devices' ``DeviceRef``.
     """
 
     measures_hardware: ClassVar[bool] = False
@@ -204,8 +205,12 @@ class SimulatedFleetRunner(FleetRunner):
         names: Callable[[], Sequence[str]],
         *,
         reach: Reach | None = None,
+        **about: bool,
     ) -> None:
-        super().__init__(options, lambda: [_device_ref(name) for name in names()], kind="simulated")
+        def device_refs() -> list[DeviceRef]:
+            return [_device_ref(name, **about) for name in names()]
+
+        super().__init__(options, device_refs, kind="simulated")
         self.pool = SimulatedPool(outcome, reach=reach)
 
     def _make_pool(self) -> WorkerPool:
@@ -215,8 +220,9 @@ class SimulatedFleetRunner(FleetRunner):
         return self.pool.now()
 
 
-def _device_ref(name: str) -> DeviceRef:
-    return DeviceRef(name=name, device=StageRef(factory="", options={"name": name}))
+def _device_ref(name: str, **about: bool) -> DeviceRef:
+    device = StageRef(factory="", options={"name": name})
+    return DeviceRef(name=name, device=device, **about)
 
 
 def _always_there(_device: str) -> Message:

@@ -2,21 +2,23 @@
 
 from collections import Counter
 
+import attrs
 import pytest
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_testing.conformance import check_runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_fleet import SimulatedFleetRunner
 
 from ..conftest import drained  # noqa: TID252 - tests are no package
+from .test_simulated_fleet import OPTIONS, job, right
 from .test_simulated_fleet import fleet as simulated_fleet
-from .test_simulated_fleet import job, right
 
 DEVICES = 8
 
 
-def fleet(outcome=right, devices=DEVICES):
-    return simulated_fleet(outcome, *map(str, range(devices)))
+def fleet(outcome=right, devices=DEVICES, **about):
+    return simulated_fleet(outcome, *map(str, range(devices)), **about)
 
 
 def test_the_stream_conforms():
@@ -26,6 +28,44 @@ def test_the_stream_conforms():
 def test_lanes_are_devices():
     with fleet(devices=3) as runner:
         assert runner.lanes == 3
+
+
+def test_no_search_runs_beside_this_machines_cpu():
+    with fleet(devices=6, here=True) as runner:
+        assert runner.lanes == 0
+        assert runner.batch_size == 12
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_nothing_is_built_on_cpus_that_are_timed(shared):
+    phases = {"building": [], "timing": []}
+
+    def outcome(config, device):
+        result = attrs.evolve(right(config), build_seconds=0.1 * (1 + config[0] % 3))
+        now = runner.now()
+        seconds = result.run_seconds if device else result.build_seconds
+        phases["timing" if device else "building"].append((now, now + seconds))
+        return result
+
+    with fleet(outcome, devices=2, shared=shared) as runner, runner.stream() as stream:
+        for name in "abc":
+            stream.submit(job(30, name=name))
+        assert len(drained(stream)) == 90
+    overlap = any(
+        start < other_end and other_start < end
+        for start, end in phases["building"]
+        for other_start, other_end in phases["timing"]
+    )
+    assert overlap is not shared
+
+
+def test_a_target_may_have_other_devices():
+    names = {None: ["gpu"], "none": ["cpu"]}
+    runner = SimulatedFleetRunner(OPTIONS, right, lambda: names[runner._target])
+    with runner:
+        assert list(runner._devices.known) == ["gpu"]
+        assert all(m.ok for m in runner.measure(job(3)))
+        assert list(runner._devices.known) == ["cpu"]
 
 
 def test_small_jobs_share_the_devices():

@@ -1,6 +1,7 @@
 """The runner ``ray`` on a cluster of this machine: the same verdicts, lost actors, clear words."""
 
 import contextlib
+import json
 import threading
 
 import psutil
@@ -19,6 +20,7 @@ from ..conftest import QUICK, TASK, by_config, eventually, fault_space, folders,
 from ..faults.conftest import EXPECTED  # noqa: TID252
 
 ray = pytest.importorskip("ray")
+Cluster = pytest.importorskip("chameleon_runners.ray.cluster").Cluster
 ImpatientHost = pytest.importorskip("impatient_host").ImpatientHost
 
 
@@ -139,10 +141,70 @@ def test_closing_from_another_thread_ends_a_hang(make, monkeypatch):
         assert list(runner.measure(job([config(Fault.HANGS)]))) == []
 
 
-def test_no_device_in_the_cluster():
-    with pytest.raises(TargetError, match=r"one takes 1 GPU.*2 CPU, 2 device") as caught:
-        RayRunner(RayOptions()).__enter__()
-    assert "--num-gpus" in str(caught.value.hint)
+@pytest.mark.parametrize(
+    ("options", "needs", "hint"),
+    [({"gpus_per_device": 1}, "1 GPU", "--num-gpus"), ({"threads": 3}, "3 CPU", "threads")],
+)
+def test_no_device_in_the_cluster(options, needs, hint):
+    with pytest.raises(TargetError, match=rf"one takes {needs}.*2 CPU, 2 device") as caught:
+        RayRunner(RayOptions(**options)).__enter__()
+    assert hint in str(caught.value.hint)
+
+
+def test_a_cpu_that_measures_leaves_all_its_cores_to_builders():
+    with RayRunner(RayOptions(threads=2)) as runner:
+        described = runner.describe()
+    assert described["workers"] == 2
+    assert len(described["devices"]) == 1
+
+
+CPU, GPUS = {"CPU": 4.0}, {"CPU": 4.0, "GPU": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "target", "options", "names"),
+    [
+        ({"a": CPU, "b": CPU, "here": CPU}, "llvm", {}, ["a", "b"]),
+        ({"here": GPUS}, "llvm", {}, ["here"]),
+        ({"here": GPUS}, "cuda", {}, ["here#1", "here#2"]),
+        ({"a": GPUS, "here": CPU}, None, {}, ["a#1", "a#2"]),
+        ({"a": CPU, "here": CPU}, "cuda", {}, ["a"]),
+        ({"a": GPUS, "here": CPU}, "cuda", {"device": "local"}, ["a"]),
+        ({"a": GPUS, "here": CPU}, "cuda", {"gpus_per_device": 0}, ["a"]),
+        ({"a": CPU, "here": {"CPU": 8.0}}, "llvm", {"threads": 5}, ["here"]),
+        ({"a": GPUS, "here": CPU}, "llvm", {"gpus_per_device": 2}, ["a#1"]),
+        ({"a": {**CPU, "npu": 3.0}}, "llvm", {"resources": {"npu": 1.0}}, ["a#1", "a#2", "a#3"]),
+        ({"a": GPUS, "here": CPU}, "llvm", {"device": "some:Board"}, ["a#1", "a#2"]),
+    ],
+)
+def test_devices_follow_from_the_target_and_the_nodes(nodes, target, options, names, monkeypatch):
+    own = ray.get_runtime_context().get_node_id()
+    listed = [
+        {
+            "NodeManagerAddress": name,
+            "NodeID": own if name == "here" else f"id-{name}",
+            "Resources": resources,
+        }
+        for name, resources in nodes.items()
+    ]
+    monkeypatch.setattr(Cluster, "_nodes", lambda _: listed)
+    canonical = target and json.dumps({"kind": target})
+    device_refs = Cluster(RayOptions(**options)).device_refs(canonical)
+    assert [ref.name for ref in device_refs] == names
+    local = "#" not in names[0]
+    assert [ref.shared for ref in device_refs] == [local] * len(names)
+    assert [ref.here for ref in device_refs] == [name == "here" for name in names]
+    stage = device_refs[0].device
+    if options.get("device") != "some:Board":
+        gpu = stage.options["resources"]["num_gpus"] > 0
+        assert stage.options["options"] == {"kind": "cuda" if gpu else "cpu"}
+
+
+def test_reserved_cpus_are_built_on_by_nobody(monkeypatch):
+    (ref,) = Cluster(RayOptions(cpus_per_device=1.0)).device_refs()
+    assert not ref.shared
+    assert ref.device.options["resources"]["num_cpus"] == 1.0
+    assert Cluster(RayOptions(cpus_per_device=1.0, workers=4)).builders() == 1
 
 
 def test_devices_that_leave_no_processor_to_build_on():

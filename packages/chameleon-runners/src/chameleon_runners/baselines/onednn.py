@@ -60,7 +60,7 @@ class OneDNNBaseline(Baseline):
             task.operator in VARIANTS
             and task.arguments.get("dtype", "float32") == "float32"
             and EPILOGUE.isdisjoint(task.arguments)
-            and kind_of(task) == "llvm"
+            and kind_of(task.target) == "llvm"
             and importlib.util.find_spec("torch") is not None
         )
 
@@ -92,9 +92,9 @@ def _every_core() -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def kind_of(task: Task) -> str:
-    """The kind of a task's target, such as ``llvm``; empty if TVM has no such target."""
+def kind_of(target: str | None) -> str:
+    """The kind of a canonical target, such as ``llvm``; empty if TVM has no such target."""
     try:
-        return str(json.loads(task.target)["kind"])
+        return str(json.loads(target or "")["kind"])
     except (ValueError, KeyError, TypeError):
         return ""

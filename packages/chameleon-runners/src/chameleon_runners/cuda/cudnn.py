@@ -38,7 +38,7 @@ class CudnnBaseline(Baseline):
         Args:
             task: The task.
         """
-        return _is_plain(task) and kind_of(task) == "cuda"
+        return _is_plain(task) and kind_of(task.target) == "cuda"
 
     def variants(self, task: Task) -> Sequence[str]:
         return VARIANTS[task.operator]
@@ -59,7 +59,7 @@ class StandInBaseline(CudnnBaseline):
         Args:
             task: The task.
         """
-        return _is_plain(task) and kind_of(task) == "llvm"
+        return _is_plain(task) and kind_of(task.target) == "llvm"
 
     def variants(self, task: Task) -> Sequence[str]:
         return onednn.VARIANTS[task.operator]

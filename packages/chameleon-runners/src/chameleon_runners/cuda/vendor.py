@@ -72,7 +72,7 @@ class VendorBuilder(Builder):
 
     def build(self, config: Sequence[int]) -> Kernel:
         del config
-        return vendor_kernel(self._recipe, kind_of(self._task), 0)
+        return vendor_kernel(self._recipe, kind_of(self._task.target), 0)
 
     def export(self, config: Sequence[int], artifact: Path) -> None:
         del config

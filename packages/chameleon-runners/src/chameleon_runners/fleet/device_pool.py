@@ -139,6 +139,9 @@ class DevicePool(Availability):
         pool: The pool that starts the workers, each of which controls a device.
         options: The runner's options.
         device_refs: A function that lists the devices that exist now.
+
+    Attributes:
+        shares_cpus: Whether any device shares its CPU with builders.
     """
 
     def __init__(
@@ -155,6 +158,7 @@ class DevicePool(Availability):
         self._fleet = Reliability()
         self._connector = Connector(pool, options, self, self.finished)
         self._list_due: float | None = None
+        self.shares_cpus = False
 
     # -- who there is -----------------------------------------------------------------------
 
@@ -163,15 +167,28 @@ class DevicePool(Availability):
         changed, self.changed = self.changed, False
         return changed
 
+    @property
+    def target(self) -> str | None:
+        """The target that devices are connected for; None until it is known."""
+        return self._connector.target
+
+    @property
+    def busy(self) -> bool:
+        """Whether any device is busy."""
+        return any(device.status is DeviceStatus.BUSY for device in self.known.values())
+
     # -- listing ----------------------------------------------------------------------------
 
     def aim(self, target: str) -> None:
         """Prepare every device for kernels of a target."""
-        self.list_anew()
+        now = self._pool.now()
         anew = target != self._connector.target
         self._connector.target = target
         self.reached &= not anew
-        now = self._pool.now()
+        if anew and self._list_due is not None:
+            # Some fleets have other devices for other targets.
+            self._list_due = now
+        self.list_anew()
         for device in list(self.known.values()):
             waiting = device.worker is not None and device.worker.idle
             if device.status is DeviceStatus.READY and device.target != target:
@@ -204,10 +221,11 @@ class DevicePool(Availability):
         self._compare({ref.name: ref for ref in device_refs})
 
     def _compare(self, device_refs: dict[str, DeviceRef]) -> None:
-        """Add devices that appeared, and remove unusable ones that are no longer listed."""
+        """Add devices that appeared, and remove unusable or unused ones that are not listed."""
+        self.shares_cpus = any(ref.shared for ref in device_refs.values())
         for name in set(self.known) - set(device_refs):
             device = self.known[name]
-            if device.unusable:
+            if device.unusable or device.target is None:
                 self._connector.drop_worker(device)
                 self.remove(device)
                 _log.info("device_vanished", device=name, reason=device.reason)

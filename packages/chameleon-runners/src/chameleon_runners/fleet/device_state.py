@@ -22,10 +22,16 @@ class DeviceRef:
             device.
         device: The name of a class of ``chameleon_core.stages.Device``, with its options. One
             worker process creates the object from them and has the device to itself.
+        shared: Whether builders may use the device's CPU. If so, nothing is built while any device
+            is busy.
+        here: Whether the device is the CPU of this machine, so that a search would disturb its
+            times.
     """
 
     name: str
     device: StageRef
+    shared: bool = False
+    here: bool = False
 
 
 class DeviceStatus(StrEnum):

@@ -16,7 +16,7 @@ from chameleon_runners.engine.comparison import Comparison, ContenderState
 from chameleon_runners.engine.deadlines import Deadlines
 from chameleon_runners.engine.references import Reference, stage_key
 from chameleon_runners.engine.runner import MeasuringRunner, Resources
-from chameleon_runners.engine.workers import StoppedError, WorkerEvent, WorkerPool
+from chameleon_runners.engine.workers import BuilderPool, StoppedError, WorkerEvent, WorkerPool
 from chameleon_runners.fleet.candidate_run import FleetCandidateRun
 from chameleon_runners.fleet.device_pool import DevicePool
 from chameleon_runners.fleet.device_state import DeviceRef, DeviceState
@@ -172,6 +172,7 @@ class FleetStream(MeasureStream):
 
     Attributes:
         pool: The workers.
+        builders: The workers that build.
         devices: The devices.
         options: The runner's options.
         begin: A function of a job, which returns the object that measures the job.
@@ -179,6 +180,7 @@ class FleetStream(MeasureStream):
     """
 
     _pool: WorkerPool
+    _builders: BuilderPool
     _devices: DevicePool
     _options: FleetOptions
     _begin: Callable[[MeasureJob], FleetJobRun] = attrs.field(kw_only=True)
@@ -243,9 +245,16 @@ class FleetStream(MeasureStream):
         return self._arrival(whatever=True)
 
     def _employ(self) -> None:
-        """Give work to free devices and idle builders, from the oldest job that has any."""
-        for run in self._runs:
-            run.assign()
+        """Give work to free devices and idle builders, from the oldest job that has any.
+
+        Devices that share their CPUs with builders are timed only while no builder is busy.
+        """
+        alternate = self._devices.shares_cpus
+        if not (alternate and self._builders.busy):
+            for run in self._runs:
+                run.assign()
+        if alternate and self._devices.busy:
+            return
         # Builds of CUDA kernels take seconds, so that running builds do not count.
         room = self._options.build_ahead * max(1, self._devices.hopeful)
         full = sum(run.waiting for run in self._runs) >= room
@@ -307,11 +316,19 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
         # A search learns between batches, but a device must not wait for the slowest other one.
         # One GPU runs kernels faster than a machine's builders compile them.
         builders = min(self._size, _BUILDERS_BATCH)
-        return max(_SMALL_BATCH, _PER_DEVICE * self.lanes, builders)
+        return max(_SMALL_BATCH, _PER_DEVICE * len(self._states), builders)
 
     @property
     def lanes(self) -> int:
-        return len(self._devices.known) if self._devices is not None else 0
+        return 0 if any(device.ref.here for device in self._states) else len(self._states)
+
+    @property
+    def _states(self) -> list[DeviceState]:
+        return list(self._devices.known.values()) if self._devices is not None else []
+
+    @property
+    def _target(self) -> str | None:
+        return self._devices.target if self._devices is not None else None
 
     def _make_pool(self) -> WorkerPool:
         return self._process_pool(threads=1, blas_threads=1)
@@ -364,6 +381,7 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
         stream = FleetStream(
             resources.pool,
+            resources.builders,
             self._known_devices,
             self._options,
             begin=begin,
@@ -387,8 +405,7 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
         yield DeviceComparison(task, contenders, context=context, numbers=self._numbers)
 
     def _hardware(self) -> dict[str, Any]:
-        devices = self._devices.known.values() if self._devices is not None else ()
-        return {"devices": [device.to_json() for device in devices]}
+        return {"devices": [device.to_json() for device in self._states]}
 
     def _leave(self, *, polite: bool) -> None:
         if polite and self._devices is not None:

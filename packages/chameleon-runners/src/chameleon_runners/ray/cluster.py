@@ -13,8 +13,10 @@ import ray
 import structlog
 from chameleon_core.errors import ChameleonError, TargetError
 from chameleon_core.stages import StageRef
+from chameleon_system.cores import usable_cores
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from chameleon_runners.baselines.onednn import kind_of
 from chameleon_runners.fleet.device_state import DeviceRef
 from chameleon_runners.ray.host import Host
 from chameleon_runners.ray.options import RayOptions
@@ -42,27 +44,25 @@ class Cluster:
             _join(options)
         self._actor: Any = ray.remote(concurrency_groups={"control": 1})(Host)
 
-    def device_refs(self) -> list[DeviceRef]:
+    def device_refs(self, target: str | None = None) -> list[DeviceRef]:
         """List the devices of the cluster: on each node as many as its resources allow.
+
+        If the devices are the CPUs of nodes, each machine has only one, since two would disturb
+        each other's times. For the same reason, this machine's CPU measures only if no other does.
+
+        Args:
+            target: The canonical target, or None before it is known.
 
         Raises:
             ChameleonError: There is no device.
         """
-        device_refs: list[DeviceRef] = []
-        seen: Counter[str] = Counter()
-        for node in self._nodes():
-            for _ in range(self._devices_on(node["Resources"])):
-                seen[node["NodeManagerAddress"]] += 1
-                name = f"{node['NodeManagerAddress']}#{seen[node['NodeManagerAddress']]}"
-                device_refs.append(self._device_ref(name, node["NodeID"]))
-        if not device_refs:
-            raise self._no_device()
-        return device_refs[: self._options.devices]
-
-    def _device_ref(self, name: str, node: str) -> DeviceRef:
-        # The pool reads this and passes the stage's own options on.
-        options = {"name": name, "node": node, "options": self._options.stage_options}
-        return DeviceRef(name=name, device=StageRef(factory=self._options.device, options=options))
+        nodes = self._nodes()
+        choices = self._options.choices(for_cpus=kind_of(target) == "llvm")
+        for options in choices:
+            device_refs = _cpus(options, nodes) if options.local else _slots(options, nodes)
+            if device_refs:
+                return device_refs[: options.devices]
+        raise _no_device(choices[-1])
 
     @staticmethod
     def _nodes() -> list[dict[str, Any]]:
@@ -75,26 +75,6 @@ class Cluster:
             ) from error
         return sorted(alive, key=lambda node: (node["NodeManagerAddress"], node["NodeID"]))
 
-    def _devices_on(self, resources: dict[str, float]) -> int:
-        needs = self._options.needs
-        return min((int(resources.get(name, 0.0) / needs[name]) for name in needs), default=0)
-
-    def _no_device(self) -> ChameleonError:
-        needs = ", ".join(f"{amount:g} {name}" for name, amount in self._options.needs.items())
-        total = {
-            name: amount
-            for name, amount in ray.cluster_resources().items()
-            if ":" not in name and "memory" not in name
-        }
-        has = ", ".join(f"{amount:g} {name}" for name, amount in sorted(total.items()))
-        return TargetError(
-            f"no node of the Ray cluster has a device: one takes {needs or 'nothing'}, and all "
-            f"nodes together have {has or 'nothing'}",
-            hint="Start nodes with `ray start --num-gpus=N`, or declare what they measure on, "
-            "as in `ray start --resources='{\"device\": 1}'`, and give the runner "
-            "`resources: {device: 1}`.",
-        )
-
     def builders(self) -> int:
         """The number of builders to start: one for each CPU that the devices leave.
 
@@ -102,30 +82,25 @@ class Cluster:
             TargetError: The devices leave no CPU for builders.
         """
         total = ray.cluster_resources().get("CPU", 0.0)
-        devices = len(self.device_refs())
-        left = int(total - devices * self._options.cpus)
+        devices = [ref.device.options["resources"] for ref in self.device_refs()]
+        left = int(total - sum(resources["num_cpus"] for resources in devices))
         if left < 1:
             raise TargetError(
-                f"the cluster's {total:g} CPUs are all kept free for {devices} devices, and "
+                f"the cluster's {total:g} CPUs are all kept free for {len(devices)} devices, and "
                 "none is left to build",
                 hint="Lower `cpus_per_device` or `devices` of the runner.",
             )
-        return self._options.workers or left
+        return min(left, self._options.workers or left)
 
     def start_builder(self) -> Any:
         """Start an actor that builds, on any node."""
         return self._start(threads=1, num_cpus=1, scheduling_strategy="SPREAD")
 
-    def start_device(self, node: str) -> Any:
-        """Start an actor that uses one device of a node alone."""
-        options = self._options
-        return self._start(
-            threads=options.threads,
-            num_cpus=options.cpus,
-            num_gpus=options.gpus,
-            resources=options.resources,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-        )
+    def start_device(self, node: str, resources: dict[str, Any]) -> Any:
+        """Start an actor that uses one device of a node alone, with the device's resources."""
+        affinity = NodeAffinitySchedulingStrategy(node, soft=False)
+        threads = self._options.threads
+        return self._start(threads=threads, scheduling_strategy=affinity, **resources)
 
     def _start(self, *, threads: int, **resources: Any) -> Any:
         memory = self._options.memory_mib
@@ -146,6 +121,65 @@ class Cluster:
             ray.shutdown()
 
 
+def _slots(options: RayOptions, nodes: list[dict[str, Any]]) -> list[DeviceRef]:
+    """The devices of all nodes, on each as many as its resources allow."""
+    device_refs: list[DeviceRef] = []
+    seen: Counter[str] = Counter()
+    for node in nodes:
+        for _ in range(_devices_on(options, node)):
+            seen[node["NodeManagerAddress"]] += 1
+            name = f"{node['NodeManagerAddress']}#{seen[node['NodeManagerAddress']]}"
+            device_refs.append(_device_ref(options, name, node["NodeID"]))
+    return device_refs
+
+
+def _cpus(options: RayOptions, nodes: list[dict[str, Any]]) -> list[DeviceRef]:
+    """The CPUs of all machines but this one; this machine's CPU if there is no other."""
+    able = {
+        node["NodeManagerAddress"]: node["NodeID"] for node in nodes if _devices_on(options, node)
+    }
+    own = ray.get_runtime_context().get_node_id()
+    here = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] == own}
+    names = sorted(able.keys() - here) or sorted(able)
+    shared = options.cpus_per_device is None
+    return [
+        _device_ref(options, name, able[name], shared=shared, here=name in here) for name in names
+    ]
+
+
+def _device_ref(options: RayOptions, name: str, node: str, **about: bool) -> DeviceRef:
+    cpus, gpus, others = options.cpus, options.gpus, options.resources
+    resources = {"num_cpus": cpus, "num_gpus": gpus, "resources": others}
+    factory, stage_options = options.stage
+    # The pool reads this and passes the stage's own options on.
+    place = {"name": name, "node": node, "resources": resources, "options": stage_options}
+    return DeviceRef(name=name, device=StageRef(factory=factory, options=place), **about)
+
+
+def _devices_on(options: RayOptions, node: dict[str, Any]) -> int:
+    needs, has = options.needs, node["Resources"]
+    return min((int(has.get(name, 0.0) / needs[name]) for name in needs), default=0)
+
+
+def _no_device(options: RayOptions) -> ChameleonError:
+    needs = ", ".join(f"{amount:g} {name}" for name, amount in options.needs.items())
+    total = {
+        name: amount
+        for name, amount in ray.cluster_resources().items()
+        if ":" not in name and "memory" not in name
+    }
+    has = ", ".join(f"{amount:g} {name}" for name, amount in sorted(total.items()))
+    return TargetError(
+        f"no node of the Ray cluster has a device: one takes {needs or 'nothing'}, and all "
+        f"nodes together have {has or 'nothing'}",
+        hint="Lower `threads` of the runner."
+        if options.local
+        else "Start nodes with `ray start --num-gpus=N`, or declare what they measure on, "
+        "as in `ray start --resources='{\"device\": 1}'`, and give the runner "
+        "`resources: {device: 1}`; or measure on the nodes' CPUs with `device: local`.",
+    )
+
+
 def _join(options: RayOptions) -> None:
     address = options.address
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
@@ -158,6 +192,7 @@ def _join(options: RayOptions) -> None:
         ray.init(
             address=address,
             include_dashboard=False if local else None,
+            num_cpus=len(usable_cores()) if local else None,
             resources=declared if local else None,
             configure_logging=False,
             log_to_driver=False,

@@ -41,5 +41,5 @@ class RayRunner(FleetRunner):
         except BaseException:
             joined.close()
             raise
-        self._device_refs = joined.device_refs
+        self._device_refs = lambda: joined.device_refs(self._target)
         return worker_pool.RayPool(joined, start_timeout=self._options.start_timeout)

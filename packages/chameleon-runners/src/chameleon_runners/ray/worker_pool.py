@@ -63,10 +63,12 @@ class _ActorPlace:
     Attributes:
         name: The name of the device; empty for a builder.
         node: The node of the device; empty for a builder.
+        resources: The resources of the node that the device's actor takes.
     """
 
     name: str = ""
     node: str = ""
+    resources: dict[str, Any] = attrs.field(factory=dict, eq=False)
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -161,8 +163,8 @@ class RayPool(WorkerPool):
         address = _ActorPlace()
         if message["command"] == "connect":
             options = message["options"]
-            address = _ActorPlace(name=options["name"], node=options["node"])
             message = {**message, "options": options["options"]}
+            address = _ActorPlace(**{key: options[key] for key in ("name", "node", "resources")})
         if worker.host is None:
             spare = self._spare[address]
             worker.host = spare.pop() if spare else self._start(address)
@@ -170,7 +172,10 @@ class RayPool(WorkerPool):
 
     def _start(self, address: _ActorPlace) -> _Host:
         cluster = self._cluster
-        actor = cluster.start_device(address.node) if address.name else cluster.start_builder()
+        if address.name:
+            actor = cluster.start_device(address.node, address.resources)
+        else:
+            actor = cluster.start_builder()
         host = _Host(place=address, actor=actor)
         self._hosts.add(host)
         return host
