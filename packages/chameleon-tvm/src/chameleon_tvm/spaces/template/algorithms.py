@@ -42,9 +42,9 @@ class Algorithm(ABC):
 
     Attributes:
         names: Values of the knob ``algorithm``. They share the other knobs of the space.
-        leads: Whether the best first guess of a search uses this algorithm, even if this guess has
-            a higher estimated cost than that of an algorithm that does not lead. Among algorithms
-            of the same kind, the lower estimated cost decides.
+        leads: Whether a search first measures a guess of this algorithm before one of an algorithm
+            that does not lead, whatever their estimated costs. Among algorithms that lead, the
+            lower estimated cost decides, and so it does among the others.
     """
 
     names: Sequence[str]
