@@ -1,7 +1,7 @@
 """Reads a processor from the numbers that it and the system report to a program.
 
-On x86-64 these are the registers of CPUID, XCR0, and Linux's answer to the request for AMX (Intel
-64 and IA-32 Architectures Software Developer's Manual, volume 2). On ARM they are Linux's
+On x86-64 these are the registers of CPUID (Intel 64 and IA-32 Architectures Software Developer's
+Manual, volume 2), XCR0, and Linux's answer about AMX. On ARM they are Linux's
 ``AT_HWCAP`` words and the register MIDR_EL1 (arch/arm64/include/uapi/asm/hwcap.h). A virtual
 machine may change the model number, so only the other numbers name the instructions.
 """
