@@ -20,15 +20,18 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.spaces.template.base import Template
-from chameleon_tvm.spaces.template.options import TILES, WEIGHTS, TemplateOptions
+from chameleon_tvm.spaces.template.options import SPLITS, TILES, WEIGHTS, TemplateOptions
 from chameleon_tvm.spaces.template.transforms import expected_error
-from chameleon_tvm.types import STORAGE
+from chameleon_tvm.types import BFLOAT16, STORAGE
 
 KNOB = "algorithm"
 """Name of the knob for the algorithm, which is always the first knob."""
 
 _OTHER_SHARE = 3
 """Number of first guesses of the likeliest algorithm for each first guess of another."""
+
+_MANTISSA = 0.72
+"""Root mean square of 1/m for mantissas m that are log-uniform in [1, 2)."""
 
 Chosen = Sequence[Callable[[Values], NDArray[np.bool_]]]
 """For each of several spaces, a function that says which of n configurations belong to the space,
@@ -143,6 +146,30 @@ def rounding_error(dtype: str) -> float:
         dtype: A 16-bit floating-point dtype.
     """
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
+
+
+def split_error(parts: int) -> float:
+    """The expected error of an output whose factors are sums of several bfloat16 numbers.
+
+    Rounding to bfloat16 leaves a relative rest that is uniform up to half a unit in the last place.
+    Each further part leaves such a rest of the one before. Errors are the rests of both factors
+    and products of parts that are left out. They all have about the same size. As in
+    ``rounding_error``, a sum of products with random signs has the same relative error.
+
+    Args:
+        parts: Number of parts of a factor.
+    """
+    rest = _MANTISSA * STORAGE[BFLOAT16].rounding / math.sqrt(3.0)
+    return math.sqrt(parts + 1.0) * rest**parts
+
+
+def allowed_splits(options: TemplateOptions) -> tuple[str, ...]:
+    """The algorithms of split numbers whose expected error is small enough.
+
+    Args:
+        options: The requested algorithms, and the largest error.
+    """
+    return _allowed(options, SPLITS, split_error)
 
 
 def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:

@@ -179,9 +179,11 @@ class TileArithmetic(Arithmetic):
 
     Attributes:
         product: The instruction that multiplies two tiles.
+        parts: Number of parts of which numbers are sums, each in the dtype of the instruction.
     """
 
     product: TileProduct
+    parts: int = 1
 
     @property
     def read(self) -> str:

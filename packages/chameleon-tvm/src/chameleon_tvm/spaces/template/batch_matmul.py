@@ -35,6 +35,7 @@ from chameleon_tvm.spaces.template.direct_products import (
 from chameleon_tvm.spaces.template.epilogues import QuantizedProductEpilogue
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile
 from chameleon_tvm.spaces.template.options import DIRECT, WEIGHTS, TemplateOptions
+from chameleon_tvm.spaces.template.split_products import SplitProducts
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.tiling import ConvolutionTiling
 
@@ -107,8 +108,11 @@ class DenseTemplate(JoinedTemplate):
             channels=features,
             arithmetics=arithmetics,
         )
-        tiles = TileProducts.of(attrs.evolve(geometry, ic=features), spec, task.target)
-        self.algorithms = [direct] if tiles is None else [direct, tiles]
+        whole = attrs.evolve(geometry, ic=features)
+        tiles = TileProducts.of(whole, spec, task.target)
+        split = SplitProducts.of_options(whole, spec, task.target, options)
+        known = (direct, tiles, split)
+        self.algorithms = [algorithm for algorithm in known if algorithm is not None]
         out = spec.result_shape
         self.shapes = {"data": spec.input, "residual": out, "out": out}
 

@@ -23,6 +23,7 @@ from chameleon_tvm.spaces.template.geometry import (
 )
 from chameleon_tvm.spaces.template.options import DIRECT, TemplateOptions
 from chameleon_tvm.spaces.template.planar import PlanarProducts
+from chameleon_tvm.spaces.template.split_products import SplitProducts
 from chameleon_tvm.spaces.template.tile_products import TileProducts
 from chameleon_tvm.spaces.template.winograd import WinogradProducts
 from chameleon_tvm.spaces.template.winograd_tiling import winograd_applies
@@ -101,6 +102,9 @@ class ConvolutionTemplate(JoinedTemplate):
             names = allowed_algorithms(options, direct.geometry.ic)
             if names:
                 rounded.append(WinogradProducts(direct.geometry, spec, info, names))
+        split = SplitProducts.of_options(geometry, spec, task.target, options)
+        if split is not None:
+            rounded.append(split)
         only_rounded = rounded and products is None and DIRECT not in options.algorithms
         self.algorithms = rounded if only_rounded else [*exact, *rounded]
 

@@ -7,10 +7,16 @@ from typing import Any, Literal
 import attrs
 from attrs import validators
 
-Algorithm = Literal["direct", "winograd2", "winograd4", "bfloat16_weights", "float16_weights"]
+Algorithm = Literal[
+    "direct", "winograd2", "winograd4", "split3", "split6", "bfloat16_weights", "float16_weights"
+]
 
 TILES: dict[str, int] = {"winograd2": 2, "winograd4": 4}
 """Winograd's algorithms by name, with the rows of their tiles of outputs."""
+
+SPLITS: dict[str, int] = {"split3": 2, "split6": 3}
+"""Algorithms of float32 products by tiles of bfloat16, with the number of parts of a float32
+number. Their names have the number of tile products."""
 
 WEIGHTS: dict[str, str] = {"bfloat16_weights": "bfloat16", "float16_weights": "float16"}
 """Algorithms of float32 products with 16-bit weights by name, with the dtype of the weights.
@@ -37,8 +43,8 @@ class TemplateOptions:
     Attributes:
         algorithms: Algorithms to choose from. An algorithm is left out if ``max_error`` excludes
             it, or if it does not support the operator. For example, Winograd's algorithms need 3x3
-            filters without strides, and those with 16-bit weights need a dense layer. If none is
-            left, the operator gets the direct algorithm.
+            filters without strides, those with split numbers need AMX, and those with 16-bit
+            weights need a dense layer. If none is left, the operator gets the direct algorithm.
         max_error: Largest expected error of an algorithm in float32, as largest |difference| over
             the largest |output|. None for no limit beyond the check of every kernel. ``direct`` is
             always allowed if it is named.
@@ -48,16 +54,16 @@ class TemplateOptions:
     """
 
     algorithms: tuple[Algorithm, ...] = attrs.field(
-        default=(DIRECT, *TILES),
+        default=(DIRECT, *TILES, *SPLITS),
         converter=tuple,
         validator=[
             validators.min_len(1),
-            validators.deep_iterable(validators.in_((DIRECT, *TILES, *WEIGHTS))),
+            validators.deep_iterable(validators.in_((DIRECT, *TILES, *SPLITS, *WEIGHTS))),
             _distinct,
         ],
         metadata={
             "help": "algorithms to choose from; convolutions: direct, winograd2, winograd4; "
-            "dense layers: bfloat16_weights, float16_weights"
+            "with AMX: split3, split6; dense layers: bfloat16_weights, float16_weights"
         },
     )
     max_error: float | None = attrs.field(

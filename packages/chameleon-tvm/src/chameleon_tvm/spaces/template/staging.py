@@ -36,12 +36,14 @@ class Input:
         zero_point: Zero point of the data in float32; None if the data have none.
         spare: Number of elements beyond the end of a row that the kernel may read. Their values do
             not matter.
+        parts: Number of parts of the copy, each of the size of a copy of all images.
 
     Attributes:
         data: The function's parameter. In NHWC with ``rows``, width and channels are one axis, so
             that successive taps of a row are contiguous. Without ``rows``, the input may be some of
             the channels of a larger array.
-        staged: The copy, of shape (n, channel block, plane x padded row, padded column x channel).
+        staged: The copy, of shape (part x n, channel block, plane x padded row, padded column x
+            channel).
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Input:
         channels: int | None = None,
         zero_point: Expr | None = None,
         spare: int = 0,
+        parts: int = 1,
     ) -> None:
         g = geometry
         self.geometry = g
@@ -75,7 +78,7 @@ class Input:
         self.blocks = math.ceil(g.ic * g.groups / block)
         self.staged = emit.buffer(
             "staged",
-            (g.batch, self.blocks, g.planes * height, columns * block + spare),
+            (parts * g.batch, self.blocks, g.planes * height, columns * block + spare),
             dtype=arithmetic.read,
         )
 
@@ -116,43 +119,49 @@ class Input:
     def copy(self) -> Stmt:
         """Statement that makes the whole copy, parallel over rows."""
         g = self.geometry
-        rows, columns = g.staged_size
-        top, left = g.pads
-        inside = max(0, min(g.size[1], columns - left))
-
-        def row(index: Expr) -> Stmt:
-            n, block, plane, y = emit.split(index, (g.batch, self.blocks, g.planes, rows))
-            at = [n, block, emit.join((plane, y), (g.planes, rows))]
-            copied = emit.sequence(
-                [
-                    *self._blank(at, 0, left * self.block),
-                    *self._copy_row(at, emit.join((plane, y - top), (g.planes, g.size[0])), inside),
-                    *self._blank(
-                        at, (left + inside) * self.block, (columns - left - inside) * self.block
-                    ),
-                ]
-            )
-            if top == 0 and rows <= g.size[0]:
-                return copied
-            blank = emit.sequence(self._blank(at, 0, columns * self.block))
-            return emit.choose([(tirx.all(y >= top, y < g.size[0] + top), copied)], blank)
-
+        rows, _ = g.staged_size
         count = g.batch * self.blocks * g.planes * rows
         if count == 1 and not self.arithmetic.as_they_are:
             # Templates that need no copy have the choice of reading in place instead.
-            return row(0)
-        return emit.parallel("row", count, row)
+            return self._copied_row(0)
+        return emit.parallel("row", count, self._copied_row)
+
+    def _copied_row(self, index: Expr) -> Stmt:
+        """Statement that makes one row of the copy, padding included."""
+        g = self.geometry
+        rows, columns = g.staged_size
+        top, left = g.pads
+        inside = max(0, min(g.size[1], columns - left))
+        n, block, plane, y = emit.split(index, (g.batch, self.blocks, g.planes, rows))
+        at = [n, block, emit.join((plane, y), (g.planes, rows))]
+        copied = emit.sequence(
+            [
+                *self._blank(at, 0, left * self.block),
+                *self._copy_row(at, emit.join((plane, y - top), (g.planes, g.size[0])), inside),
+                *self._blank(
+                    at, (left + inside) * self.block, (columns - left - inside) * self.block
+                ),
+            ]
+        )
+        if top == 0 and rows <= g.size[0]:
+            return copied
+        blank = emit.sequence(self._blank(at, 0, columns * self.block))
+        return emit.choose([(tirx.all(y >= top, y < g.size[0] + top), copied)], blank)
 
     def _blank(self, at: list[Expr], start: Expr, count: int) -> list[Stmt]:
         """Statements that write padding into a row of the copy."""
         if count <= 0:
             return []
 
-        def clear(z: Expr) -> Stmt:
-            blank = self.arithmetic.blank(self.zero_point)
-            return emit.store(self.staged, [*at, start + z], blank)
+        return [emit.loop("z", count, lambda z: self._clear([*at, start + z]))]
 
-        return [emit.loop("z", count, clear)]
+    def _clear(self, place: list[Expr]) -> Stmt:
+        """Statement that writes padding to a place of the copy."""
+        return emit.store(self.staged, place, self.arithmetic.blank(self.zero_point))
+
+    def _write(self, place: list[Expr], value: Expr) -> Stmt:
+        """Statement that writes an element of the input to a place of the copy."""
+        return emit.store(self.staged, place, self.arithmetic.converted(value, self.zero_point))
 
     def _copy_row(self, at: list[Expr], y: Expr, inside: int) -> list[Stmt]:
         """Statements that copy row ``y`` of the input's tall image."""
@@ -167,8 +176,7 @@ class Input:
             if self.repeat > 1:
                 channel = tirx.floordiv(channel, self.repeat)
             value = emit.load(self.data, self._place(n, channel, y, x))
-            value = self.arithmetic.converted(value, self.zero_point)
-            return emit.store(self.staged, [*at, (x + left) * size + c], value)
+            return self._write([*at, (x + left) * size + c], value)
 
         def pixel(x: Expr) -> Stmt:
             rest = self._blank(at, (x + left) * size + there, size - there)

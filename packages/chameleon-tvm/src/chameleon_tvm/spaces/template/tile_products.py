@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import numpy as np
@@ -30,6 +30,16 @@ from chameleon_tvm.types import COMPUTE, FLOAT32
 PARTS = 4
 """Number of parts of the work per core. With more parts, setting up registers costs more. With
 fewer parts, cores get less equal shares."""
+
+
+ORDER: dict[int, Sequence[tuple[int | None, int | None]]] = {
+    1: [(0, 0)],
+    2: [(1, 2), (0, 1), (None, 0)],
+    3: [(2, 3), (1, None), (None, 1), (0, None), (None, 2), (None, 0)],
+}
+"""For each number of parts, the products: the part of the weights and the part of the data that are
+loaded before, or None for those that are in the registers. Small products come first. The last part
+of the data is the first one without infinities, see ``SplitInput``."""
 
 
 class TileConvolution:
@@ -62,21 +72,27 @@ class TileConvolution:
         sums = block.rows * block.columns * block.vectors * product.columns
         self.sums = emit.buffer("sums", (sums,), dtype=product.sums)
         self.output = StoredOutput(geometry, block, spec, self.sums)
-        self.input = Input(
-            geometry,
-            geometry.ic,
-            rows=True,
-            arithmetic=arithmetic,
-            channels=channels,
-            zero_point=self.output.epilogue.zero_point,
-        )
+        self.arithmetic = arithmetic
+        self.channels = channels
+        self.input = self._make_input()
         self.blocks = math.ceil(self.output.channels / self.output.block)
         whole = self.blocks * self.runs.steps * block.vectors * self.runs.depth * product.columns
+        whole *= arithmetic.parts
         self.weights = emit.buffer("weights", (whole,), dtype=product.weights)
         source = self.input.staged if block.copy else self.input.data
         self.source = emit.buffer("pixels", (math.prod(source.shape),), dtype=product.data)
         self._alias = tirx.DeclBuffer(self.source, data=source.data)
         self.registers = self._make_registers()
+
+    def _make_input(self) -> Input:
+        return Input(
+            self.geometry,
+            self.geometry.ic,
+            rows=True,
+            arithmetic=self.arithmetic,
+            channels=self.channels,
+            zero_point=self.output.epilogue.zero_point,
+        )
 
     def function(self) -> tirx.PrimFunc:
         """The complete function; parameters: data, packed weights, constants, [residual], out."""
@@ -165,23 +181,21 @@ class TileConvolution:
         return emit.loops(extents, step)
 
     def _multiply(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], step: Expr) -> Stmt:
-        g, block, product, registers = self.geometry, self.block, self.product, self.registers
-        ry, run, piece = tap
+        """Add the products of a piece of a run, for each pair of parts of the numbers."""
         statements = []
-        first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * block.vectors
-        for v in range(block.vectors):
-            start = (first + v) * (self.runs.depth * product.columns)
-            register = registers[WEIGHTS, v]
-            statements.append(product.load(register, self.weights, start, register.width))
-        for tile in range(block.tiles):
-            yi, strip = divmod(tile, block.strips)
-            row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
-            column = (at.x + strip * block.pixels) * g.stride[1] + run * g.dilation[1]
-            start = self._pixel(at.n, row, column) + piece * self.runs.depth
-            stride = g.stride[1] * g.ic
-            statements.append(product.load(registers[DATA, tile], self.source, start, stride))
-        statements += [
-            product.product(
+        for weights, data in ORDER[self.arithmetic.parts]:
+            if weights is not None:
+                statements += self._load_weights(at, step, weights)
+            if data is not None:
+                statements += self._load_data(at, tap, data)
+            statements += self._products()
+        return emit.sequence(statements)
+
+    def _products(self) -> list[Stmt]:
+        """Statements that multiply all tiles of data in registers with all tiles of weights."""
+        block, registers = self.block, self.registers
+        return [
+            self.product.product(
                 registers[SUMS, tile * block.vectors + v],
                 registers[DATA, tile],
                 registers[WEIGHTS, v],
@@ -189,7 +203,38 @@ class TileConvolution:
             for tile in range(block.tiles)
             for v in range(block.vectors)
         ]
-        return emit.sequence(statements)
+
+    def _load_weights(self, at: TilePosition, step: Expr, part: int) -> list[Stmt]:
+        """Statements that load a part of the weights of a step."""
+        product, parts = self.product, self.arithmetic.parts
+        first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * parts + part
+        first = first * self.block.vectors
+        statements = []
+        for v in range(self.block.vectors):
+            start = (first + v) * (self.runs.depth * product.columns)
+            register = self.registers[WEIGHTS, v]
+            statements.append(product.load(register, self.weights, start, register.width))
+        return statements
+
+    def _load_data(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], part: int) -> list[Stmt]:
+        """Statements that load a part of the inputs of a piece of a run."""
+        g, block = self.geometry, self.block
+        ry, run, piece = tap
+        statements = []
+        for tile in range(block.tiles):
+            yi, strip = divmod(tile, block.strips)
+            row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
+            column = (at.x + strip * block.pixels) * g.stride[1] + run * g.dilation[1]
+            start = self._pixel(self._image(at.n, part), row, column) + piece * self.runs.depth
+            stride = g.stride[1] * g.ic
+            register = self.registers[DATA, tile]
+            statements.append(self.product.load(register, self.source, start, stride))
+        return statements
+
+    def _image(self, n: Expr, part: int) -> Expr:
+        """Index of an image in a part of the copy, or of the input."""
+        del part  # there is one
+        return n
 
     def _pixel(self, n: Expr, row: Expr, column: Expr) -> Expr:
         """Index of the first channel at a row and column of the padded input."""
@@ -210,7 +255,8 @@ class TileProducts(Algorithm):
         arithmetic: The dtypes of the inner loop, and the instruction.
     """
 
-    names = (tile_tiling.TILED,)
+    names: Sequence[str] = (tile_tiling.TILED,)
+    loops: ClassVar[type[TileConvolution]] = TileConvolution
 
     def __init__(
         self, geometry: Geometry, spec: FusedSpec, target: str, arithmetic: TileArithmetic
@@ -243,8 +289,13 @@ class TileProducts(Algorithm):
 
     def space(self) -> DesignSpace:
         return tile_tiling.TileTiling(
-            self.geometry, self.info, self.product, in_place=self._in_place
+            self.geometry, self.info, self.product, in_place=self._in_place, parts=self._parts
         ).space()
+
+    @property
+    def _parts(self) -> Mapping[str, int]:
+        """Number of parts of a number, by the name of the algorithm."""
+        return {tile_tiling.TILED: 1}
 
     @property
     def _in_place(self) -> bool:
@@ -256,11 +307,11 @@ class TileProducts(Algorithm):
         self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
     ) -> tirx.PrimFunc:
         block = tile_tiling.TileBlock.of(values, self.geometry.ic)
-        loops = TileConvolution(
+        loops = self.loops(
             self.geometry,
             block,
             self.spec,
-            arithmetic=self.arithmetic,
+            arithmetic=self._arithmetic(values),
             channels=self.channels,
             cores=self.info.cores,
         )
@@ -270,7 +321,15 @@ class TileProducts(Algorithm):
         weights, *rest = constants
         block = tile_tiling.TileBlock.of(values, self.geometry.ic)
         channels = max(self.geometry.oc, block.vectors * self.product.columns)
-        more = finishing_constants(weights, rest, 1, channels, self.arithmetic)
-        numbers = self.arithmetic.weights(weights)
+        arithmetic = self._arithmetic(values)
+        more = finishing_constants(weights, rest, 1, channels, arithmetic)
+        numbers = arithmetic.weights(weights)
         packed = tile_tiling.pack_tiles(numbers, self.geometry, block, self.product)
-        return [self.arithmetic.stored(packed), *more]
+        runs = tile_tiling.Runs.of(self.geometry, self.product)
+        step = packed.reshape(-1, block.vectors * runs.depth * self.product.columns)
+        return [arithmetic.stored(step).reshape(-1), *more]
+
+    def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
+        """The arithmetic of a configuration."""
+        del values  # there is one
+        return self.arithmetic

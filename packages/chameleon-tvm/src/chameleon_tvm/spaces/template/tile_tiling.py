@@ -24,12 +24,16 @@ from chameleon_tvm.spaces.template.algorithms import KNOB
 from chameleon_tvm.spaces.template.estimates import COPIED, TILE_CYCLES, Numbers, Tiling, floats
 from chameleon_tvm.spaces.template.geometry import Geometry, Tile, blocks_of
 from chameleon_tvm.spaces.template.tiling import tile_sizes
+from chameleon_tvm.types import FLOAT32
 
 TILED = "tiles"
 """Name of the tile-product algorithm."""
 
 BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vectors")
 """Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
+
+PRODUCTS = {1: 1, 2: 3, 3: 6}
+"""Number of tile products for each piece of the reduction, by the number of parts of a number."""
 
 LOAD_SHARE = 0.5
 """Time of loading a tile over the time of a product."""
@@ -228,6 +232,8 @@ class TileTiling(Tiling):
         info: The description of the CPU.
         product: The instruction that multiplies.
         in_place: Whether the input may be read in place.
+        parts: Number of parts of each number, by the name of the algorithm. Numbers of several
+            parts need a product of each pair of parts that is not too small.
     """
 
     tile_knobs = BLOCK_KNOBS
@@ -243,11 +249,18 @@ class TileTiling(Tiling):
     prefix = "product"
 
     def __init__(
-        self, geometry: Geometry, info: TargetInfo, product: TileProduct, *, in_place: bool
+        self,
+        geometry: Geometry,
+        info: TargetInfo,
+        product: TileProduct,
+        *,
+        in_place: bool,
+        parts: Mapping[str, int],
     ) -> None:
         self.geometry = geometry
         self.info = info
         self.product = product
+        self.parts = parts
         self.runs = Runs.of(geometry, product)
         width = geometry.out[1]
         sizes = tile_sizes(width, product.rows)
@@ -256,7 +269,7 @@ class TileTiling(Tiling):
         channels = math.ceil(geometry.oc / product.columns)
         several = range(1, product.registers)
         self.knobs = (
-            Choice(name=KNOB, options=(TILED,)),
+            Choice(name=KNOB, options=tuple(parts)),
             Choice(name="product_pixels", options=pixels),
             Choice(
                 name="product_strips",
@@ -294,6 +307,7 @@ class TileTiling(Tiling):
         in_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
         staged = math.prod(g.staged_size) * g.batch * g.ic
+        parts = self._by_algorithm(values, self.parts)
         return TileEstimates(
             registers=tiles * vectors + tiles + vectors,
             loads=(tiles + vectors) / (tiles * vectors),
@@ -302,9 +316,10 @@ class TileTiling(Tiling):
             tasks=tasks,
             imbalance=self.imbalance(tasks),
             steps=np.full(len(tasks), float(runs.steps)),
-            input_bytes=in_rows * in_columns * g.ic * np.dtype(product.data).itemsize,
-            weight_bytes=channels * runs.steps * runs.depth * np.dtype(product.weights).itemsize,
-            copied=np.where(values["product_input"] == "copy", staged / products, 0.0),
+            input_bytes=parts * in_rows * in_columns * g.ic * np.dtype(product.data).itemsize,
+            weight_bytes=parts
+            * (channels * runs.steps * runs.depth * np.dtype(product.weights).itemsize),
+            copied=np.where(values["product_input"] == "copy", parts * staged / products, 0.0),
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
@@ -316,14 +331,35 @@ class TileTiling(Tiling):
         and finish a block is added, and so is the time to copy the input.
         """
         e, product = self.estimate(values), self.product
+        several = self._by_algorithm(values, {name: PRODUCTS[n] for name, n in self.parts.items()})
         tiles = values["product_strips"] * values["product_rows"]
         vectors = values["product_vectors"]
         multiplied = (tiles * vectors).astype(np.float64) * self.runs.steps
-        inner = product.cost * np.maximum(1.0, LOAD_SHARE * e.loads)
+        inner = several * product.cost * np.maximum(1.0, LOAD_SHARE * e.loads)
         shared = np.where(values["product_outermost"] == "channels", 0.0, e.weight_bytes)
         far = shared * (e.weight_bytes > self.info.l2_bytes / 2) / self.info.l3_bytes_per_cycle
         outputs = tiles * values["product_pixels"] * vectors
         ends = (TILE_CYCLES + FINISH_CYCLES * outputs) / multiplied
         copies = COPIED * e.copied / self.info.l3_bytes_per_cycle
         work = e.waste / e.rows_used * e.imbalance
-        return np.asarray(work * (np.maximum(inner, far / multiplied) + ends) + copies)
+        cycles = work * (np.maximum(inner, far / multiplied) + ends) + copies
+        return np.asarray(cycles / self._unit)
+
+    @property
+    def _unit(self) -> float:
+        """Cycles of a tile product in the unit of the costs of other algorithms.
+
+        Among tile products alone, the unit does not matter.
+        """
+        if TILED in self.parts:
+            return 1.0
+        product = self.product
+        vectors = product.rows * product.columns * product.depth / self.info.lanes(FLOAT32)
+        return vectors / self.info.fma_per_cycle
+
+    def _by_algorithm(self, values: Values, numbers: Mapping[str, int]) -> Numbers:
+        """A number of the algorithm of each of n configurations, shape (n,)."""
+        chosen = values[KNOB]
+        # Configurations of another algorithm get an arbitrary one: nobody reads what follows.
+        each = [float(number) for number in numbers.values()]
+        return np.select([chosen == name for name in numbers], each, each[0])

@@ -1,0 +1,277 @@
+"""Float32 convolutions and products by tiles of bfloat16, tiles being loops on every CPU."""
+
+import math
+
+import attrs
+import computing
+import numpy as np
+import pytest
+from chameleon_core.errors import ConfigError
+from chameleon_tvm.building.kernel import TVMKernel
+from chameleon_tvm.instructions.amx import AmxBfloat16
+from chameleon_tvm.instructions.emission import permissions_of
+from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm.spaces.template import split_products
+from chameleon_tvm.spaces.template.algorithms import KNOB, split_error
+from chameleon_tvm.spaces.template.options import SPLITS, TemplateOptions
+from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm.spaces.template.split_products import SplitArithmetic
+from chameleon_tvm.testing.loop_tiles import LoopTiles
+from chameleon_tvm.types import BFLOAT16, STORAGE
+from computing import NATIVE, X86, assembly_of, few, resolved
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+SAPPHIRE = resolved(f"{X86}sapphirerapids -num-cores=2")
+ERRORS = {"split3": 1.5e-5, "split6": 6e-7}
+"""Largest accepted errors of small layers, beside which those of float32 are up to 5e-7."""
+PRODUCTS = {"split3": 3.1e-5, "split6": 1e-6}
+"""Largest errors of a product over its size, the sum's rounding included."""
+FINISHED = {"bias": True, "residual": True, "activation": "relu"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loops():
+    """This machine's CPU has tiles, which are loops."""
+    chosen = split_products.tile_products_of
+
+    def products(target, **types):
+        return [LoopTiles(AmxBfloat16())] if target == NATIVE else chosen(target, **types)
+
+    split_products.tile_products_of = products
+    yield
+    split_products.tile_products_of = chosen
+
+
+def options_of(*names, **more):
+    return TemplateOptions(algorithms=names, **more)
+
+
+def splits(space, count, seed, *, name):
+    """Legal configurations of an algorithm."""
+    rows = space.sample(400, np.random.default_rng(seed))
+    mine = [row for row in [*space.first_guesses, *rows] if space.decode(row)[KNOB] == name]
+    return mine[: count + 1]
+
+
+@st.composite
+def convolutions(draw):
+    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
+    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
+    ic = draw(st.sampled_from([1, 3, 7, 16, 32, 64, 80]))
+    oc = draw(st.integers(1, 70))
+    small = st.integers(1, 2)
+    try:
+        return Conv2dSpec(
+            input=[
+                draw(small),
+                16 * max(1, ic // 16) if layout == "NCHW16c" else ic,
+                draw(st.integers(1, 9)),
+                draw(st.integers(1, 34)),
+            ],
+            filters=16 * max(1, oc // 16) if output == "NCHW16c" else oc,
+            kernel=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+            stride=(draw(small), draw(small)),
+            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
+            dilation=(draw(small), draw(small)),
+            layout=layout,
+            output_layout=output,
+            **draw(computing.EPILOGUES),
+        )
+    except ConfigError:
+        assume(False)
+
+
+def require_close(spec, name, seed=0, count=1):
+    """Outputs differ from the reference as the algorithm's error explains."""
+    provider = TemplateSpace(options_of(name))
+    builder = provider.builder(spec.task("t", NATIVE), threads=2)
+    (expected,), _ = builder.reference()
+    (sizes,) = builder.operator.reference([np.abs(array) for array in builder.inputs])
+    for config in splits(builder.space, count, seed, name=name):
+        (output,) = builder.build(config.tolist()).outputs()
+        # Each product has such an error at most, whatever cancels in their sum.
+        error = np.abs(output - expected).max()
+        assert error <= PRODUCTS[name] * np.abs(sizes).max(), builder.space.decode(config)
+
+
+@pytest.mark.parametrize("name", SPLITS)
+@few(5)
+@given(spec=convolutions(), seed=st.integers(0, 9))
+def test_convolutions(name, spec, seed):
+    require_close(spec, name, seed)
+
+
+@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        DenseSpec(input=(37, 70), units=45, **FINISHED),
+        DenseSpec(input=(1, 33), units=20),
+        Conv1dSpec(input=[1, 24, 30], filters=20, kernel=3, padding=1, layout="NWC"),
+    ],
+    ids=lambda spec: f"{spec.kind}-{spec.sizes}",
+)
+def test_other_operators(name, spec):
+    require_close(spec, name, count=2)
+
+
+def product(inputs, weights, name):
+    """A matrix product by an algorithm; ``inputs`` has shape (rows, K), ``weights`` (N, K)."""
+    spec = DenseSpec(input=inputs.shape, units=len(weights))
+    task = spec.task("t", NATIVE)
+    template = template_of(task, options_of(name))
+    builder = TemplateSpace(options_of(name)).builder(task, threads=2)
+    (config, *_) = splits(builder.space, 0, 0, name=name)
+    values = builder.space.decode(config)
+    assert values[KNOB] == name
+    program = template.program(values, builder.operator, [inputs, weights])
+    return TVMKernel(program, NATIVE).outputs()[0]
+
+
+SPECIAL = [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 3.396e38, 1e-40, -0.0]
+
+
+@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("special", SPECIAL)
+def test_infinities_nan_and_huge_numbers(name, special):
+    generator = np.random.default_rng(0)
+    inputs = generator.standard_normal((20, 48)).astype(np.float32)
+    weights = (0.1 * generator.standard_normal((33, 48))).astype(np.float32)
+    weights[:5, 7] = 0.0, 1.0, -1.0, 0.999, -1.001
+    inputs[3, 7] = special
+    inputs[11, 7], inputs[11, 9] = np.inf, -np.inf
+    with np.errstate(invalid="ignore", over="ignore"):
+        expected = (inputs.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.float32)
+    output = product(inputs, weights, name)
+    finite = np.isfinite(expected)
+    assert np.array_equal(np.isnan(output), np.isnan(expected))
+    assert np.array_equal(output[~finite], expected[~finite], equal_nan=True)
+    for row in range(len(inputs)):
+        mine = finite[row]
+        if mine.any():
+            error = np.abs(output[row][mine] - expected[row][mine]).max()
+            assert error <= ERRORS[name] * np.abs(expected[row][mine]).max(), row
+
+
+def test_padding_beside_infinities_is_zero():
+    spec = Conv2dSpec(input=[1, 16, 6, 6], filters=16, kernel=3, padding=1, layout="NHWC")
+    task = spec.task("t", NATIVE)
+    builder = TemplateSpace(options_of("split3")).builder(task, threads=2)
+    inputs = [array.copy() for array in builder.inputs]
+    inputs[0].reshape(-1)[0] = np.inf
+    (config, *_) = splits(builder.space, 0, 0, name="split3")
+    values = builder.space.decode(config)
+    template = template_of(task, options_of("split3"))
+    output = TVMKernel(template.program(values, builder.operator, inputs), NATIVE).outputs()[0]
+    # Four outputs read the first pixel, whose other channels are finite.
+    assert np.isfinite(output).sum() == output.size - 4 * 16
+
+
+@given(
+    arrays.arrays(
+        np.float32,
+        (1, 8),
+        elements=st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False),
+    ),
+    st.sampled_from([2, 3]),
+)
+def test_parts_add_up_to_the_weight(weights, parts):
+    half = STORAGE[BFLOAT16]
+    stored = SplitArithmetic(product=AmxBfloat16(), parts=parts).stored(weights)
+    numbers = half.real(stored).reshape(parts, -1).astype(np.float64)
+    exact = weights.astype(np.float64)
+    error = np.abs(numbers.sum(axis=0) - exact).max(axis=0)
+    # Each part has eight bits; the smallest ones end at the smallest number.
+    room = np.abs(exact) * 2.0 ** (-8 * parts) + 2.0**-133
+    assert (error <= room).all()
+    assert np.isfinite(numbers).all()
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_the_expected_error_is_that_of_random_products(name):
+    generator = np.random.default_rng(0)
+    half, parts = STORAGE[BFLOAT16], SPLITS[name]
+
+    def split(numbers):
+        pieces, rest = [], numbers
+        for _ in range(parts):
+            pieces.append(half.real(half.stored(rest)).astype(np.float64))
+            rest = (rest - pieces[-1]).astype(np.float32)
+        return pieces
+
+    left, right = (generator.standard_normal((400, 400)).astype(np.float32) for _ in range(2))
+    expected = left.astype(np.float64) @ right.astype(np.float64)
+    pairs = [
+        a @ b
+        for i, a in enumerate(split(left))
+        for j, b in enumerate(split(right))
+        if i + j < parts
+    ]
+    error = np.sqrt(np.mean((sum(pairs) - expected) ** 2) / np.mean(expected**2))
+    assert error / 2 <= split_error(parts) <= 2 * error
+
+
+def algorithms_in(spec, target, **options):
+    template = template_of(spec.task("t", target), TemplateOptions(**options))
+    return [name for algorithm in template.algorithms for name in algorithm.names]
+
+
+LAYER = Conv2dSpec(
+    input=[1, 64, 14, 14], filters=64, kernel=3, padding=1, layout="NHWC", output_layout="NHWC"
+)
+
+
+def test_a_search_chooses_among_all_algorithms():
+    assert algorithms_in(LAYER, SAPPHIRE) == [
+        *("direct", "winograd2", "winograd4", "split3", "split6")
+    ]
+    space = TemplateSpace(TemplateOptions()).design_space(LAYER.task("t", SAPPHIRE))
+    chosen = {space.decode(row)[KNOB] for row in space.first_guesses}
+    assert {"direct", "winograd4", "split3"} <= chosen
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"max_error": 4e-6}, ["direct", "winograd2", "split6"]),
+        ({"algorithms": ("direct",)}, ["direct"]),
+        ({"algorithms": ("split3",)}, ["split3"]),
+        ({"algorithms": ("split3",), "max_error": 1e-6}, ["direct"]),
+    ],
+)
+def test_options_choose_algorithms(options, names):
+    assert algorithms_in(LAYER, SAPPHIRE, **options) == names
+
+
+@pytest.mark.parametrize(
+    ("spec", "target"),
+    [
+        (LAYER, resolved(f"{X86}icelake-server")),
+        (attrs.evolve(LAYER, groups=2), SAPPHIRE),
+        (Conv3dSpec(input=[1, 8, 4, 8, 8], filters=8, kernel=3, layout="NDHWC"), SAPPHIRE),
+        (attrs.evolve(LAYER, dtype="bfloat16"), SAPPHIRE),
+    ],
+    ids=["no tiles", "groups", "three axes", "bfloat16"],
+)
+def test_what_it_does_not_support(spec, target):
+    assert not {"split3", "split6"} & {*algorithms_in(spec, target)}
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_code_has_the_products_and_asks_for_a_permission(name):
+    template = template_of(LAYER.task("t", SAPPHIRE), options_of(name))
+    space = template.design_space
+    function = template.function(space.decode(space.first_guesses[0]))
+    assert permissions_of(function) == {"amx"}
+    products = assembly_of(function, SAPPHIRE).count("tdpbf16ps")
+    # One for each pair of parts whose product is not too small, of each pair of tiles.
+    pairs = {"split3": 3, "split6": 6}[name]
+    assert products > 0
+    assert products % pairs == 0
+
+
+def test_errors_are_ordered():
+    assert split_error(3) < 1e-7 < split_error(2) < 1e-5
+    assert math.isclose(split_error(2), 4.55e-6, rel_tol=0.05)
