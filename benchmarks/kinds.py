@@ -1,14 +1,14 @@
-"""A sample of other people's test suites, delivered for six kinds of CPU in each precision.
+"""A sample of other people's test suites, delivered for each kind of CPU in each precision.
 
     python benchmarks/kinds.py                                # what has no outcome yet
-    python benchmarks/kinds.py --kinds AMX --only 'int8/.*conv'  # a part of it
+    python benchmarks/kinds.py --kinds 'AMX,Zen 4' --only 'int8/.*conv'  # a part of it
     python benchmarks/kinds.py --page docs/suites.md          # puts the table into a page
 
 Each case is compiled with first guesses and run for its results. On x86 that happens in a process
-that reads another /proc/cpuinfo, so that `native` is the CPU in question; see other_cpu.c, which
-also computes AMX's instructions. What AVX-512 code needs, this machine has to have. Code for
-aarch64 is linked as a bundle for C, and run by qemu; it needs Debian's packages qemu-user-static
-and g++-aarch64-linux-gnu.
+that reads another /proc/cpuinfo, so that the CPU in question is this machine's; see other_cpu.c,
+which also computes AMX's instructions on a CPU without AMX. What other code needs, this machine has
+to have. Code for aarch64 is linked as a bundle for C, and run by qemu; it needs Debian's packages
+qemu-user-static and g++-aarch64-linux-gnu.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ from chameleon_networks.precision.networks import TypedNetworks
 from chameleon_networks.quantize.simulated import SimulatedNetwork, guessed_kernels
 from chameleon_networks.quantize.simulating import Calibrator
 from chameleon_networks.running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
+from chameleon_system.processor import own_architecture
 from chameleon_tvm.device.cpus.features import (
     LINUX_NAMES,
     host_features,
@@ -71,10 +72,16 @@ from torch_cases import OpInfoCases, array_of
 
 PRECISIONS = (FLOAT32, BFLOAT16, FLOAT16, INT8)
 
-_TILES = ("amx-tile", "amx-int8", "amx-bf16")
+TILES = frozenset({"amx-tile", "amx-int8", "amx-bf16"})
+"""What other_cpu.c computes on a CPU without tiles."""
+_SPARED = frozenset({"amx-fp16", "avx512fp16", "avx512vp2intersect", "sse4a"})
+"""Features that code for a kind goes without if this machine lacks them: others stand in."""
+_X86 = "x86_64-linux-gnu"
 _ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16,+fullfp16"
 _COMPILER, _EMULATORS = "aarch64-linux-gnu-g++", ("qemu-aarch64-static", "qemu-aarch64")
 _LIBRARIES = "/usr/aarch64-linux-gnu"
+SOURCE = Path(__file__).with_name("other_cpu.c")
+"""Lets a process run code for another x86 CPU."""
 _SECONDS = 60.0
 _TOLERANCES = {INT8: QUANTIZED_TOLERANCE}
 """Accepted |difference| over the largest |expected|; of others as of networks in half precision."""
@@ -82,31 +89,48 @@ _TOLERANCES = {INT8: QUANTIZED_TOLERANCE}
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """A kind of CPU.
+    """A kind of CPU. Its vendor, family and model are those that CPUID tells on x86.
 
     Attributes:
         mcpu: LLVM's name of an x86 CPU of that kind; empty for aarch64.
-        without: features of it that neither this machine nor a handler of signals has.
+        vendor: such as ``AuthenticAMD``.
+        family: with the extended family.
+        model: with the extended model.
     """
 
     mcpu: str = ""
-    without: frozenset[str] = frozenset()
+    vendor: str = "GenuineIntel"
+    family: int = 6
+    model: int = 0
 
     @property
     def target(self) -> str:
-        """The target to compile for in a process of ``environment``."""
-        return "native" if self.mcpu else _ARM
+        """The target to compile for; asked outside the processes of ``environment``."""
+        if not self.mcpu:
+            return _ARM
+        lacking = (target_features(llvm_target(self.mcpu, triple=_X86)) & _SPARED) - host_features()
+        left_out = ",".join(f"-{name}" for name in sorted(lacking))
+        return f"llvm -mcpu={self.mcpu}" + (f" -mattr={left_out}" if left_out else "")
 
     @functools.cached_property
     def features(self) -> frozenset[str]:
         """LLVM's names of what an x86 CPU of the kind has, among those that Linux shows."""
-        shown = target_features(llvm_target(self.mcpu)) & LINUX_NAMES["x86_64"].keys()
-        return shown - self.without
+        return target_features(llvm_target(self.mcpu, triple=_X86)) & LINUX_NAMES["x86_64"].keys()
+
+    @property
+    def cpuinfo(self) -> str:
+        """Content of ``/proc/cpuinfo`` of an x86 CPU of the kind."""
+        flags = " ".join(sorted(LINUX_NAMES["x86_64"][name] for name in self.features))
+        numbers = f"cpu family : {self.family}\nmodel : {self.model}"
+        return f"vendor_id : {self.vendor}\n{numbers}\nflags : {flags}\n"
 
     def lacking(self) -> str:
         """What is missing here to run code for it; empty if nothing is."""
         if self.mcpu:
-            return ", ".join(sorted(self.features - host_features() - frozenset(_TILES)))
+            if own_architecture() != "x86_64":
+                return "an x86 CPU"
+            computed = TILES if emulates_tiles() else frozenset()
+            return ", ".join(sorted(self.features - _SPARED - host_features() - computed))
         programs = (_COMPILER, *_EMULATORS[:1])
         if shutil.which(_COMPILER) and _emulator():
             return ""
@@ -129,23 +153,34 @@ class Kind:
         if not self.mcpu:
             return {"CXX": _COMPILER}
         library, cpuinfo = folder / "other_cpu.so", folder / "cpuinfo"
-        source = Path(__file__).with_name("other_cpu.c")
-        command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source)]
+        command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE)]
         subprocess.run(command, check=True)
-        flags = " ".join(sorted(LINUX_NAMES["x86_64"][name] for name in self.features))
-        cpuinfo.write_text(f"vendor_id : GenuineIntel\nflags : {flags}\n", encoding="utf-8")
+        cpuinfo.write_text(self.cpuinfo, encoding="utf-8")
         return {"LD_PRELOAD": str(library), "OTHER_CPUINFO": str(cpuinfo)}
 
 
+_AMD = "AuthenticAMD"
 KINDS: Mapping[str, Kind] = {
-    "AVX2": Kind(mcpu="haswell"),
-    "AVX-512": Kind(mcpu="skylake-avx512"),
-    "VNNI": Kind(mcpu="cascadelake"),
-    "BF16": Kind(mcpu="cooperlake"),
-    "AMX": Kind(mcpu="sapphirerapids", without=frozenset({"avx512fp16"})),
+    "AVX2": Kind(mcpu="haswell", model=63),
+    "AVX-512": Kind(mcpu="skylake-avx512", model=85),
+    "VNNI": Kind(mcpu="cascadelake", model=85),
+    "BF16": Kind(mcpu="cooperlake", model=85),
+    "AMX": Kind(mcpu="sapphirerapids", model=143),
+    "masked AMX": Kind(mcpu="sapphirerapids", model=167),
+    "AMX-FP16": Kind(mcpu="graniterapids", model=173),
+    "Zen 2": Kind(mcpu="znver2", vendor=_AMD, family=23, model=49),
+    "Zen 3": Kind(mcpu="znver3", vendor=_AMD, family=25, model=1),
+    "Zen 4": Kind(mcpu="znver4", vendor=_AMD, family=25, model=17),
+    "Zen 5": Kind(mcpu="znver5", vendor=_AMD, family=26, model=2),
     "aarch64": Kind(),
 }
-"""Kinds of CPU by the name of what each is the first to have."""
+"""Kinds of CPU, most by the name of what each is the first to have. A hypervisor masks the model of
+``masked AMX``, so that only its flags tell what it is."""
+
+
+def emulates_tiles() -> bool:
+    """Whether other_cpu.c computes AMX's instructions, which this machine's CPU then lacks."""
+    return "amx-tile" not in host_features()
 
 
 def _emulator() -> str | None:
@@ -158,12 +193,13 @@ class KindNetwork:
     Args:
         graph: a Relax ``IRModule``, as an importer gives it.
         kind: a key of ``KINDS``.
+        target: of the kind.
         precision: one of ``PRECISIONS``.
     """
 
-    def __init__(self, graph: Any, kind: str, precision: str) -> None:
+    def __init__(self, graph: Any, kind: str, target: str, precision: str) -> None:
         self._graph = graph
-        self._kind, self._precision = KINDS[kind], precision
+        self._kind, self._target, self._precision = KINDS[kind], target, precision
         self._folder = tempfile.TemporaryDirectory(prefix="chameleon-kind-")
         self._network: Any = None
 
@@ -179,7 +215,7 @@ class KindNetwork:
         return self._network(*inputs)
 
     def _compiled(self, inputs: Sequence[Any]) -> Any:
-        target = TVMTargets(NoOptions()).resolve(self._kind.target)
+        target = TVMTargets(NoOptions()).resolve(self._target)
         module = prepared(self._graph, DEFAULT)
         chains = chains_of(module)
         if self._precision != FLOAT32:
@@ -188,9 +224,8 @@ class KindNetwork:
                 raise NoNetworkError(f"no operator of it is computed in {self._precision}")
             ranges, means = None, {}
             if self._precision == INT8:
-                simulated = SimulatedNetwork(
-                    module, chains, TVMTargets(NoOptions()).resolve("native")
-                )
+                here = target if self._kind.mcpu else TVMTargets(NoOptions()).resolve("native")
+                simulated = SimulatedNetwork(module, chains, here)
                 calibrator = Calibrator(simulated)
                 calibrator.observe([np.asarray(array) for array in inputs])
                 calibration = calibrator.calibration()
@@ -282,11 +317,12 @@ class _KindCases(Suite):
 
     Args:
         kind: a key of ``KINDS``.
+        target: of the kind; cases that are only listed need none.
     """
 
-    def __init__(self, kind: str, *words: str) -> None:
+    def __init__(self, kind: str, target: str, *words: str) -> None:
         super().__init__(*words)
-        self._kind, self._precision = kind, FLOAT32
+        self._kind, self._target, self._precision = kind, target, FLOAT32
 
     def cases(self) -> Mapping[str, str]:
         cases = super().cases()
@@ -306,14 +342,14 @@ class _KindCases(Suite):
 
     def compiler(self, graph: Any) -> KindNetwork:
         """A network of the case that is run."""
-        return KindNetwork(graph, self._kind, self._precision)
+        return KindNetwork(graph, self._kind, self._target, self._precision)
 
 
 class OnnxKindCases(_KindCases, OnnxCases):
     """ONNX's cases for a kind of CPU."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind, "chameleon")
+    def __init__(self, kind: str, target: str = "") -> None:
+        super().__init__(kind, target, "chameleon")
 
     def prepared(self, model: Any) -> Any:
         return chameleon(model, compiler=self.compiler, inputs=1)
@@ -330,8 +366,8 @@ class OpInfoKindCases(_KindCases, OpInfoCases):
 
     inputs = 1
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind, "1")
+    def __init__(self, kind: str, target: str = "") -> None:
+        super().__init__(kind, target, "1")
 
     def drawn_by(self, case: str) -> str:
         # By the digest with the number the sample was drawn among those of its operator.
@@ -381,8 +417,8 @@ def run_kind(
         ChameleonError: code for it does not run here.
     """
     with tempfile.TemporaryDirectory(prefix="chameleon-kinds-") as folder:
-        environment = KINDS[kind].environment(Path(folder))
-        yield from outcomes(suite, (kind,), cases, seconds=seconds, environment=environment)
+        environment, words = KINDS[kind].environment(Path(folder)), (kind, KINDS[kind].target)
+        yield from outcomes(suite, words, cases, seconds=seconds, environment=environment)
 
 
 def main() -> int:
@@ -408,7 +444,10 @@ def main() -> int:
             if re.search(given.only, case)
             and (case not in kept.by_case or kept.by_case[case].kind in again)
         ]
-        for outcome in run_kind(suite, kind, left):
+        if lacking := KINDS[kind].lacking():
+            print(f"{name}: code for it does not run here without {lacking}", file=sys.stderr)
+            left = []
+        for outcome in run_kind(suite, kind, left) if left else ():
             kept.add(outcome)
             shown = f"{name} {outcome.case}: {outcome.kind} {outcome.reason}"
             print(shown, file=sys.stderr, flush=True)

@@ -3,12 +3,14 @@
  *   cc -O2 -shared -fPIC -o other_cpu.so other_cpu.c
  *   OTHER_CPUINFO=FILE LD_PRELOAD=$PWD/other_cpu.so program
  *
- * The process reads FILE instead of /proc/cpuinfo, and Linux seems to grant tiles. AMX's
- * instructions, which end in SIGILL here, are computed in the signal's handler. (Intel 64 and IA-32
- * Architectures Software Developer's Manual, volume 2.) OTHER_CPU_COUNTS=FILE gets the number of
- * products of tiles when the process ends. */
+ * The process reads FILE instead of /proc/cpuinfo. On a CPU without AMX, Linux seems to grant
+ * tiles, and AMX's instructions, which end in SIGILL there, are computed in the signal's handler.
+ * (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.) OTHER_CPU_COUNTS=FILE
+ * then gets the number of these products of tiles when the process ends. A CPU with AMX computes
+ * them itself: it runs ldtilecfg without Linux's permission, so a handler would never see it. */
 
 #define _GNU_SOURCE
+#include <cpuid.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,10 +21,13 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
+#include <xmmintrin.h>
 
 #define TILES 8
 #define ROWS 16
 #define ROW_BYTES 64
+#define DENORMALS_ARE_ZERO 0x40
+#define TILE_STATE 0x60000 /* XTILECFG and XTILEDATA in XCR0 */
 
 /* Memory of a thread that a signal's handler may use: it is there from the thread's start. */
 #define OF_THREAD static __thread __attribute__((tls_model("initial-exec")))
@@ -35,6 +40,7 @@ OF_THREAD struct tile tiles[TILES];
 OF_THREAD uint8_t rows[TILES];
 OF_THREAD uint16_t row_bytes[TILES];
 static long float_products, integer_products;
+static int emulated; /* whether this CPU has no AMX */
 
 static const int registers[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
                                 REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
@@ -112,23 +118,24 @@ static void move(const struct instruction *given, int stores) {
   }
 }
 
-/* A bfloat16 as float32; numbers below the smallest normal one count as zero. */
 static float from_bfloat16(const uint8_t *bytes) {
   uint32_t bits = (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 24;
   float value;
-  if ((bits & 0x7F800000) == 0) bits &= 0x80000000;
   memcpy(&value, &bits, sizeof(value));
   return value;
 }
 
-/* One sum of a tile product: of `count` groups of four bytes of a row and of a column. */
-static uint32_t summed(const struct instruction *given, uint32_t sum, const uint8_t *left,
+/* One sum of a tile product: of `count` groups of four bytes of a row and of a column. It is exact:
+ * integers modulo 2**32, and each bit of a float32 but for which NaN a NaN is. Products of even and
+ * of odd places have a sum each, in which each multiply-add is rounded once. */
+__attribute__((target("fma"))) static uint32_t summed(const struct instruction *given, uint32_t sum, const uint8_t *left,
                        const uint8_t *right, int count) {
   float total, parts[2] = {0, 0};
   for (int group = 0; group < count; ++group, left += 4, right += ROW_BYTES) {
     if (given->opcode == 0x5C) {
       for (int part = 0; part < 2; ++part) {
-        parts[part] += from_bfloat16(left + 2 * part) * from_bfloat16(right + 2 * part);
+        float first = from_bfloat16(left + 2 * part), second = from_bfloat16(right + 2 * part);
+        parts[part] = __builtin_fmaf(first, second, parts[part]);
       }
     } else {
       for (int part = 0; part < 4; ++part) {
@@ -152,6 +159,9 @@ static int multiply(const struct instruction *given) {
     return 0;
   }
   if (sums == left || sums == right || left == right) return 0;
+  /* Denormal operands and results count as zero, as with DAZ and FTZ. The interrupted code has its
+   * own control register, which the kernel puts back. */
+  _mm_setcsr(_MM_MASK_MASK | _MM_ROUND_NEAREST | _MM_FLUSH_ZERO_ON | DENORMALS_ARE_ZERO);
   for (int row = 0; row < rows[sums]; ++row) {
     for (int column = 0; column < row_bytes[sums] / 4; ++column) {
       uint8_t *place = &tiles[sums].bytes[row][4 * column];
@@ -196,9 +206,19 @@ static void handle(int signal_number, siginfo_t *info, void *context) {
   }
 }
 
+/* Whether this CPU has AMX, and the system lets processes ask for it. */
+static int has_tiles(void) {
+  uint32_t a, b, c, d, enabled;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & bit_AMX_TILE)) return 0;
+  __asm__("xgetbv" : "=a"(enabled), "=d"(d) : "c"(0));
+  return (enabled & TILE_STATE) == TILE_STATE;
+}
+
 __attribute__((constructor)) static void start(void) {
   struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_NODEFER};
-  sigaction(SIGILL, &action, NULL);
+  emulated = !has_tiles();
+  if (emulated) sigaction(SIGILL, &action, NULL);
 }
 
 __attribute__((destructor)) static void tell(void) {
@@ -238,6 +258,6 @@ long syscall(long number, ...) {
   for (int word = 0; word < 6; ++word) words[word] = va_arg(more, long);
   va_end(more);
   /* arch_prctl(ARCH_REQ_XCOMP_PERM) */
-  if (number == SYS_arch_prctl && words[0] == 0x1023) return 0;
+  if (emulated && number == SYS_arch_prctl && words[0] == 0x1023) return 0;
   return NEXT(syscall)(number, words[0], words[1], words[2], words[3], words[4], words[5]);
 }

@@ -48,6 +48,7 @@ def recorded(name, architecture="x86_64"):
         ("sapphirerapids", "sapphirerapids", "sapphirerapids"),
         ("graniterapids-guest", "rocketlake", "sapphirerapids"),
         # LLVM knew the model but not the processor's kind, as an older LLVM would.
+        ("zen3", "x86-64", "znver3"),
         ("zen5", "x86-64", "znver5"),
         ("skylake-avx512", "generic", "skylake-avx512"),
     ],

@@ -39,6 +39,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 HASWELL = resolved("llvm -mcpu=haswell -num-cores=2")
+RUNS_X86 = platform.machine() in {"x86_64", "AMD64"}
 DIRECT = TemplateOptions(algorithms=("direct",))
 PROVIDER = provider_of(DIRECT)
 check = partial(computing.check, options=DIRECT)
@@ -116,7 +117,7 @@ def test_an_illegal_configuration_is_refused_with_its_reason():
 
 
 @pytest.mark.skipif(
-    platform.machine() not in {"x86_64", "AMD64"} or target_info(NATIVE).vector_bytes < 32,
+    not RUNS_X86 or target_info(NATIVE).vector_bytes < 32,
     reason="this machine cannot run AVX2 code",
 )
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW8c"])
@@ -125,6 +126,20 @@ def test_code_for_avx2_computes_the_same(layout):
     assert (info.lanes("float32"), info.vector_registers) == (8, 16)
     spec = Conv2dSpec(input=[1, 16, 9, 11], filters=24, kernel=3, padding=1, layout=layout)
     check(spec, seed=0, count=2, target=HASWELL)
+
+
+def narrow(space, count, seed):
+    """Tiles of two columns that read the input in place."""
+    drawn = space.sample(count, np.random.default_rng(seed))
+    wanted = {"tile_columns": 2, "input": "in_place"}
+    return [config for config in drawn if space.decode(config).items() >= wanted.items()]
+
+
+@pytest.mark.skipif(not RUNS_X86, reason="this machine cannot run x86 code")
+@pytest.mark.parametrize("kind", [partial(Conv2dSpec, filters=16), DepthwiseConv2dSpec])
+def test_a_tile_may_read_padding_alone(kind):
+    spec = kind(input=[1, 16, 3, 9], kernel=1, padding=2, layout="NHWC")
+    check(spec, count=30, target=resolved("llvm -mcpu=nehalem -num-cores=2"), chosen=narrow)
 
 
 @pytest.mark.parametrize(

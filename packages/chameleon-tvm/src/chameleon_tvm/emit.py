@@ -93,7 +93,9 @@ def _stores(statement: Stmt, most: int) -> float:
 
 
 def sequence(statements: Sequence[Stmt]) -> Stmt:
-    """One statement that runs the given statements in order."""
+    """One statement that runs the given statements in order; without any, it does nothing."""
+    if not statements:
+        return tirx.Evaluate(_constant(0))
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 

@@ -29,10 +29,11 @@ _INTEL = (
     *("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids"),
     "graniterapids",
 )
-_AMD = ("barcelona", "btver2", "bdver1", "bdver2", "bdver4", "znver1", "znver3", "znver4", "znver5")
+_AMD = ("barcelona", "btver2", "bdver1", "bdver2", "bdver4", "znver3", "znver4", "znver5")
 _ANY_X86 = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 _FAMILIES = {"GenuineIntel": _INTEL, "AuthenticAMD": _AMD, "HygonGenuine": ("znver1",)}
-"""For each vendor, LLVM's names to choose from, one for each set of instructions; oldest first."""
+"""For each vendor, LLVM's names to choose from, one for each set of instructions; oldest first.
+``znver3`` also stands for the set of Zen 1 and Zen 2, whose models LLVM knows."""
 
 _ARM_PARTS = {
     (0x41, 0xD03): "cortex-a53",

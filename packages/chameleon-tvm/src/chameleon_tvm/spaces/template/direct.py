@@ -313,5 +313,8 @@ def _by_pattern(patterns: NDArray[np.int64], versions: list[Stmt], xo: Expr) -> 
     for pattern, version in enumerate(versions):
         if pattern != usual:
             where = np.flatnonzero(patterns == pattern)
-            cases.append((tirx.all(xo >= int(where[0]), xo <= int(where[-1])), version))
+            # Tiles that read padding alone may be at both ends of a row.
+            runs = np.split(where, 1 + np.flatnonzero(np.diff(where) > 1))
+            tests = [tirx.all(xo >= int(run[0]), xo <= int(run[-1])) for run in runs]
+            cases.append((tirx.any(*tests), version))
     return emit.choose(cases, versions[usual])
