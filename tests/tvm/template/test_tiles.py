@@ -218,3 +218,34 @@ def test_compiled_for_amx_each_part_sets_its_tiles_up_and_releases_them(types, m
     (body,) = [row for row in text.split("@function") if mnemonic in row]
     assert re.findall("ldtilecfg|tilerelease", body) == ["ldtilecfg", "tilerelease"]
     assert body.index("ldtilecfg") < body.index(mnemonic) < body.index("tilerelease")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Conv2dSpec(input=[2, 32, 7, 7], filters=48, kernel=3, padding=1, layout="NHWC", **BF16),
+        Conv2dSpec(input=[1, 24, 9, 7], filters=20, kernel=(3, 2), padding=(1, 0, 0, 1), **BF16),
+        Conv2dSpec(input=[1, 64, 7, 7], filters=33, kernel=3, padding=1, layout="NHWC", **INT8),
+    ],
+    ids=lambda spec: f"{spec.dtype}-{spec.sizes}",
+)
+def test_rows_of_narrow_images_are_one_row(spec):
+    def joined(space, count, seed):
+        rows = space.sample(2000, np.random.default_rng(seed))
+        mine = [row for row in rows if space.decode(row).get("product_positions") == "image"]
+        assert len(mine) >= count
+        return mine[:count]
+
+    computing.check(spec, seed=1, count=3, chosen=joined, rounded=["bfloat16"])
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "joins"),
+    [((7, 7), 1, True), ((14, 14), 1, False), ((7, 7), 2, False), ((1, 9), 1, False)],
+)
+def test_rows_are_joined_if_that_saves_tiles(size, stride, joins):
+    spec = Conv2dSpec(
+        input=[1, 64, *size], filters=64, kernel=3, padding=1, stride=stride, layout="NHWC", **BF16
+    )
+    names = {knob.name for knob in PROVIDER.design_space(spec.task("t", SAPPHIRE)).knobs}
+    assert ("product_positions" in names) == joins

@@ -24,7 +24,7 @@ from chameleon_tvm.spaces.template.algorithms import Algorithm
 from chameleon_tvm.spaces.template.arithmetic import TileArithmetic, finishing_constants
 from chameleon_tvm.spaces.template.geometry import Geometry
 from chameleon_tvm.spaces.template.staging import Input
-from chameleon_tvm.spaces.template.writing import StoredOutput, TilePosition
+from chameleon_tvm.spaces.template.writing import JoinedOutput, StoredOutput, TilePosition
 from chameleon_tvm.types import COMPUTE, FLOAT32
 
 PARTS = 4
@@ -68,10 +68,12 @@ class TileConvolution:
         self.block = block
         self.product = product = arithmetic.product
         self.cores = cores
+        self.extents = (1, tile_tiling.joined_width(geometry)) if block.joined else geometry.out
         self.runs = tile_tiling.Runs.of(geometry, product)
         sums = block.rows * block.columns * block.vectors * product.columns
         self.sums = emit.buffer("sums", (sums,), dtype=product.sums)
-        self.output = StoredOutput(geometry, block, spec, self.sums)
+        output = JoinedOutput if block.joined else StoredOutput
+        self.output = output(geometry, block, spec, self.sums)
         self.arithmetic = arithmetic
         self.channels = channels
         self.input = self._make_input()
@@ -104,7 +106,8 @@ class TileConvolution:
 
     def _compute(self) -> Stmt:
         g, block = self.geometry, self.block
-        down, across = math.ceil(g.out[0] / block.rows), math.ceil(g.out[1] / block.columns)
+        down = math.ceil(self.extents[0] / block.rows)
+        across = math.ceil(self.extents[1] / block.columns)
         positions, channels = (g.batch, down, across), (self.blocks,)
         extents = channels + positions if block.channels_outermost else positions + channels
         count = math.prod(extents)
@@ -143,8 +146,8 @@ class TileConvolution:
     def _block(self, position: list[Expr], channel: Expr) -> Stmt:
         g, block, product = self.geometry, self.block, self.product
         n, yo, xo = position
-        y = emit.within(yo, block.rows, g.out[0])
-        x = emit.within(xo, block.columns, g.out[1])
+        y = emit.within(yo, block.rows, self.extents[0])
+        x = emit.within(xo, block.columns, self.extents[1])
         sums = [register for (holds, _), register in self.registers.items() if holds == SUMS]
         stored = [
             product.store(

@@ -35,6 +35,10 @@ BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vect
 PRODUCTS = {1: 1, 2: 3, 3: 6}
 """Number of tile products for each piece of the reduction, by the number of parts of a number."""
 
+JOINING_GAIN = 1.15
+"""Least ratio of the numbers of tiles for which rows may be joined. Outputs between rows cost a
+little, too."""
+
 LOAD_SHARE = 0.5
 """Time of loading a tile over the time of a product."""
 FINISH_CYCLES = 8.0
@@ -50,10 +54,13 @@ class TileBlock(Tile):
     Attributes:
         pixels: Outputs of a row in a tile of data.
         strips: Tiles of data beside each other in a row.
+        joined: Whether all rows of the padded image are one row, so that a tile may hold outputs of
+            several rows. Outputs between the rows are computed and not stored.
     """
 
     pixels: int
     strips: int
+    joined: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any], channels: int) -> TileBlock:
@@ -73,6 +80,7 @@ class TileBlock(Tile):
             channels=channels,
             copy=values["product_input"] == "copy",
             channels_outermost=values["product_outermost"] == "channels",
+            joined=values.get("product_positions", "row") == "image",
         )
 
     @property
@@ -157,6 +165,24 @@ def flattened(geometry: Geometry) -> Geometry:
         return g
     row = (1, g.size[0] * g.size[1])
     return attrs.evolve(g, size=row, out=row)
+
+
+def joined_width(geometry: Geometry) -> int:
+    """Number of outputs of all rows as one row, those between the rows included.
+
+    Args:
+        geometry: A convolution without strides, whose input is copied with its padding.
+    """
+    return (geometry.out[0] - 1) * geometry.staged_size[1] + geometry.out[1]
+
+
+def joining_pays(geometry: Geometry, product: TileProduct) -> bool:
+    """Whether tiles hold notably more needed outputs if all rows of an image are one row."""
+    g = geometry
+    if g.stride != (1, 1) or g.out[0] == 1 or joined_width(g) < product.rows:
+        return False
+    apart = g.out[0] * math.ceil(g.out[1] / product.rows)
+    return math.ceil(joined_width(g) / product.rows) * JOINING_GAIN <= apart
 
 
 def pack_tiles(
@@ -266,6 +292,9 @@ class TileTiling(Tiling):
         sizes = tile_sizes(width, product.rows)
         # A tile of few pixels takes as long as a whole one.
         pixels = tuple(size for size in sizes if 2 * size >= max(sizes))
+        self.joins = joining_pays(geometry, product)
+        if self.joins:
+            pixels, width = (*pixels, product.rows), joined_width(geometry)
         channels = math.ceil(geometry.oc / product.columns)
         several = range(1, product.registers)
         self.knobs = (
@@ -282,6 +311,8 @@ class TileTiling(Tiling):
             Choice(name="product_input", options=("copy", "in_place") if in_place else ("copy",)),
             Choice(name="product_outermost", options=("channels", "positions")),
         )
+        if self.joins:
+            self.knobs += (Choice(name="product_positions", options=("row", "image")),)
 
     def constraints(self) -> tuple[Constraint, ...]:
         most, width = self.product.registers, self.geometry.out[1]
@@ -292,15 +323,33 @@ class TileTiling(Tiling):
             ),
             Constraint(
                 reason="the block is wider than the output",
-                holds=lambda v: v["product_pixels"] * v["product_strips"] <= width,
+                holds=lambda v: (
+                    v["product_pixels"] * v["product_strips"]
+                    <= np.where(self._joined(v), joined_width(self.geometry), width)
+                ),
+            ),
+            Constraint(
+                reason="joined rows are a single row, in whole tiles",
+                holds=lambda v: (
+                    ~self._joined(v)
+                    | (v["product_rows"] == 1) & (v["product_pixels"] == self.product.rows)
+                ),
             ),
         )
+
+    def _joined(self, values: Values) -> NDArray[np.bool_]:
+        """Whether the rows of each of n configurations are joined, shape (n,)."""
+        if not self.joins:
+            return np.zeros(len(values["product_rows"]), np.bool_)
+        return np.asarray(values["product_positions"] == "image")
 
     def estimate(self, values: Values) -> TileEstimates:
         g, product, runs = self.geometry, self.product, self.runs
         pixels, strips, rows, vectors = floats(values, *BLOCK_KNOBS)
         columns, tiles, channels = pixels * strips, strips * rows, vectors * product.columns
-        down, across = np.ceil(g.out[0] / rows), np.ceil(g.out[1] / columns)
+        joined = self._joined(values)
+        down = np.where(joined, 1.0, np.ceil(g.out[0] / rows))
+        across = np.ceil(np.where(joined, joined_width(g), g.out[1]) / columns)
         blocks = np.ceil(g.oc / channels)
         tasks = g.batch * down * across * blocks
         products = tasks * tiles * vectors * runs.steps

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm import emit
 from chameleon_tvm.emit import Buffer, Expr, Stmt
+from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.operators.specs import (
     BatchMatmulSpec,
@@ -107,7 +108,7 @@ class Output:
             index = self._place(at, first + v * lanes, yi, xi)
             channel = at.group * self.channels + first + v * lanes
             value = self.epilogue.whole(self._sums(at, yi, xi, v), channel, index, lanes)
-            return emit.store(self.out, index, value, lanes)
+            return self._if_needed(at, xi, emit.store(self.out, index, value, lanes))
 
         return self._every(vector)
 
@@ -150,7 +151,7 @@ class Output:
             value = emit.load(self.spilled, [(yi * tile.columns + xi) * self.block + o])
             index = self._place(at, first + o, yi, xi)
             value = value if self.early else self.epilogue.last(value, index, 1)
-            return emit.store(self.out, index, value)
+            return self._if_needed(at, xi, emit.store(self.out, index, value))
 
         # The loop that is contiguous in the output is the innermost one.
         channels = {"o": min(self.block, g.oc)}
@@ -163,10 +164,20 @@ class Output:
         """Indices of an element of a tile; ``o`` is a channel of the tile's group."""
         g = self.geometry
         outs = [axis.out for axis in g.outer]
-        n, y, x = at.n, emit.join((*at.outer, at.y + yi), (*outs, g.out[0])), at.x + xi
+        row, x = self._position(at, yi, xi)
+        n, y = at.n, emit.join((*at.outer, row), (*outs, g.out[0]))
         if channel_block(g.out_layout) == g.oc:
             return [n, at.group, y, x, o]
         return physical_index((n, at.group * g.oc + o, y, x), g.out_layout)
+
+    def _position(self, at: TilePosition, yi: Expr, xi: Expr) -> tuple[Expr, Expr]:
+        """The row and the column of the output at a row and a column of a tile."""
+        return at.y + yi, at.x + xi
+
+    def _if_needed(self, at: TilePosition, xi: Expr, store: Stmt) -> Stmt:
+        """A statement that stores the output at a column of a tile, if there is such an output."""
+        del at, xi  # there is one for each column
+        return store
 
 
 class StoredOutput(Output):
@@ -199,3 +210,16 @@ class StoredOutput(Output):
 
     def _sums(self, at: TilePosition, yi: Expr, xi: Expr, v: int) -> Expr:
         return emit.load(at.sums[0], [self._index(yi, xi, v)], self.geometry.lanes)
+
+
+class JoinedOutput(StoredOutput):
+    """A ``StoredOutput`` whose tiles are of a single row that all rows of the padded image form."""
+
+    def _position(self, at: TilePosition, yi: Expr, xi: Expr) -> tuple[Expr, Expr]:
+        del yi  # the tile is a row
+        width = self.geometry.staged_size[1]
+        return tirx.floordiv(at.x + xi, width), tirx.floormod(at.x + xi, width)
+
+    def _if_needed(self, at: TilePosition, xi: Expr, store: Stmt) -> Stmt:
+        _, column = self._position(at, 0, xi)
+        return tirx.IfThenElse(column < self.geometry.out[1], store, None)
