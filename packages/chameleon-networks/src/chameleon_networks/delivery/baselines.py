@@ -20,7 +20,12 @@ from chameleon_tvm.words import one_line, telling_line
 
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.delivery.reduced_rivals import ReducedRequest, ReducedRivals
+from chameleon_networks.delivery.reduced_rivals import (
+    ReducedRequest,
+    ReducedRivals,
+    reduced_request,
+    reduces_by_default,
+)
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.graph.warnings_once import warnings_once
@@ -178,7 +183,8 @@ class Baselines:
             result: The result of the delivery so far.
             ours: The process with the delivered network.
             inputs: The inputs of one inference.
-            reduced: The reduced precisions in which frameworks run the network as well, or None.
+            reduced: The reduced precisions in which frameworks run the network as well. None stands
+                for the reduced precisions that frameworks choose by default.
 
         Returns:
             The result with the times added.
@@ -191,6 +197,9 @@ class Baselines:
             processes.append(self.reference)
         processes += self._beside_the_reference(inputs)
         beside = None
+        if reduced is None and reduces_by_default(self._network, processes):
+            with contextlib.suppress(ChameleonError):  # timing reports that the reference fails
+                reduced = reduced_request(self._network, (), None, self.reference.outputs)
         if reduced is not None:
             threads = self._delivery.threads
             beside = ReducedRivals(self._network, reduced, threads=threads, stack=self._stack)
