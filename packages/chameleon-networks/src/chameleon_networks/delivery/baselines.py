@@ -23,7 +23,6 @@ from chameleon_networks.compile.uncompilable import no_kernels
 from chameleon_networks.delivery.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
-    reduced_request,
     reduces_by_default,
 )
 from chameleon_networks.graph.prepare import prepared
@@ -175,7 +174,7 @@ class Baselines:
         result: NetworkResult,
         ours: NetworkProcess,
         inputs: Arrays,
-        reduced: ReducedRequest | None = None,
+        reduced: ReducedRequest,
     ) -> NetworkResult:
         """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns.
 
@@ -183,8 +182,7 @@ class Baselines:
             result: The result of the delivery so far.
             ours: The process with the delivered network.
             inputs: The inputs of one inference.
-            reduced: The reduced precisions in which frameworks run the network as well. None stands
-                for the reduced precisions that frameworks choose by default.
+            reduced: The reduced precisions in which frameworks run the network as well.
 
         Returns:
             The result with the times added.
@@ -197,10 +195,7 @@ class Baselines:
             processes.append(self.reference)
         processes += self._beside_the_reference(inputs)
         beside = None
-        if reduced is None and reduces_by_default(self._network, processes):
-            with contextlib.suppress(ChameleonError):  # timing reports that the reference fails
-                reduced = reduced_request(self._network, (), None, self.reference.outputs)
-        if reduced is not None:
+        if not reduced.by_default or reduces_by_default(self._network, processes):
             threads = self._delivery.threads
             beside = ReducedRivals(self._network, reduced, threads=threads, stack=self._stack)
             processes += beside.opened()

@@ -49,7 +49,7 @@ def reduced_request(
     samples = batches.samples if batches and source else kept_samples(network, source)
     return ReducedRequest(
         precisions=named,
-        other_than_float32=not precisions,
+        by_default=not precisions,
         calibration=calibration,
         samples=samples,
         expected=[sample.run(run) for sample in samples],
@@ -83,7 +83,7 @@ class ReducedRequest:
 
     Attributes:
         precisions: Some of ``frameworks.PRECISIONS``.
-        other_than_float32: Whether frameworks that compute in float32 nevertheless do not count.
+        by_default: Whether frameworks only count if they compute in a reduced dtype by default.
         calibration: The inputs of several inferences to calibrate with, the same for all
             frameworks. Empty if no framework needs calibration.
         samples: The inputs on which errors are measured.
@@ -92,7 +92,7 @@ class ReducedRequest:
     """
 
     precisions: Sequence[str]
-    other_than_float32: bool = False
+    by_default: bool = False
     calibration: Sequence[Arrays]
     samples: Sequence[Sample]
     expected: Sequence[Arrays]
@@ -188,7 +188,7 @@ class ReducedRivals:
                 log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
                 self.left_out[name] = one_line(error)
                 continue
-            if self._request.other_than_float32 and self.about[name].precision == FLOAT32:
+            if self._request.by_default and self.about[name].precision == FLOAT32:
                 del self.about[name]
                 process.close()
             else:
