@@ -8,6 +8,7 @@ from chameleon_cli import result_rows
 from chameleon_cli.results_table import print_network, print_table
 from chameleon_core.loop.end.result import OperatorResult, VariantResult
 from chameleon_core.network_result import BucketResult, FrontPoint, NetworkResult, RivalTime
+from chameleon_core.run_view import NetworkSummary, TimeSource
 
 
 class Terminal(io.StringIO):
@@ -99,6 +100,15 @@ def test_each_rival_in_reduced_precision_has_its_precision_and_error(capsys):
     printed = capsys.readouterr().out
     assert "".join(result_rows.RIVAL_HEADER).split()[0] in printed
     assert "network, in int8: 4.00 ms (untuned 100 ms)" in printed
+
+
+def test_what_a_rival_computes_in_by_default_is_in_the_sentence_of_a_network():
+    network = attrs.evolve(INT8, precision="float32", precisions=("float32",))
+    summary = NetworkSummary(
+        seconds=0.004, source=TimeSource.COMPARISON, measured=1, operators=1, result=network
+    )
+    others = "torch 20.0 ms, openvino as it comes in bfloat16 2.00 ms, untuned 100 ms"
+    assert result_rows.network_sentence(summary).endswith(f"({others})")
 
 
 def test_rivals_in_float32_alone_stay_in_the_networks_line():

@@ -71,6 +71,18 @@ def test_rivals_in_several_precisions_are_not_mixed(page):
     assert "the network is slower" not in shown, "onnxruntime in float32 is not its like"
 
 
+def test_a_rival_that_computes_in_another_dtype_by_default_is_in_the_result(page):
+    rival = RivalTime(
+        asked="as-it-comes", precision="bfloat16", seconds=0.001, max_relative_error=3.7e-3
+    )
+    shown = page(attrs.evolve(NETWORK, rivals_reduced={"openvino as it comes": rival}))
+    assert "onnxruntime, the fastest alternative here in float32, takes 3 ms" in shown
+    words = "computes in bfloat16: 1.00 ms, with a largest relative error of 3.7e-03."
+    assert shown.index(words) < shown.index("write `precision: bfloat16` in the pipeline")
+    row = "<td>openvino as it comes</td><td>bfloat16</td><td>another precision</td><td>1 ms</td>"
+    assert row in shown
+
+
 def test_each_point_of_the_front_has_a_row(page):
     rows = (
         FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),

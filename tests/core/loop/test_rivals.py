@@ -55,6 +55,15 @@ def test_the_ratio_is_to_the_best_in_the_same_precision():
     assert like == [name for name, _ in rival_rows(float32)[:2]] == ["onnxruntime", "torch"]
 
 
+def test_what_a_rival_computes_in_by_default_counts_if_the_network_lacks_it():
+    [(name, rival)] = INT8.rivals_by_default.items()
+    assert (name, rival.precision) == ("openvino as it comes", "bfloat16")
+    mixed = attrs.evolve(INT8, precisions=("bfloat16", "int8"))
+    plain = {name: attrs.evolve(rival, precision="float32")}
+    assert not mixed.rivals_by_default
+    assert not attrs.evolve(INT8, rivals_reduced=plain).rivals_by_default
+
+
 def test_without_any_of_its_precision_it_is_held_against_float32():
     alone = attrs.evolve(INT8, precision="float16", precisions=("float16",))
     assert alone.ratio == pytest.approx(0.016 / 0.004)

@@ -4,7 +4,7 @@ import attrs
 import chameleon_core as cc
 import pytest
 from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult, summary_lines
-from chameleon_core.network_result import BucketResult, NetworkResult
+from chameleon_core.network_result import BucketResult, NetworkResult, RivalTime
 from synthetic import run_synthetic, synthetic_document
 
 
@@ -73,6 +73,35 @@ def test_a_network_against_the_fastest_other(folder):
     ]
     assert "not timed" in lines(folder, network=attrs.evolve(network, latency_seconds=None))[0]
     assert lines(folder, network=attrs.evolve(network, failure="it broke")) == []
+
+
+def test_a_network_in_float32_is_not_compared_with_float32_alone(folder):
+    rival = RivalTime(
+        asked="as-it-comes", precision="bfloat16", seconds=2e-3, max_relative_error=3.7e-3
+    )
+    network = NetworkResult(
+        latency_seconds=4e-3,
+        rivals={"torch": 10e-3, "openvino": 6e-3},
+        rivals_reduced={"openvino as it comes": rival},
+        folder=str(folder / "network"),
+    )
+    same = "It is 1.50 times as fast as openvino (6.00 ms), the fastest other in float32"
+    default = "openvino as it comes, with its default settings, computes in bfloat16"
+    other = [
+        f"{default}: 2.00 ms, with a largest relative error of 3.7e-03.",
+        "To ask Chameleon for the same, write `precision: bfloat16` in the pipeline.",
+    ]
+    assert lines(folder, network=network)[1:-1] == [f"{same}; torch 10.0 ms.", *other]
+    int8 = {**network.rivals_reduced, "torch int8": attrs.evolve(rival, asked="int8", seconds=8e-3)}
+    quantized = attrs.evolve(network, precisions=("int8",), rivals_reduced=int8)
+    against = "It is 2.00 times as fast as torch int8 (8.00 ms), the fastest other in int8."
+    assert lines(folder, network=quantized)[1:-1] == [against, *other]
+    half = attrs.evolve(network, precisions=("bfloat16",))
+    assert lines(folder, network=half)[1:-1] == [
+        f"{same.removesuffix(' in float32')}; torch 10.0 ms."
+    ]
+    alone = attrs.evolve(network, rivals={}, untuned_seconds=1.0)
+    assert lines(folder, network=alone)[1:-1] == ["Untuned, it takes 1.00 s.", *other]
 
 
 def test_a_run_read_in_python_says_the_same(folder):

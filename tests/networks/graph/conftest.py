@@ -5,9 +5,11 @@ from functools import cache
 import attrs
 import pytest
 from chameleon_networks.compile.kernels import Kernels
+from chameleon_networks.delivery import reduced_rivals
 from chameleon_networks.delivery.networks import NetworkFrontend
 from chameleon_networks.importers.options import BuiltinOptions
 from chameleon_networks.importers.sources import BuiltinNetwork
+from chameleon_networks.running.processes import framework_process
 
 from .sequence.conftest import deliverer
 
@@ -64,3 +66,28 @@ def delivered(frontend, delivery_into, tmp_path_factory):
         return delivery, source.deliver(delivery)
 
     return deliver
+
+
+@pytest.fixture
+def by_default(monkeypatch):
+    """Makes a framework that computes in some precision by default, with an error of 0.4 %.
+
+    It is onnxruntime under another name. Without a precision, all say that it is float32.
+    """
+
+    def opened(precision, network, name, *, threads):
+        process = framework_process(network, "onnxruntime", threads=threads)
+        honest = process.outputs
+        process.name, process.answer = name, {"precision": precision}
+        process.outputs = lambda inputs: [1.004 * array for array in honest(inputs)]
+        return process
+
+    def make(module, precision):
+        def reduced_process(network, name, calibration, *, threads, warm_up):
+            return opened(precision, network, name, threads=threads)
+
+        monkeypatch.setattr(module, "reduces_by_default", lambda *_: precision is not None)
+        monkeypatch.setattr(reduced_rivals, "reduced_process", reduced_process)
+        monkeypatch.setattr(reduced_rivals, "left_out_reduced", lambda *_: {})
+
+    return make

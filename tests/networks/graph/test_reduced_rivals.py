@@ -1,6 +1,8 @@
 """Networks in reduced precision in processes of their own, each with its error."""
 
 import contextlib
+from pathlib import Path
+from types import SimpleNamespace
 
 import attrs
 import numpy as np
@@ -17,11 +19,13 @@ from chameleon_networks.delivery.reduced_rivals import (
     precisions_beside,
     reduced_of_all,
     reduced_request,
+    reduces_by_default,
 )
 from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.importers.sources import OnnxNetwork
-from chameleon_networks.running.processes import framework_process
+from chameleon_networks.running.processes import framework_process, reduced_process
 from chameleon_networks.running.verify import Sample
+from chameleon_system.processor import own_architecture
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -74,6 +78,23 @@ def test_float32_is_compared_with_nothing_new(precision):
     assert precisions_beside(precision) == ()
 
 
+@pytest.mark.parametrize(
+    ("answers", "quantized", "expected"),
+    [
+        ([{"default": "float32"}, {}], False, False),
+        ([{"default": "float32"}, {"default": "bfloat16"}], False, True),
+        ([{"default": "bfloat16"}], False, True),
+        ([{"default": "bfloat16"}], True, False),
+    ],
+)
+def test_a_framework_that_does_not_compute_in_float32_by_default_is_found(
+    answers, *, quantized, expected
+):
+    processes = [SimpleNamespace(answer=answer) for answer in answers]
+    network = SimpleNamespace(quantized=quantized)
+    assert reduces_by_default(network, processes) is expected
+
+
 def test_reduced_precision_is_compared_with_its_like_and_as_it_comes():
     assert precisions_beside(["int8", "float32", "int8"]) == ("int8", "as-it-comes")
 
@@ -117,7 +138,18 @@ def test_buckets_are_summed_where_all_of_them_were_timed():
 
 def test_its_process_says_no_precision_of_what_is_in_float32(tiny):
     with framework_process(tiny, "onnxruntime", threads=1) as process:
-        assert "precision" not in process.answer
+        assert process.answer == {"default": "float32"}
+
+
+def test_openvino_says_what_it_would_compute_in_by_itself(tiny):
+    pytest.importorskip("openvino")
+    with (
+        framework_process(tiny, "openvino", threads=1) as process,
+        reduced_process(tiny, "openvino as it comes", (Path(), 0), threads=1) as other,
+    ):
+        assert process.answer["default"] in {"float32", "bfloat16", "float16"}
+        if own_architecture() == "x86_64":  # elsewhere it depends on the network
+            assert process.answer["default"] == other.answer["precision"]
 
 
 @pytest.fixture
@@ -140,13 +172,14 @@ def deliver(delivery_into, tmp_path, monkeypatch):
 @pytest.fixture
 def compared(tiny):
     """The network with a comparison at the end of its delivery."""
-    pytest.importorskip("openvino")
     return OnnxNetwork(attrs.evolve(tiny.options, compare=True, in_place=False))
 
 
 def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
     compared, deliver, monkeypatch
 ):
+    pytest.importorskip("openvino")
+
     def request(_, run):
         return reduced_request(compared, precisions_beside(["int8"]), None, run)
 
@@ -160,13 +193,34 @@ def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
     assert NetworkResult.from_json(result.to_json()) == result
 
 
-def test_a_delivery_stays_where_what_it_is_compared_with_fails(compared, deliver, monkeypatch):
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_a_delivery_in_float32_is_compared_with_what_others_compute_in_by_default(
+    compared, deliver, by_default, precision
+):
+    by_default(baselines, precision)
+    result = deliver(compared)
+    assert result.precision == "float32"
+    assert "openvino as it comes" not in result.left_out
+    if precision == "float32":
+        assert not result.rivals_reduced, "it would be there twice"
+        return
+    [(name, rival)] = result.rivals_reduced.items()
+    assert (name, rival.asked, rival.seconds) == ("openvino as it comes", "as-it-comes", 1.0)
+    assert rival.precision == "bfloat16"
+    assert rival.max_relative_error == pytest.approx(4e-3, rel=0.01)
+    assert NetworkResult.from_json(result.to_json()) == result
+
+
+def test_a_delivery_stays_where_what_it_is_compared_with_fails(
+    compared, deliver, by_default, monkeypatch
+):
     def request(*_):
         raise ConfigError("calibrate: data.py:batches yields no batch", hint="Yield two.")
 
     def refused(*_):
         raise tvm.error.InternalError("Check failed: no schedule")
 
+    by_default(baselines, None)
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
     monkeypatch.setattr(baselines, "untuned", refused)
     result = deliver(compared)

@@ -1,12 +1,10 @@
 """What a delivered network says that it computes in, and what is compared with it."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from chameleon_core.errors import ChameleonError
 from chameleon_networks.delivery import side_by_side as module
-from chameleon_networks.delivery.reduced_rivals import reduced_request
 from chameleon_networks.delivery.side_by_side import Compared, result_of, side_by_side
 from chameleon_networks.package.package import write_manifest
 
@@ -53,7 +51,7 @@ def test_errors_are_those_against_the_reference(tiny, monkeypatch):
         network=tiny,
         ours={},
         names=("openvino",),
-        reduced=partial(reduced_request, tiny, ("as-it-comes",), None),
+        precisions=("as-it-comes",),
         threads=1,
         rounds=2,
     )
@@ -63,3 +61,23 @@ def test_errors_are_those_against_the_reference(tiny, monkeypatch):
     rival = result.about["openvino"]
     assert rival.precision == rival.asked == "that of openvino"
     assert 0.0 < rival.max_relative_error < 1e-4
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_what_computes_in_another_dtype_by_default_is_timed_unasked(
+    tiny, monkeypatch, by_default, precision
+):
+    by_default(module, precision)
+    names = ("onnxruntime",)
+    result = side_by_side(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
+    name = "openvino as it comes"
+    assert list(result.times) == ["onnxruntime", *([name] if precision == "bfloat16" else [])]
+    assert not result.left_out
+    if precision == "bfloat16":
+        about = result.about[name]
+        assert (about.asked, about.precision) == ("as-it-comes", "bfloat16")
+        assert about.max_relative_error == pytest.approx(4e-3, rel=0.01)
+    by_default(module, None)
+    result = side_by_side(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
+    assert list(result.times) == ["onnxruntime"]
+    assert not result.about, "float32 alone needs no errors"

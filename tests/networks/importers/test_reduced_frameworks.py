@@ -83,6 +83,41 @@ def test_openvino_as_it_comes_says_what_it_took(source, inputs):
     assert _error(source, network, inputs) < (1e-5 if network.precision == "float32" else 5e-2)
 
 
+def test_openvino_says_what_it_computes_in_by_default(monkeypatch):
+    asked = []
+
+    def compiled(model, **options):
+        asked.append(options["hint"])
+        assert [node.get_type_name() for node in model.get_ops()] == ["Parameter", "Result"]
+        return _Compiled("bf16")
+
+    pytest.importorskip("openvino")
+    monkeypatch.setattr(running, "openvino_compiled", compiled)
+    monkeypatch.setattr(running, "openvino_default", running.openvino_default.__wrapped__)
+    assert reductions.default_precision("openvino") == "bfloat16"
+    assert reductions.default_precision("torch") == "float32"
+    assert asked == [None], "OpenVINO chooses"
+
+
+@pytest.mark.parametrize("default", ["f32", "bf16"])
+def test_openvino_converts_a_network_once_if_it_runs_it_in_another_dtype_too(
+    source, inputs, tmp_path, monkeypatch, default
+):
+    pytest.importorskip("openvino")
+    assert source.forms.openvino is None, "no other process has its program"
+    monkeypatch.setattr(source, "programs", {"program": str(tmp_path / "program.pt2")})
+    forms, file = source.forms, tmp_path / "openvino.xml"
+    monkeypatch.setattr(running, "openvino_default", lambda: default)
+    [expected] = running.openvino_network(forms, threads=1)(inputs)
+    assert file.exists() == (default == "bf16")
+    if default == "bf16":
+        written = file.stat().st_mtime_ns
+        read = NetworkForms(program=None, onnx=None, openvino=file)
+        [got] = running.openvino_network(read, threads=1)(inputs)
+        np.testing.assert_array_equal(got, expected)
+        assert file.stat().st_mtime_ns == written, "another process may use it"
+
+
 def test_openvino_is_not_said_to_compute_in_what_it_does_not(source, monkeypatch):
     pytest.importorskip("openvino")
     monkeypatch.setattr(running, "openvino_compiled", lambda *_, **__: _Compiled("f32"))

@@ -270,6 +270,29 @@ def test_files_are_written_for_those_that_read_them(tiny, tmp_path):
     assert set(facts) | set(left_out) >= {"openvino int8"}
 
 
+@pytest.mark.parametrize("default", ["bfloat16", "float32"])
+def test_what_computes_in_another_dtype_by_default_is_called_unasked(
+    tiny, tmp_path, monkeypatch, default
+):
+    def answer(request):
+        defaults = {"onnxruntime": "float32", "openvino": default}
+        return {
+            (name, reduced): {"path": name, "default": defaults[name]}
+            for name, reduced in request["kinds"]
+        }
+
+    monkeypatch.setattr(model_files, "_answer", answer)
+    monkeypatch.setattr(model_files, "left_out_reduced", lambda *_: {})
+    names = ("onnxruntime", "openvino")
+    files, left_out = model_files.model_files(tiny, names, (), None, tmp_path)
+    assert not left_out
+    more = ["openvino as it comes"] if default == "bfloat16" else []
+    assert list(files) == [*names, *more]
+    assert [files[name].hint for name in more] == [None] * len(more)
+    [files, _] = model_files.model_files(tiny, names[:1], (), None, tmp_path)
+    assert list(files) == ["onnxruntime"], "openvino was not asked for"
+
+
 def test_a_process_that_dies_says_its_last_words(monkeypatch):
     monkeypatch.setattr(model_files, "_MODULE", "this_module_is_not_there")
     with pytest.raises(ChameleonError, match="others ended with status 1") as raised:

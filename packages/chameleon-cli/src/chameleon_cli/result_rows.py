@@ -64,7 +64,11 @@ def network_sentence(summary: NetworkSummary) -> str:
 def _beside(summary: NetworkSummary) -> str:
     """The times of rivals and of the untuned network, in parentheses; or an empty string."""
     result = summary.result
-    others = {**result.like_rivals, "untuned": result.untuned_seconds}
+    by_default = {
+        f"{name} in {rival.precision}": rival.seconds
+        for name, rival in result.rivals_by_default.items()
+    }
+    others = {**result.like_rivals, **by_default, "untuned": result.untuned_seconds}
     texts = [f"{name} {duration(seconds)}" for name, seconds in others.items() if seconds]
     return f" ({', '.join(texts)})" if texts else ""
 

@@ -10,7 +10,7 @@ import attr
 import attrs
 import cattrs
 
-from chameleon_core.dtypes import FLOAT32
+from chameleon_core.dtypes import AS_IT_COMES, FLOAT32
 
 
 @attrs.frozen(kw_only=True)
@@ -203,6 +203,15 @@ class InferenceResult:
     def fastest_rival(self) -> tuple[str, float] | None:
         """The name and the seconds of the fastest rival in the network's precision, or None."""
         return min(self.like_rivals.items(), key=lambda pair: pair[1], default=None)
+
+    @property
+    def rivals_by_default(self) -> Mapping[str, RivalTime]:
+        """The rivals that by default compute in a reduced dtype that the network lacks, by name."""
+        return {
+            name: rival
+            for name, rival in self.rivals_reduced.items()
+            if rival.asked == AS_IT_COMES and rival.precision not in (FLOAT32, *self.precisions)
+        }
 
     @property
     def ratio(self) -> float | None:

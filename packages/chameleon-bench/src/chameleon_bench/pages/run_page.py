@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 from chameleon_cli.result_rows import failures
-from chameleon_core.loop.end.result import slower
+from chameleon_core.loop.end.result import among, default_sentences, slower
 from chameleon_core.loop.round.batch import Origin
 from chameleon_core.run_folder import REPORT
 from chameleon_core.words import in_ratio, in_seconds
@@ -239,7 +239,8 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
     rival = network.fastest_rival
     if rival is not None:
         name, seconds = rival
-        sentence += f"; {name}, the fastest alternative here, takes {in_seconds(seconds)}"
+        fastest = f"the fastest alternative here{among(network)}"
+        sentence += f"; {name}, {fastest}, takes {in_seconds(seconds)}"
         sentence += f", {in_ratio(seconds / latency)} times as long"
     sentences = [f"{sentence}."]
     if network.untuned_seconds:
@@ -248,7 +249,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
             f"Compiled by TVM without tuning it takes {in_seconds(network.untuned_seconds)}, "
             f"{in_ratio(times)} times as long."
         )
-    return sentences
+    return [*sentences, *default_sentences(network)]
 
 
 def _of_kernels(record: RunRecord) -> list[str]:

@@ -80,7 +80,8 @@ def command(
     processes alternate. The output shows medians over the turns with 95 % bootstrap intervals. A
     network for several shapes is timed in each bucket of shapes.
 
-    With --precision, frameworks also run the network in int8, bfloat16, float16 or the precision
+    A framework that computes in another precision by default runs the network in both precisions.
+    With --precision, frameworks run it in float32, and in int8, bfloat16, float16 or the precision
     that they choose (as-it-comes). Each framework quantizes with its own tools and the same
     calibration inputs. An error is the largest difference from the framework's float32 outputs over
     the largest of these outputs, on inputs that were not used for calibration.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,16 @@ from chameleon_bench.statistics.estimates import estimate
 from chameleon_cli.result_rows import duration
 from chameleon_cli.results_table import print_table
 from chameleon_cli.streams import results_alone
+from chameleon_core.dtypes import FLOAT32
 from chameleon_core.errors import ConfigError
+from chameleon_core.loop.end.result import default_sentences
+from chameleon_core.network_result import InferenceResult, RivalTime
 from chameleon_core.run_view import RunView
 from chameleon_core.words import counted
 
 from chameleon_networks.commands.runs import delivered_in, network_of, pipeline_of, threads_of
 from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.reduced_rivals import ComputedIn, reduced_request
+from chameleon_networks.delivery.reduced_rivals import ComputedIn
 from chameleon_networks.delivery.side_by_side import Compared, SideBySide, side_by_side
 from chameleon_networks.frameworks import AS_IT_COMES
 from chameleon_networks.importers.imported_network import ImportedNetwork
@@ -30,8 +32,6 @@ from chameleon_networks.serving.streams import Served, served
 
 Summary = Mapping[str, Any]
 """Results of one comparison, as JSON values."""
-
-_FAILED = "it does not run here; the log above says why"
 
 
 @attrs.frozen(kw_only=True)
@@ -153,24 +153,20 @@ def _compared(
     frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
 ) -> Summary:
     network = frontend.network
-    names = _rivals(network, timing)
-    source = timing.calibrate or frontend.calibrate
-    request = partial(reduced_request, network, timing.precisions, source)
     comparison = side_by_side(
         Compared(
             network=network,
             ours={OURS: delivered},
             bucket=bucket,
-            names=names,
-            reduced=request if timing.precisions else None,
+            names=_rivals(network, timing),
+            precisions=timing.precisions,
+            calibrate=timing.calibrate or frontend.calibrate,
             threads=threads,
             rounds=timing.rounds or 15,
         )
     )
     absent = {} if timing.rivals is not None else dict(network.left_out)
-    failed = {name: _FAILED for name in names if not comparison.times.get(name)}
-    left_out = absent | (dict(comparison.left_out) if timing.precisions else failed)
-    return {**_times(comparison), "left_out": left_out}
+    return {**_times(comparison), "left_out": absent | dict(comparison.left_out)}
 
 
 OURS = "network"
@@ -227,11 +223,11 @@ def _known(seconds: float) -> float | None:
 
 
 def _like(ratios: Mapping[str, float], comparison: SideBySide) -> float | None:
-    """The ratio to rivals in the delivered network's own precision. None if no rival has it."""
+    """The ratio to rivals in the delivered network's own precision, or else in float32, or None."""
     if not comparison.about:
         return next(iter(ratios.values()), None)
     own = comparison.about[OURS].precisions if OURS in comparison.about else ()
-    return next((ratio for asked, ratio in ratios.items() if asked in own), None)
+    return next((ratios[asked] for asked in (*own, FLOAT32) if asked in ratios), None)
 
 
 def _ratios(medians: Mapping[str, float], about: Mapping[str, ComputedIn]) -> dict[str, float]:
@@ -277,10 +273,28 @@ def _show_times(summary: Summary) -> None:
     for name, why in summary["left_out"].items():
         click.echo(f"{name} left out: {why}")
     for asked, ratio in ratios.items():
-        words = "as they come" if asked == AS_IT_COMES else f"in {asked}"
-        click.echo(f"{ratio:.2f} times as fast as the best of the others {words}")
+        click.echo(f"{ratio:.2f} times as fast as the best of the others {_in_words(asked)}")
+    for sentence in default_sentences(_result(summary["contenders"])) if ratios else ():
+        click.echo(sentence)
     if not ratios and summary["ratio"] is not None:
         click.echo(f"{summary['ratio']:.2f} times as fast as the best of the others")
+
+
+def _in_words(asked: str) -> str:
+    return "as they come" if asked == AS_IT_COMES else f"in {asked}"
+
+
+def _result(contenders: Mapping[str, Summary]) -> InferenceResult:
+    """The result of a comparison in several precisions, without what its messages do not need."""
+    rivals = {
+        name: RivalTime(
+            **{key: row[key] for key in ("asked", "precision", "max_relative_error")},
+            seconds=row["median_seconds"],
+        )
+        for name, row in contenders.items()
+    }
+    own = contenders.get(OURS, {}).get("precisions", ())
+    return InferenceResult(rivals_reduced=rivals, precisions=own)
 
 
 HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "best way")
@@ -314,7 +328,8 @@ def _show_streams(summary: Summary, neighbours: int) -> None:
         print_table(HEADER, rows)
         for asked, ratio in figures["ratios"].items():
             click.echo(
-                f"{ratio:.2f} times as many requests a second as the best of the others in {asked}"
+                f"{ratio:.2f} times as many requests a second as the best of the others "
+                f"{_in_words(asked)}"
             )
     for name, why in summary["left_out"].items():
         click.echo(f"{name} left out: {why}")

@@ -20,7 +20,11 @@ from chameleon_tvm.words import one_line, telling_line
 
 from chameleon_networks.compile.compile import untuned
 from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.delivery.reduced_rivals import ReducedRequest, ReducedRivals
+from chameleon_networks.delivery.reduced_rivals import (
+    ReducedRequest,
+    ReducedRivals,
+    reduces_by_default,
+)
 from chameleon_networks.graph.prepare import prepared
 from chameleon_networks.graph.relaxed import tvm
 from chameleon_networks.graph.warnings_once import warnings_once
@@ -170,7 +174,7 @@ class Baselines:
         result: NetworkResult,
         ours: NetworkProcess,
         inputs: Arrays,
-        reduced: ReducedRequest | None = None,
+        reduced: ReducedRequest,
     ) -> NetworkResult:
         """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns.
 
@@ -178,7 +182,7 @@ class Baselines:
             result: The result of the delivery so far.
             ours: The process with the delivered network.
             inputs: The inputs of one inference.
-            reduced: The reduced precisions in which frameworks run the network as well, or None.
+            reduced: The reduced precisions in which frameworks run the network as well.
 
         Returns:
             The result with the times added.
@@ -191,7 +195,7 @@ class Baselines:
             processes.append(self.reference)
         processes += self._beside_the_reference(inputs)
         beside = None
-        if reduced is not None:
+        if not reduced.by_default or reduces_by_default(self._network, processes):
             threads = self._delivery.threads
             beside = ReducedRivals(self._network, reduced, threads=threads, stack=self._stack)
             processes += beside.opened()

@@ -30,6 +30,7 @@ from chameleon_networks.delivery.in_network import (
 from chameleon_networks.delivery.layout_choice import LayoutChoice
 from chameleon_networks.delivery.reduced_rivals import ReducedRequest
 from chameleon_networks.delivery.typed.decisions import PrecisionDecisions
+from chameleon_networks.frameworks import AS_IT_COMES
 from chameleon_networks.frameworks.running import TORCH
 from chameleon_networks.graph.fused_operators import FusedOperator
 from chameleon_networks.graph.warnings_once import warnings_once
@@ -43,6 +44,7 @@ from chameleon_networks.running.verify import (
     Expected,
     OutputCheck,
     Run,
+    Sample,
     check_comparable,
     compared,
     guilty,
@@ -416,13 +418,20 @@ class DeliverySteps:
             result: The result of the delivery so far.
             ours: The process that runs the network.
         """
+        reduced = None
         try:
             reduced = self._settled.reduced_request(self._reference_outputs)
         except ChameleonError as error:
             log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)
-            reduced = None
-        return self.baselines.timed(result, ours, self._samples[0], reduced)
+        by_default = ReducedRequest(
+            precisions=(AS_IT_COMES,),
+            by_default=True,
+            calibration=(),
+            samples=[Sample(inputs=inputs) for inputs in self._samples],
+            expected=self.answers.outputs,
+        )
+        return self.baselines.timed(result, ours, self._samples[0], reduced or by_default)
 
     def _reference_outputs(self, inputs: Arrays) -> Arrays:
         """The reference's outputs; its process starts if it has not yet."""

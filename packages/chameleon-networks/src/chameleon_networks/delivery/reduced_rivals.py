@@ -32,7 +32,8 @@ def reduced_request(
 
     Args:
         network: The imported network.
-        precisions: Some of ``frameworks.PRECISIONS``.
+        precisions: Some of ``frameworks.PRECISIONS``. If empty, frameworks run the network in
+            ``AS_IT_COMES``, except those that then compute in float32.
         source: The source of calibration inputs, as for ``batches_of``.
         run: A function that runs the reference in float32.
 
@@ -40,13 +41,15 @@ def reduced_request(
         ChameleonError: The calibration inputs are missing or do not fit the network, or the
             reference fails.
     """
-    calibrated = any(form.calibrated for form in asked_for(network.forms, precisions))
+    named = precisions or (AS_IT_COMES,)
+    calibrated = any(form.calibrated for form in asked_for(network.forms, named))
     batches = batches_of(network, source) if calibrated else None
     calibration = [] if batches is None else list(batches)
     # The user's are read once.
     samples = batches.samples if batches and source else kept_samples(network, source)
     return ReducedRequest(
-        precisions=precisions,
+        precisions=named,
+        by_default=not precisions,
         calibration=calibration,
         samples=samples,
         expected=[sample.run(run) for sample in samples],
@@ -80,6 +83,7 @@ class ReducedRequest:
 
     Attributes:
         precisions: Some of ``frameworks.PRECISIONS``.
+        by_default: Whether frameworks only count if they compute in a reduced dtype by default.
         calibration: The inputs of several inferences to calibrate with, the same for all
             frameworks. Empty if no framework needs calibration.
         samples: The inputs on which errors are measured.
@@ -88,6 +92,7 @@ class ReducedRequest:
     """
 
     precisions: Sequence[str]
+    by_default: bool = False
     calibration: Sequence[Arrays]
     samples: Sequence[Sample]
     expected: Sequence[Arrays]
@@ -101,6 +106,20 @@ def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
     """
     reduced = tuple(kind for kind in dict.fromkeys(map(display_name, types)) if kind != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
+
+
+def reduces_by_default(network: ImportedNetwork, processes: Sequence[NetworkProcess]) -> bool:
+    """Whether a framework computes in a reduced dtype on this machine if it is asked for none.
+
+    False for a quantized network, in which dtypes matter only to the few operators in float32.
+
+    Args:
+        network: The imported network.
+        processes: The processes of frameworks that run the network in float32. The frameworks
+            reported their default precision when they opened the network.
+    """
+    defaults = {process.answer.get("default", FLOAT32) for process in processes}
+    return defaults - {FLOAT32} != set() and not network.quantized
 
 
 @attrs.frozen(kw_only=True)
@@ -164,10 +183,16 @@ class ReducedRivals:
                 continue
             log.info("opening_reduced_network", by=name)
             try:
-                processes.append(self._open(name))
+                process = self._open(name)
             except ChameleonError as error:
                 log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
                 self.left_out[name] = one_line(error)
+                continue
+            if self._request.by_default and self.about[name].precision == FLOAT32:
+                del self.about[name]
+                process.close()
+            else:
+                processes.append(process)
         return processes
 
     def _open(self, name: str) -> NetworkProcess:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -19,6 +19,8 @@ from chameleon_networks.delivery.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
     max_relative_error,
+    reduced_request,
+    reduces_by_default,
 )
 from chameleon_networks.importers.imported_network import ImportedNetwork
 from chameleon_networks.package.package import read_manifest
@@ -28,7 +30,6 @@ from chameleon_networks.running.processes import (
     delivered_process,
     framework_process,
 )
-from chameleon_networks.running.verify import Run
 
 log = structlog.get_logger()
 
@@ -40,7 +41,7 @@ class SideBySide:
     Attributes:
         times: The seconds of each turn of each network, by name; see ``latency.Rounds``.
         about: The precision and the error of each network that was timed, by name. Empty if only
-            float32 was compared.
+            networks in their original precision were compared.
         left_out: The reason why each network that was not timed is missing, by name.
     """
 
@@ -58,8 +59,9 @@ class Compared:
         ours: The folders of delivered networks, by their names in results.
         bucket: The bucket of shapes in which the networks are timed; empty if there is one shape.
         names: Names of the frameworks to run the network in float32.
-        reduced: A function that gets the reference and returns a request for reduced precisions.
-            None if networks are compared in float32 only, without measuring errors.
+        precisions: Reduced precisions in which frameworks run the network as well. If empty, these
+            are the precisions other than float32 that frameworks choose by default.
+        calibrate: The source of calibration inputs; None for random ones.
         threads: Number of threads that all networks compute with.
         rounds: Number of turns of each network.
     """
@@ -68,7 +70,8 @@ class Compared:
     ours: Mapping[str, Path]
     bucket: str = ""
     names: Sequence[str]
-    reduced: Callable[[Run], ReducedRequest] | None = None
+    precisions: Sequence[str] = ()
+    calibrate: str | None = None
     threads: int
     rounds: int
 
@@ -99,9 +102,11 @@ def side_by_side(asked: Compared) -> SideBySide:
                 left_out[name] = one_line(error)
             else:
                 processes.append(stack.enter_context(process))
-        if asked.reduced is not None:
+        if asked.precisions or reduces_by_default(asked.network, processes):
             with _reference(asked, processes) as reference:
-                request = asked.reduced(reference.outputs)
+                request = reduced_request(
+                    asked.network, asked.precisions, asked.calibrate, reference.outputs
+                )
             about = _with_errors(asked, processes, request, left_out)
             processes = [process for process in processes if process.name in about]
             rivals = ReducedRivals(asked.network, request, threads=asked.threads, stack=stack)

@@ -1,9 +1,9 @@
 """Frameworks that run a network in some precision: torch, ONNX Runtime and OpenVINO."""
 
+from chameleon_core import dtypes
 from chameleon_tvm.types import BFLOAT16, FLOAT16, INT8
 
-AS_IT_COMES = "as-it-comes"
-"""The precision that a framework itself chooses if it is asked for none."""
+AS_IT_COMES = dtypes.AS_IT_COMES
 
 PRECISIONS = (INT8, BFLOAT16, FLOAT16, AS_IT_COMES)
 """Precisions other than float32 that frameworks can be asked for, for comparisons.

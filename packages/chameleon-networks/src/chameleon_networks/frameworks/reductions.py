@@ -158,9 +158,19 @@ def quantized_model(forms: running.NetworkForms, calibration: Sequence[Arrays]) 
 
 def _opened(model: Any, *, threads: int, hint: str | None = None) -> ReducedNetwork:
     compiled = running.openvino_compiled(model, threads=threads, hint=hint)
-    kind = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
     run = running.openvino_inference(compiled)
+    kind = running.openvino_precision(compiled)
     return ReducedNetwork(run=run, precision=NAMES.get(kind, kind))
+
+
+def default_precision(framework: str) -> str:
+    """The precision in which a framework computes on this machine if it is asked for none.
+
+    Args:
+        framework: The name of the framework.
+    """
+    kind = running.openvino_default() if framework == running.OPENVINO else FLOAT32
+    return NAMES.get(kind, kind)
 
 
 def _has_attention(model: Any) -> bool:

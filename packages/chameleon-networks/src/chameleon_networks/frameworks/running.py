@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -43,11 +44,14 @@ class NetworkForms:
             is not a torch network.
         onnx: A function that returns the path of an ONNX file, or its content.
         shapes: The shapes of inputs whose sizes the ONNX file leaves open, by name.
+        openvino: The path of a file with OpenVINO's model of the network, which the first process
+            that needs it may write. None if each process converts the network.
     """
 
     program: Callable[[], Any] | None
     onnx: Callable[[], str | bytes]
     shapes: Mapping[str, Sequence[int]] = MappingProxyType({})
+    openvino: Path | None = None
 
     def onnx_file(self, folder: Path) -> str:
         """The path of the ONNX file, which is written into a folder if there is none yet."""
@@ -204,18 +208,47 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
 
 
 def openvino_network(forms: NetworkForms, *, threads: int) -> Network:
-    """Run a network with OpenVINO on the CPU, in float32."""
+    """Run a network with OpenVINO on the CPU, in float32.
+
+    If OpenVINO computes in another dtype by default, another process may run the network in it.
+    This process then writes ``forms.openvino``, since conversion takes longer than compilation.
+    """
+    model, file = openvino_model(forms), forms.openvino
+    if file is not None and not file.exists() and openvino_default() != "f32":
+        importlib.import_module("openvino").serialize(model, file)
     # Without the hint bfloat16 is used if the CPU has it.
-    compiled = openvino_compiled(openvino_model(forms), threads=threads, hint="f32")
-    return openvino_inference(compiled)
+    return openvino_inference(openvino_compiled(model, threads=threads, hint="f32"))
+
+
+def openvino_precision(compiled: Any) -> str:
+    """The precision of a compiled OpenVINO model, by OpenVINO's name, such as ``bf16``."""
+    return str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+
+
+@cache
+def openvino_default() -> str:
+    """The precision in which OpenVINO computes on this machine if it is asked for none.
+
+    OpenVINO reports it for a model that computes nothing, which takes milliseconds. For some
+    networks it may choose float32 nevertheless, such as for those with convolutions on ARM.
+
+    Returns:
+        OpenVINO's name of the dtype, such as ``bf16``.
+    """
+    operators: Any = importlib.import_module("openvino.opset13")
+    numbers = operators.parameter([1], np.float32)
+    model = importlib.import_module("openvino").Model([numbers], [numbers], "nothing")
+    return openvino_precision(openvino_compiled(model, threads=1, hint=None))
 
 
 def openvino_model(forms: NetworkForms) -> Any:
-    """Convert a network to an OpenVINO model, without compiling it.
+    """Convert a network to an OpenVINO model, or read the model, without compiling it.
 
     Known shapes of all inputs make OpenVINO faster.
     """
     openvino = importlib.import_module("openvino")
+    if forms.openvino is not None and forms.openvino.exists():
+        return openvino.Core().read_model(forms.openvino)
     source = forms.program if forms.program is not None else forms.onnx
     converted = openvino.convert_model(source())
     if forms.shapes:

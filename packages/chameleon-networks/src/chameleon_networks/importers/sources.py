@@ -158,8 +158,11 @@ class ProgramNetwork(ImportedNetwork):
 
     @property
     def forms(self) -> running.NetworkForms:
+        kept = next(iter(self.programs.values()), None)
         return running.NetworkForms(
-            program=lambda: self.float_program, onnx=lambda: running.onnx_bytes(self.float_program)
+            program=lambda: self.float_program,
+            onnx=lambda: running.onnx_bytes(self.float_program),
+            openvino=None if kept is None else Path(kept).with_name("openvino.xml"),
         )
 
     def precision_of(self, name: str) -> str:

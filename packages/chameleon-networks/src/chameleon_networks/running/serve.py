@@ -27,7 +27,11 @@ with without("rich"), without_collecting():
     from chameleon_system.thread_limit import allowed_cores
     from structlog.testing import capture_logs
 
-    from chameleon_networks.frameworks.reductions import ReducedNetwork, reduced_named
+    from chameleon_networks.frameworks.reductions import (
+        ReducedNetwork,
+        default_precision,
+        reduced_named,
+    )
     from chameleon_networks.frameworks.running import TORCH_COMPILE
     from chameleon_networks.importers.imported_network import ImportedNetwork
     from chameleon_networks.package.load import checked_manifest
@@ -122,7 +126,9 @@ class Server:
                 outputs = [network(inputs) for inputs in batches]
             write_batches(Path(request["outputs"]), outputs)
             self._ran = True
-        return {"precision": network.precision} if isinstance(network, ReducedNetwork) else {}
+        if isinstance(network, ReducedNetwork):
+            return {"precision": network.precision}
+        return {"default": default_precision(request.get("name", ""))}
 
     def _save(self, _: Message) -> Message:
         """Write the files from which other processes read the programs that this one exported."""

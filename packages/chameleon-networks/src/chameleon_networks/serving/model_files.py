@@ -18,9 +18,11 @@ from chameleon_system.processes.conversation import Message
 from chameleon_tvm.types import FLOAT32, INT8
 from chameleon_tvm.words import one_line
 
+from chameleon_networks.frameworks import AS_IT_COMES
 from chameleon_networks.frameworks.reductions import (
     HINTS,
     asked_for,
+    default_precision,
     left_out_reduced,
     quantized_file,
     quantized_model,
@@ -77,7 +79,8 @@ def model_files(
     Args:
         network: The imported network.
         names: The frameworks of ``FRAMEWORKS`` that run the network in float32.
-        precisions: Reduced precisions in which frameworks run the network as well.
+        precisions: Reduced precisions in which frameworks run the network as well. If empty, these
+            are the precisions other than float32 that frameworks choose by default.
         calibrate: The source of calibration inputs, as for ``batches_of``.
         folder: The folder for the files and for the calibration inputs.
 
@@ -88,7 +91,9 @@ def model_files(
     Raises:
         ChameleonError: The calibration inputs cannot be read.
     """
-    chosen = asked_for(network.forms, precisions)
+    chosen = asked_for(network.forms, precisions or (AS_IT_COMES,))
+    if not precisions:
+        chosen = [reduced for reduced in chosen if reduced.framework in names]
     left_out = left_out_reduced(network.forms, chosen)
     # A file that comes quantized is not quantized again.
     wanted = {name: (name, FLOAT32) for name in names}
@@ -112,6 +117,9 @@ def model_files(
     files = {}
     for name, (framework, precision) in wanted.items():
         reply = answer[framework, precision == INT8]
+        unasked = precision == AS_IT_COMES and not precisions
+        if unasked and (reply.get("default", FLOAT32) == FLOAT32 or network.quantized):
+            continue
         if "problem" in reply:
             log.warning("network_not_run", by=name, problem=reply["problem"])
             left_out[name] = reply["problem"]
@@ -156,7 +164,8 @@ def written_files(request: Message) -> Message:
         at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
         at.mkdir()
         try:
-            reply = {"path": _written(forms, framework, batches if reduced else None, at)}
+            path = _written(forms, framework, batches if reduced else None, at)
+            reply = {"path": path, "default": default_precision(framework)}
         except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
             reply = {"problem": one_line(error)}
         files.append(([framework, reduced], reply))

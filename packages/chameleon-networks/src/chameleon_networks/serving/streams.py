@@ -49,7 +49,8 @@ class Served:
         bucket: The bucket of shapes in which the network is called; empty if there is one shape.
         names: The frameworks of ``model_files.FRAMEWORKS`` that run the network in float32 beside
             the delivered one.
-        precisions: Reduced precisions in which frameworks run the network as well.
+        precisions: Reduced precisions in which frameworks run the network as well, as for
+            ``model_files``.
         calibrate: The source of calibration inputs; None for random ones.
         streams: The numbers of clients to measure, one comparison for each number.
         neighbours: Number of busy processes that run beside each network.

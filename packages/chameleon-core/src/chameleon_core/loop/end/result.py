@@ -392,12 +392,41 @@ def _network_lines(network: NetworkResult) -> list[str]:
         if seconds is not None and (rival is None or name != rival[0])
     ]
     if rival is not None and ratio is not None:
-        fastest = f"{rival[0]} ({in_seconds(rival[1], _FORM)}), the fastest other"
+        fastest = f"{rival[0]} ({in_seconds(rival[1], _FORM)}), the fastest other{among(network)}"
         first = f"It is {in_ratio(ratio)} times as fast as {fastest}"
         lines.append("; ".join(filter(None, [first, ", ".join(others)])) + ".")
     elif network.untuned_seconds is not None:
         lines.append(f"Untuned, it takes {in_seconds(network.untuned_seconds, _FORM)}.")
-    return lines
+    return [*lines, *default_sentences(network)]
+
+
+def among(result: InferenceResult) -> str:
+    """The words ``in float32`` after a space, for the dtype of the rivals that ``ratio`` is about.
+
+    Empty if no rival computes in another dtype by default.
+    """
+    if result.fastest_rival is None or not result.rivals_by_default:
+        return ""
+    name, _ = result.fastest_rival
+    reduced = result.rivals_reduced.get(name)
+    return f" in {reduced.asked if reduced else result.rivals_precision.get(name, FLOAT32)}"
+
+
+def default_sentences(result: InferenceResult) -> list[str]:
+    """Sentences about rivals that by default compute in a dtype that the network lacks.
+
+    They name the line of a pipeline with which Chameleon uses this dtype.
+    """
+    sentences = []
+    for name, rival in result.rivals_by_default.items():
+        error = rival.max_relative_error
+        accuracy = "" if error is None else f", with a largest relative error of {error:.1e}"
+        took = f"{in_seconds(rival.seconds, _FORM)}{accuracy}"
+        sentences += [
+            f"{name}, with its default settings, computes in {rival.precision}: {took}.",
+            f"To ask Chameleon for the same, write `precision: {rival.precision}` in the pipeline.",
+        ]
+    return sentences
 
 
 def _operator_lines(timed: Sequence[OperatorResult], count: int) -> list[str]:
