@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.spaces.template.base import Template
-from chameleon_tvm.spaces.template.options import SPLITS, TILES, WEIGHTS, TemplateOptions
+from chameleon_tvm.spaces.template.options import (
+    DIRECT,
+    SPLITS,
+    TILES,
+    WEIGHTS,
+    TemplateOptions,
+)
 from chameleon_tvm.spaces.template.transforms import expected_error
 from chameleon_tvm.types import BFLOAT16, STORAGE
 
@@ -146,6 +152,20 @@ def rounding_error(dtype: str) -> float:
         dtype: A 16-bit floating-point dtype.
     """
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
+
+
+def chosen_of(
+    exact: Sequence[Algorithm], rounded: Sequence[Algorithm], options: TemplateOptions
+) -> Sequence[Algorithm]:
+    """The algorithms of an operator that the options choose.
+
+    Args:
+        exact: Algorithms that round no more than the operator's dtype does, the direct one first.
+        rounded: Allowed algorithms with rounding errors of their own.
+        options: The requested algorithms.
+    """
+    only_rounded = bool(rounded) and len(exact) == 1 and DIRECT not in options.algorithms
+    return rounded if only_rounded else [*exact, *rounded]
 
 
 def split_error(parts: int) -> float:

@@ -16,7 +16,7 @@ from chameleon_tvm.emit import Expr, Stmt
 from chameleon_tvm.instructions.emission import importing
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import BatchMatmulSpec, DenseSpec
-from chameleon_tvm.spaces.template.algorithms import JoinedTemplate, allowed_weights
+from chameleon_tvm.spaces.template.algorithms import JoinedTemplate, allowed_weights, chosen_of
 from chameleon_tvm.spaces.template.arithmetic import (
     FLOAT32,
     Arithmetic,
@@ -111,8 +111,8 @@ class DenseTemplate(JoinedTemplate):
         whole = attrs.evolve(geometry, ic=features)
         tiles = TileProducts.of(whole, spec, task.target)
         split = SplitProducts.of_options(whole, spec, task.target, options)
-        known = (direct, tiles, split)
-        self.algorithms = [algorithm for algorithm in known if algorithm is not None]
+        exact = [direct] if tiles is None else [direct, tiles]
+        self.algorithms = chosen_of(exact, [] if split is None else [split], options)
         out = spec.result_shape
         self.shapes = {"data": spec.input, "residual": out, "out": out}
 

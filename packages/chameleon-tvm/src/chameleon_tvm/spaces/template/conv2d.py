@@ -12,6 +12,7 @@ from chameleon_tvm.spaces.template.algorithms import (
     Algorithm,
     JoinedTemplate,
     allowed_algorithms,
+    chosen_of,
 )
 from chameleon_tvm.spaces.template.arithmetic import arithmetic_of
 from chameleon_tvm.spaces.template.direct_products import DirectProducts, filled
@@ -105,8 +106,7 @@ class ConvolutionTemplate(JoinedTemplate):
         split = SplitProducts.of_options(geometry, spec, task.target, options)
         if split is not None:
             rounded.append(split)
-        only_rounded = rounded and products is None and DIRECT not in options.algorithms
-        self.algorithms = rounded if only_rounded else [*exact, *rounded]
+        self.algorithms = chosen_of(exact, rounded, options)
 
 
 def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectProducts:

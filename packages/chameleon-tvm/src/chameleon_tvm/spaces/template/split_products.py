@@ -8,6 +8,7 @@ float32. The sums are float32.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -75,15 +76,21 @@ class SplitInput(Input):
     """
 
     def __init__(
-        self, geometry: Geometry, block: int, *, arithmetic: TileArithmetic, channels: int
+        self,
+        geometry: Geometry,
+        *,
+        arithmetic: TileArithmetic,
+        channels: int,
+        pitch: int,
     ) -> None:
         super().__init__(
             geometry,
-            block,
+            geometry.ic,
             rows=True,
             arithmetic=arithmetic,
             channels=channels,
             parts=arithmetic.parts + 1,
+            pitch=pitch,
         )
         self.parts = arithmetic.parts
         self.exact = False
@@ -202,9 +209,12 @@ class SplitConvolution(TileConvolution):
     input: SplitInput
 
     def _make_input(self) -> SplitInput:
-        return SplitInput(
-            self.geometry, self.geometry.ic, arithmetic=self.arithmetic, channels=self.channels
-        )
+        g = self.geometry
+        if g.kernel == (1, 1) and g.size == g.out and not any(g.padded):
+            # Threads share the rows of a copy: each pixel is one.
+            column = (math.prod(g.size), 1)
+            g = attrs.evolve(g, size=column, out=column)
+        return SplitInput(g, arithmetic=self.arithmetic, channels=self.channels, pitch=self.pitch)
 
     def function(self) -> tirx.PrimFunc:
         body = emit.sequence([self._alias, self._compute()])

@@ -37,6 +37,7 @@ class Input:
         spare: Number of elements beyond the end of a row that the kernel may read. Their values do
             not matter.
         parts: Number of parts of the copy, each of the size of a copy of all images.
+        pitch: Number of elements of the copy from a column to the next one; None for ``block``.
 
     Attributes:
         data: The function's parameter. In NHWC with ``rows``, width and channels are one axis, so
@@ -59,10 +60,12 @@ class Input:
         zero_point: Expr | None = None,
         spare: int = 0,
         parts: int = 1,
+        pitch: int | None = None,
     ) -> None:
         g = geometry
         self.geometry = g
         self.block = block
+        self.pitch = block if pitch is None else pitch
         self.lanes = lanes
         self.repeat = repeat
         h, w = g.size
@@ -78,7 +81,7 @@ class Input:
         self.blocks = math.ceil(g.ic * g.groups / block)
         self.staged = emit.buffer(
             "staged",
-            (parts * g.batch, self.blocks, g.planes * height, columns * block + spare),
+            (parts * g.batch, self.blocks, g.planes * height, columns * self.pitch + spare),
             dtype=arithmetic.read,
         )
 
@@ -114,7 +117,7 @@ class Input:
         """
         y = self._row(outer, row, self.geometry.staged_size[0])
         column, c = last
-        return emit.load(self.staged, [n, block, y, column * self.block + c], self.lanes)
+        return emit.load(self.staged, [n, block, y, column * self.pitch + c], self.lanes)
 
     def copy(self) -> Stmt:
         """Statement that makes the whole copy, parallel over rows."""
@@ -136,16 +139,16 @@ class Input:
         at = [n, block, emit.join((plane, y), (g.planes, rows))]
         copied = emit.sequence(
             [
-                *self._blank(at, 0, left * self.block),
+                *self._blank(at, 0, left * self.pitch),
                 *self._copy_row(at, emit.join((plane, y - top), (g.planes, g.size[0])), inside),
                 *self._blank(
-                    at, (left + inside) * self.block, (columns - left - inside) * self.block
+                    at, (left + inside) * self.pitch, (columns - left - inside) * self.pitch
                 ),
             ]
         )
         if top == 0 and rows <= g.size[0]:
             return copied
-        blank = emit.sequence(self._blank(at, 0, columns * self.block))
+        blank = emit.sequence(self._blank(at, 0, columns * self.pitch))
         return emit.choose([(tirx.all(y >= top, y < g.size[0] + top), copied)], blank)
 
     def _blank(self, at: list[Expr], start: Expr, count: int) -> list[Stmt]:
@@ -176,15 +179,15 @@ class Input:
             if self.repeat > 1:
                 channel = tirx.floordiv(channel, self.repeat)
             value = emit.load(self.data, self._place(n, channel, y, x))
-            return self._write([*at, (x + left) * size + c], value)
+            return self._write([*at, (x + left) * self.pitch + c], value)
 
         def pixel(x: Expr) -> Stmt:
-            rest = self._blank(at, (x + left) * size + there, size - there)
+            rest = self._blank(at, (x + left) * self.pitch + there, size - there)
             return emit.sequence([emit.loop("c", there, lambda c: element(x, c)), *rest])
 
         if inside <= 0:
             return []
-        if self.geometry.layout == "NHWC" and size == self.channels:
+        if self.geometry.layout == "NHWC" and size == self.channels == self.pitch:
             return [emit.loop("xc", inside * size, lambda xc: element(0, xc))]
         return [emit.loop("x", inside, pixel)]
 

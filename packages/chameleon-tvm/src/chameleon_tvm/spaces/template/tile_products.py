@@ -69,7 +69,8 @@ class TileConvolution:
         self.product = product = arithmetic.product
         self.cores = cores
         self.extents = (1, tile_tiling.joined_width(geometry)) if block.joined else geometry.out
-        self.runs = tile_tiling.Runs.of(geometry, product)
+        self.pitch = tile_tiling.pitch_of(geometry, product) if block.copy else geometry.ic
+        self.runs = tile_tiling.Runs.of(geometry, product, apart=self.pitch > geometry.ic)
         sums = block.rows * block.columns * block.vectors * product.columns
         self.sums = emit.buffer("sums", (sums,), dtype=product.sums)
         output = JoinedOutput if block.joined else StoredOutput
@@ -94,6 +95,7 @@ class TileConvolution:
             arithmetic=self.arithmetic,
             channels=self.channels,
             zero_point=self.output.epilogue.zero_point,
+            pitch=self.pitch,
         )
 
     def function(self) -> tirx.PrimFunc:
@@ -104,11 +106,15 @@ class TileConvolution:
         more = self.output.epilogue.parameters
         return emit.function([self.input.data, self.weights, *more, self.output.out], body)
 
+    @property
+    def _positions(self) -> tuple[int, int, int]:
+        """Number of images, and of blocks of outputs down and across an image."""
+        down = math.ceil(self.extents[0] / self.block.rows)
+        return self.geometry.batch, down, math.ceil(self.extents[1] / self.block.columns)
+
     def _compute(self) -> Stmt:
-        g, block = self.geometry, self.block
-        down = math.ceil(self.extents[0] / block.rows)
-        across = math.ceil(self.extents[1] / block.columns)
-        positions, channels = (g.batch, down, across), (self.blocks,)
+        block = self.block
+        positions, channels = self._positions, (self.blocks,)
         extents = channels + positions if block.channels_outermost else positions + channels
         count = math.prod(extents)
         parts = min(count, PARTS * self.cores)
@@ -229,7 +235,7 @@ class TileConvolution:
             row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
             column = (at.x + strip * block.pixels) * g.stride[1] + run * g.dilation[1]
             start = self._pixel(self._image(at.n, part), row, column) + piece * self.runs.depth
-            stride = g.stride[1] * g.ic
+            stride = g.stride[1] * self.pitch
             register = self.registers[DATA, tile]
             statements.append(self.product.load(register, self.source, start, stride))
         return statements
@@ -244,7 +250,7 @@ class TileConvolution:
         g = self.geometry
         if self.block.copy:
             rows, columns = g.staged_size
-            return ((n * rows + row) * columns + column) * g.ic
+            return ((n * rows + row) * columns + column) * self.pitch
         return ((n * g.size[0] + row) * g.size[1] + column) * g.ic
 
 

@@ -35,6 +35,9 @@ BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vect
 PRODUCTS = {1: 1, 2: 3, 3: 6}
 """Number of tile products for each piece of the reduction, by the number of parts of a number."""
 
+CACHE_SETS = 64
+"""Number of sets of a first-level cache with 4 KiB in each way, as on all x86 CPUs."""
+
 JOINING_GAIN = 1.15
 """Least ratio of the numbers of tiles for which rows may be joined. Outputs between rows cost a
 little, too."""
@@ -111,10 +114,16 @@ class Runs:
     depth: int
 
     @classmethod
-    def of(cls, geometry: Geometry, product: TileProduct) -> Runs:
-        """The runs of a one-group convolution with the channels of ``filled_channels``."""
+    def of(cls, geometry: Geometry, product: TileProduct, *, apart: bool = False) -> Runs:
+        """The runs of a one-group convolution with the channels of ``filled_channels``.
+
+        Args:
+            geometry: The sizes of the convolution.
+            product: The instruction that multiplies.
+            apart: Whether the columns of the input are not neighbours in memory.
+        """
         g = geometry
-        neighbours = g.dilation[1] == 1 or g.kernel[1] == 1
+        neighbours = (g.dilation[1] == 1 and not apart) or g.kernel[1] == 1
         elements = g.ic * g.kernel[1] if neighbours else g.ic
         depth = max(d for d in _depths(product) if elements % d == 0)
         return cls(
@@ -165,6 +174,21 @@ def flattened(geometry: Geometry) -> Geometry:
         return g
     row = (1, g.size[0] * g.size[1])
     return attrs.evolve(g, size=row, out=row)
+
+
+def pitch_of(geometry: Geometry, product: TileProduct) -> int:
+    """Number of elements from a column of a copied input to the next one.
+
+    The rows of a tile are columns of the copy. If they were a multiple of many cache lines apart,
+    they would share few sets of the first-level cache, so another line's worth lies between them.
+
+    Args:
+        geometry: The convolution, of one group.
+        product: The instruction that multiplies, one line of which is a row of a tile.
+    """
+    lines, rest = divmod(geometry.ic, product.depth)
+    shared = rest == 0 and math.gcd(lines, CACHE_SETS) > CACHE_SETS // product.rows
+    return geometry.ic + product.depth * shared
 
 
 def joined_width(geometry: Geometry) -> int:
