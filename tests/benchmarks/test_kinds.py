@@ -22,7 +22,10 @@ CASES = {
     "VNNI": ("int8/pytorch-converted/test_Conv2d", "float32/node/test_qlinearconv"),
     "BF16": ("bfloat16/pytorch-converted/test_Conv2d", "bfloat16/node/test_matmul_2d"),
     "AMX": (
-        *(f"{precision}/pytorch-converted/test_Conv2d" for precision in ("bfloat16", "int8")),
+        *(
+            f"{precision}/pytorch-converted/test_Conv2d"
+            for precision in ("float32", "bfloat16", "int8")
+        ),
         "int8/node/test_matmul_2d",
     ),
     "Zen 5": ("bfloat16/pytorch-converted/test_Conv2d", "int8/pytorch-converted/test_Conv2d"),
