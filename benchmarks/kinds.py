@@ -237,8 +237,7 @@ class KindNetwork:
         network = compiled(module, chains, kernels, target)
         manifest = {
             **manifest_of(module, chains, kernels, target, 1),
-            "permissions": sorted(network.permissions),
-            "virtual_machine": network.virtual_machine,
+            **network.facts,
         }
         folder = Path(self._folder.name)
         write_package(folder, network.executable, manifest)

@@ -20,7 +20,7 @@ def as_guessed(delivery_into, tmp_path):
         winners = {winner.task.key: winner for winner in delivery.winners}
         kernels = Kernels(winners, delivery.space, delivery.target)
         result = compiled(module, chains, kernels, delivery.target)
-        manifest = manifest_of(module, chains, kernels, delivery.target, 2)
+        manifest = manifest_of(module, chains, kernels, delivery.target, 2) | result.facts
         write_package(folder, result.executable, manifest)
         return load(folder)
 

@@ -44,7 +44,7 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
     kernels = Kernels(winners, space, target).adapted(typed.chains)
     assert [kernels.task_of(c).name for c in typed.chains] == ["one int8", "one int8", "one"]
     network = compiled(typed.module, typed.chains, kernels, target)
-    manifest = manifest_of(typed.module, typed.chains, kernels, target, 1)
+    manifest = manifest_of(typed.module, typed.chains, kernels, target, 1) | network.facts
     write_package(tmp_path / "types", network.executable, manifest)
     plain = compiled(module, chains, Kernels({}, space, target), target)
     manifest = manifest_of(module, chains, Kernels({}, space, target), target, 1)

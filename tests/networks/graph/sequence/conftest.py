@@ -68,7 +68,7 @@ def deliverer(base):
         kernels = Kernels(winners, space, TARGET)
         result = compiled(module, chains, kernels, TARGET)
         folder = base / f"network{len(list(base.iterdir()))}"
-        manifest = manifest_of(module, chains, kernels, TARGET, THREADS)
+        manifest = manifest_of(module, chains, kernels, TARGET, THREADS) | result.facts
         write_package(folder, result.executable, manifest)
         return Delivered(run=load(folder), compiled=result, folder=folder)
 

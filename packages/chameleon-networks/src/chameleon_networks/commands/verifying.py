@@ -314,7 +314,7 @@ class Comparison:
         with warnings_once():
             part = compiled(module, chains, self.kernels, self.target)
         manifest = manifest_of(module, chains, self.kernels, self.target, self.threads)
-        manifest["permissions"] = sorted(part.permissions)
+        manifest |= part.facts
         with temporary_folder() as folder:
             write_package(Path(folder), part.executable, manifest)
             with delivered_process("a part", Path(folder), threads=self.threads) as process:

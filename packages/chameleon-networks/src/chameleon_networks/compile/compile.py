@@ -82,6 +82,15 @@ class CompiledNetwork:
     unscheduled: frozenset[str] = frozenset()
     permissions: frozenset[str] = frozenset()
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the manifest of a network's folder says of its code, as JSON values."""
+        permissions = sorted(self.permissions)
+        return {
+            "virtual_machine": self.virtual_machine,
+            **({"permissions": permissions} if permissions else {}),
+        }
+
 
 def compiled(
     module: Any,

@@ -272,12 +272,10 @@ class DeliverySteps:
             earlier.close()
         with warnings_once():  # kernels are compiled until they are written
             built = compiled(module, chains, kernels, self.target, wait=False)
-            permissions = sorted(built.permissions)
             manifest = {
                 **manifest_of(module, chains, kernels, self.target, self.threads),
                 "layout": self._settled.choice.to_json(),
-                "virtual_machine": built.virtual_machine,
-                **({"permissions": permissions} if permissions else {}),
+                **built.facts,
                 "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
             }
             write_package(folder, built.executable, manifest)

@@ -71,7 +71,9 @@ def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
     return [dot for data in SHIFTS for dot in dots_of(target, data=data, weights=weights)]
 
 
-def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TileProduct]:
+def tile_products_of(
+    target: str, *, data: str, weights: str, plugins: bool = True
+) -> Sequence[TileProduct]:
     """The target's instructions for tile products of tensors of two dtypes, fastest first.
 
     If the target is this machine's CPU, instructions that the operating system refuses to this
@@ -82,19 +84,22 @@ def tile_products_of(target: str, *, data: str, weights: str) -> Sequence[TilePr
         target: A canonical CPU target.
         data: Name of the dtype in which the input is stored.
         weights: Name of the dtype in which weights are stored.
+        plugins: Whether instructions of other distributions may be returned.
     """
 
     def fits(tile: Instruction) -> bool:
         known = isinstance(tile, TileProduct) and _holds(tile, data, weights)
         return known and _permitted(tile.permission, target)
 
-    tiles = _fitting(target, fits)
+    tiles = _fitting(target, fits, plugins=plugins)
     return sorted(tiles, key=lambda tile: -tile.rows * tile.columns * tile.depth / tile.cost)
 
 
-def _fitting(target: str, fits: Callable[[Instruction], bool]) -> list[Any]:
+def _fitting(
+    target: str, fits: Callable[[Instruction], bool], *, plugins: bool = True
+) -> list[Any]:
     """The fitting instructions of this package, or else those of other distributions."""
-    for records in (own_records_of, others_records_of):
+    for records in (own_records_of, others_records_of) if plugins else (own_records_of,):
         fitting = [one for one in map(instruction_of, records(target)) if fits(one)]
         if fitting:
             return fitting

@@ -228,7 +228,8 @@ def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
 
 def _check_permissions(name: str, facts: ServerFacts, target: str) -> None:
     """Refuse a server whose system forbids instructions that kernels for the target may use."""
-    for permission in sorted(facts.refused.keys() & permissions_for(target)):
+    needed = permissions_for(target) if facts.refused else frozenset()
+    for permission in sorted(facts.refused.keys() & needed):
         raise TargetError(
             f"the system of {name} refuses {permission.upper()} to its processes: "
             f"{facts.refused[permission]}",

@@ -86,7 +86,7 @@ class SplitInput(Input):
         super().__init__(
             geometry,
             geometry.ic,
-            rows=True,
+            rows=False,
             arithmetic=arithmetic,
             channels=channels,
             parts=arithmetic.parts + 1,
@@ -256,7 +256,8 @@ class SplitProducts(TileProducts):
         names = allowed_splits(options)
         if not names or spec.dtype != FLOAT32 or not tile_tiling.applies(geometry):
             return None
-        products = tile_products_of(target, data=BFLOAT16, weights=BFLOAT16)
+        # Workers load no plugins for operators of float32.
+        products = tile_products_of(target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
         fitting = [product for product in products if product.data == BFLOAT16_BITS]
         if not fitting:
             return None

@@ -187,7 +187,7 @@ class Input:
 
         if inside <= 0:
             return []
-        if self.geometry.layout == "NHWC" and size == self.channels == self.pitch:
+        if self.one_axis and size == self.channels == self.pitch:
             return [emit.loop("xc", inside * size, lambda xc: element(0, xc))]
         return [emit.loop("x", inside, pixel)]
 
