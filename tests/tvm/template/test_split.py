@@ -63,7 +63,7 @@ def convolutions(draw):
     oc = draw(st.integers(1, 70))
     small = st.integers(1, 2)
     try:
-        return Conv2dSpec(
+        spec = Conv2dSpec(
             input=[
                 draw(small),
                 16 * max(1, ic // 16) if layout == "NCHW16c" else ic,
@@ -81,6 +81,10 @@ def convolutions(draw):
         )
     except ConfigError:
         assume(False)
+    outputs, channels = math.prod(spec.output_shape) // spec.output_channels, spec.output_channels
+    assume(outputs >= 16 <= channels)
+    assume(spec.reduced >= 32)
+    return spec
 
 
 def require_close(spec, name, seed=0, count=1):
@@ -108,7 +112,7 @@ def test_convolutions(name, spec, seed):
     "spec",
     [
         DenseSpec(input=(37, 70), units=45, **FINISHED),
-        DenseSpec(input=(1, 33), units=20),
+        DenseSpec(input=(16, 33), units=20),
         Conv1dSpec(input=[1, 24, 30], filters=20, kernel=3, padding=1, layout="NWC"),
     ],
     ids=lambda spec: f"{spec.kind}-{spec.sizes}",
@@ -252,8 +256,11 @@ def test_options_choose_algorithms(options, names):
         (attrs.evolve(LAYER, groups=2), SAPPHIRE),
         (Conv3dSpec(input=[1, 8, 4, 8, 8], filters=8, kernel=3, layout="NDHWC"), SAPPHIRE),
         (attrs.evolve(LAYER, dtype="bfloat16"), SAPPHIRE),
+        (attrs.evolve(LAYER, filters=15), SAPPHIRE),
+        (DenseSpec(input=(15, 64), units=64), SAPPHIRE),
+        (DenseSpec(input=(64, 31), units=64), SAPPHIRE),
     ],
-    ids=["no tiles", "groups", "three axes", "bfloat16"],
+    ids=["no tiles", "groups", "three axes", "bfloat16", "channels", "rows", "depth"],
 )
 def test_what_it_does_not_support(spec, target):
     assert not {"split3", "split6"} & {*algorithms_in(spec, target)}

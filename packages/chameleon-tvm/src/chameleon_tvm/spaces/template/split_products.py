@@ -21,6 +21,7 @@ from chameleon_tvm.arrays import contiguous
 from chameleon_tvm.emit import Buffer, Expr, Stmt
 from chameleon_tvm.instructions.base import BFLOAT16_BITS
 from chameleon_tvm.instructions.choosing import tile_products_of
+from chameleon_tvm.instructions.tiles import TileProduct
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.spec import FusedSpec
 from chameleon_tvm.spaces.template import tile_tiling
@@ -229,6 +230,22 @@ class SplitConvolution(TileConvolution):
         return n + part * self.geometry.batch
 
 
+def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
+    """Whether a convolution has enough outputs, channels and products to fill a tile of each kind.
+
+    Otherwise vectors are about as fast, and more precise.
+
+    Args:
+        geometry: The sizes of the convolution.
+        product: The instruction that multiplies.
+    """
+    outputs = geometry.batch * math.prod(geometry.out)
+    reduced = geometry.ic * geometry.taps
+    sizes = outputs, geometry.oc, reduced
+    least = product.rows, product.columns, product.depth
+    return all(a >= b for a, b in zip(sizes, least, strict=True))
+
+
 class SplitProducts(TileProducts):
     """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``.
 
@@ -245,7 +262,7 @@ class SplitProducts(TileProducts):
     def of_options(
         cls, geometry: Geometry, spec: FusedSpec, target: str, options: TemplateOptions
     ) -> SplitProducts | None:
-        """The allowed algorithms for a convolution; None if no instruction of the target fits.
+        """The allowed algorithms for a convolution; None if no instruction fits or is worth it.
 
         Args:
             geometry: The sizes of the convolution.
@@ -259,7 +276,7 @@ class SplitProducts(TileProducts):
         # Workers load no plugins for operators of float32.
         products = tile_products_of(target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
         fitting = [product for product in products if product.data == BFLOAT16_BITS]
-        if not fitting:
+        if not fitting or not fills_tile(geometry, fitting[0]):
             return None
         split = cls(geometry, spec, target, SplitArithmetic(product=fitting[0]))
         split.names = names
