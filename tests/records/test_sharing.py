@@ -9,6 +9,7 @@ from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Record, RecordDatabase
 from chameleon_core.stages.record_database import rank
+from chameleon_core.store import RecordStore
 from structlog.testing import capture_logs
 from synthetic import (
     RunnerOptions,
@@ -218,6 +219,24 @@ def test_of_two_databases_the_better_record_counts(run, tmp_path):
     run("two", records=["memory", "other"], budget={"measurements": 2})
     (measured,) = measurements_in(tmp_path / "two").values()
     assert {m.config: m.seconds for m in measured} == {(4, 4): (2e-3,), (1, 1): (5e-3,)}
+
+
+def test_records_are_taken_as_a_whole_or_not_at_all(run, monkeypatch):
+    run("one", operators=((9, 9), (9, 8)))
+    add, added = RecordStore.add, []
+
+    def interrupted(self, *words, **more):
+        added.append(words)
+        if len(added) == 12:
+            raise KeyboardInterrupt
+        return add(self, *words, **more)
+
+    monkeypatch.setattr(RecordStore, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("two", operators=((9, 9), (9, 8)))
+    result, measured, _ = run("two", operators=((9, 9), (9, 8)))
+    assert measured == []
+    assert [operator.origins for operator in result.operators] == [{"record": 8}] * 2
 
 
 def test_seconds_that_records_took_are_spent(run):

@@ -99,7 +99,8 @@ class SharedRecords:
         started, counts = time.perf_counter(), []
         seconds: dict[str, float] = {}
         suggested: dict[str, list[Config]] = {}
-        with store.transaction():
+        # All of them or none: a run that has measurements takes no records any more.
+        with store.statements():
             for task, space in zip(tasks, spaces, strict=True):
                 records = [] if self._fresh else self.known(task, space)
                 row = store.add_task(task, self._space, space.fingerprint).id
