@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 from chameleon_records.databases.folder import FolderRecords
-from chameleon_records.databases.parts import INDEX, is_part
+from chameleon_records.databases.parts import INDEX, is_part, parts_of
 from chameleon_records.format import RecordsError, Table, dump, load
 from chameleon_records.opening import opened
 from hypothesis import given, settings
@@ -139,6 +139,25 @@ def test_every_cut_of_a_file_is_noticed():
     lines = whole.splitlines(keepends=True)
     with pytest.raises(RecordsError, match="cut off"):
         load(b"".join([*lines[:2], *lines[3:]]), "file")
+
+
+def test_an_index_has_the_parts_that_others_add_meanwhile(tmp_path, monkeypatch):
+    folder = tmp_path / "folder"
+    one, other = FolderRecords(folder), FolderRecords(folder)
+    names = FolderRecords._names
+
+    def late(self):
+        """The names, after which the other writer adds its own part."""
+        found = names(self)
+        monkeypatch.setattr(FolderRecords, "_names", names)
+        other.add({key_of(): [record_of((1, 0))]})
+        return found
+
+    monkeypatch.setattr(FolderRecords, "_names", late)
+    one.add({key_of(): [record_of((0, 0))]})
+    written = sorted(file.name for file in folder.iterdir() if is_part(file.name))
+    assert len(written) == 2
+    assert parts_of((folder / INDEX).read_bytes(), INDEX) == written
 
 
 def test_a_half_written_part_is_named_and_the_others_count(tmp_path):
