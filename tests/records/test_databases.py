@@ -203,6 +203,28 @@ def test_a_read_only_share_is_read_and_not_added_to(tmp_path, name, monkeypatch)
         (folder / name).chmod(0o755)
 
 
+def test_a_file_that_is_locked_is_read_and_added_to_later(tmp_path, monkeypatch):
+    place = str(tmp_path / "db.sqlite")
+    opened(place).add({key_of(): [record_of((0, 0))]})
+    connect = sqlite3.connect
+    writer = connect(place, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *words, **more: connect(*words, **{**more, "timeout": 0.0})
+    )
+    database, pruned = opened(place), opened(place)
+    assert len(database.records(key_of())) == 1
+    assert database.writable
+    with pytest.raises(RecordsError, match="locked"):
+        database.add({key_of(): [record_of((1, 0))]})
+    writer.execute("COMMIT")
+    assert database.add({key_of(): [record_of((1, 0))]}) == 1
+    assert len(database.records(key_of())) == 2
+    assert pruned.keep(lambda key, records: []) == 2
+    for one in (database, pruned, writer):
+        one.close()
+
+
 def refuse(_self):
     raise sqlite3.OperationalError("attempt to write a readonly database")
 
