@@ -5,6 +5,7 @@ import math
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_core.fallbacks import STRICT
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Record, RecordDatabase
@@ -258,11 +259,19 @@ def test_seconds_that_records_took_are_spent(run):
         ("records oddly", "RuntimeError: of its own"),
     ],
 )
-def test_a_database_that_fails_is_named_and_the_run_goes_on(run, wrong, said):
+def test_a_database_that_fails_is_named_and_the_run_goes_on(run, wrong, said, monkeypatch):
+    monkeypatch.delenv(STRICT)
     result, measured, logs = run("one", records={"name": "memory", "wrong": wrong})
     assert len(measured) == 8
     assert result.operators[0].tuned_seconds
     assert [text for _, text in problems(logs)] == [said]
+    unexpected = [one.get("exc_info") for one in logs if one["event"].endswith("shared")]
+    assert [error is not None for error in unexpected] == [wrong.endswith("oddly")]
+
+
+def test_an_unexpected_error_of_a_database_is_raised_in_tests(run):
+    with pytest.raises(RuntimeError, match="of its own"):
+        run("one", records={"name": "memory", "wrong": "records oddly"})
 
 
 def test_what_cannot_be_written_is_read_and_the_next_is_added_to(run):
