@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 from chameleon_records.databases.folder import FolderRecords
-from chameleon_records.databases.parts import INDEX, is_part
+from chameleon_records.databases.parts import INDEX, is_part, parts_of
 from chameleon_records.format import RecordsError, Table, dump, load
 from chameleon_records.opening import opened
 from hypothesis import given, settings
@@ -141,6 +141,25 @@ def test_every_cut_of_a_file_is_noticed():
         load(b"".join([*lines[:2], *lines[3:]]), "file")
 
 
+def test_an_index_has_the_parts_that_others_add_meanwhile(tmp_path, monkeypatch):
+    folder = tmp_path / "folder"
+    one, other = FolderRecords(folder), FolderRecords(folder)
+    names = FolderRecords._names
+
+    def late(self):
+        """The names, after which the other writer adds its own part."""
+        found = names(self)
+        monkeypatch.setattr(FolderRecords, "_names", names)
+        other.add({key_of(): [record_of((1, 0))]})
+        return found
+
+    monkeypatch.setattr(FolderRecords, "_names", late)
+    one.add({key_of(): [record_of((0, 0))]})
+    written = sorted(file.name for file in folder.iterdir() if is_part(file.name))
+    assert len(written) == 2
+    assert parts_of((folder / INDEX).read_bytes(), INDEX) == written
+
+
 def test_a_half_written_part_is_named_and_the_others_count(tmp_path):
     folder = tmp_path / "folder"
     for index in range(2):
@@ -182,6 +201,28 @@ def test_a_read_only_share_is_read_and_not_added_to(tmp_path, name, monkeypatch)
     finally:
         folder.chmod(0o755)
         (folder / name).chmod(0o755)
+
+
+def test_a_file_that_is_locked_is_read_and_added_to_later(tmp_path, monkeypatch):
+    place = str(tmp_path / "db.sqlite")
+    opened(place).add({key_of(): [record_of((0, 0))]})
+    connect = sqlite3.connect
+    writer = connect(place, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *words, **more: connect(*words, **{**more, "timeout": 0.0})
+    )
+    database, pruned = opened(place), opened(place)
+    assert len(database.records(key_of())) == 1
+    assert database.writable
+    with pytest.raises(RecordsError, match="locked"):
+        database.add({key_of(): [record_of((1, 0))]})
+    writer.execute("COMMIT")
+    assert database.add({key_of(): [record_of((1, 0))]}) == 1
+    assert len(database.records(key_of())) == 2
+    assert pruned.keep(lambda key, records: []) == 2
+    for one in (database, pruned, writer):
+        one.close()
 
 
 def refuse(_self):

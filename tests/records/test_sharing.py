@@ -5,10 +5,12 @@ import math
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
+from chameleon_core.fallbacks import STRICT
 from chameleon_core.measurement import FailureKind, Measurement
 from chameleon_core.run_folder import read_store
 from chameleon_core.stages import Record, RecordDatabase
 from chameleon_core.stages.record_database import rank
+from chameleon_core.store import RecordStore
 from structlog.testing import capture_logs
 from synthetic import (
     RunnerOptions,
@@ -220,6 +222,24 @@ def test_of_two_databases_the_better_record_counts(run, tmp_path):
     assert {m.config: m.seconds for m in measured} == {(4, 4): (2e-3,), (1, 1): (5e-3,)}
 
 
+def test_records_are_taken_as_a_whole_or_not_at_all(run, monkeypatch):
+    run("one", operators=((9, 9), (9, 8)))
+    add, added = RecordStore.add, []
+
+    def interrupted(self, *words, **more):
+        added.append(words)
+        if len(added) == 12:
+            raise KeyboardInterrupt
+        return add(self, *words, **more)
+
+    monkeypatch.setattr(RecordStore, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("two", operators=((9, 9), (9, 8)))
+    result, measured, _ = run("two", operators=((9, 9), (9, 8)))
+    assert measured == []
+    assert [operator.origins for operator in result.operators] == [{"record": 8}] * 2
+
+
 def test_seconds_that_records_took_are_spent(run):
     run("one", budget={"measurements": 3})
     kept = Memory.places["memory"][only_key()]
@@ -239,11 +259,19 @@ def test_seconds_that_records_took_are_spent(run):
         ("records oddly", "RuntimeError: of its own"),
     ],
 )
-def test_a_database_that_fails_is_named_and_the_run_goes_on(run, wrong, said):
+def test_a_database_that_fails_is_named_and_the_run_goes_on(run, wrong, said, monkeypatch):
+    monkeypatch.delenv(STRICT)
     result, measured, logs = run("one", records={"name": "memory", "wrong": wrong})
     assert len(measured) == 8
     assert result.operators[0].tuned_seconds
     assert [text for _, text in problems(logs)] == [said]
+    unexpected = [one.get("exc_info") for one in logs if one["event"].endswith("shared")]
+    assert [error is not None for error in unexpected] == [wrong.endswith("oddly")]
+
+
+def test_an_unexpected_error_of_a_database_is_raised_in_tests(run):
+    with pytest.raises(RuntimeError, match="of its own"):
+        run("one", records={"name": "memory", "wrong": "records oddly"})
 
 
 def test_what_cannot_be_written_is_read_and_the_next_is_added_to(run):

@@ -137,6 +137,59 @@ def test_what_a_worker_cannot_read_is_a_sentence(options, message):
     assert make_device(f"{__name__}:Lamp", {"rows": 3}).options == Tile(rows=3)
 
 
+NEEDING_TORCH = """
+from chameleon_core.stages import Builder, SpaceProvider
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+class Space(SpaceProvider):
+    def __init__(self, options):
+        assert torch is not None
+
+    def design_space(self, task):
+        raise NotImplementedError
+
+    def builder(self, task, *, threads):
+        return Late()
+
+
+class Late(Builder):
+    def build(self, config):
+        import torch
+
+        return torch.answer
+"""
+
+
+def test_a_stage_may_import_torch(tmp_path, monkeypatch):
+    (tmp_path / "needing_torch.py").write_text(NEEDING_TORCH)
+    (tmp_path / "torch.py").write_text("answer = 42\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in ("torch", "needing_torch"):
+        monkeypatch.setitem(sys.modules, module, None)
+        del sys.modules[module]
+    message = {"factory": "needing_torch:Space", "options": {}, "threads": 1}
+    assert make_builder({**message, "task": TASK.to_json()}).build(()) == 42
+
+
+def test_workers_import_chameleon_s_own_stages_without_torch(run_python):
+    program = (
+        "import sys\n"
+        "from chameleon_core.plugins.registry import default_registry\n"
+        "from chameleon_runners.worker.stages import preload\n"
+        "registry = default_registry()\n"
+        "for kind in ('spaces', 'baselines'):\n"
+        "    for name in registry.names(kind):\n"
+        "        preload(registry.record(kind, name).factory)\n"
+        "print('tvm' in sys.modules, 'torch' in sys.modules)\n"
+    )
+    assert run_python(program).split() == ["True", "False"]
+
+
 def test_a_stage_without_annotations_gets_what_was_sent():
     class Bare:
         def __init__(self, options):

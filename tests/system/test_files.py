@@ -35,6 +35,17 @@ def test_an_error_half_way_leaves_the_old_content(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_two_writers_of_one_process_id_do_not_share_a_file(tmp_path):
+    file = tmp_path / "kept.txt"
+    with replacing(file) as stream:
+        stream.write(b"the first")
+        stream.flush()
+        write_whole(file, "another container's")
+        assert file.read_text() == "another container's"
+    assert file.read_text() == "the first"
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_a_folder_that_is_not_there_is_an_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "none" / "kept.txt", "text")

@@ -74,6 +74,12 @@ def test_scores_of_another_shape(second_batch, scores):
         second_batch(explorer=explorer)
 
 
+def test_candidates_that_are_not_best_first(second_batch):
+    explorer = Scripted(np.array([[8, 8], [8, 7], [8, 6]]), np.array([2.0, 3.0, 1.0]))
+    with pytest.raises(PluginError, match=r"odd-explorers.*best first"):
+        second_batch(explorer=explorer)
+
+
 def test_not_even_candidates(second_batch):
     class Lazy(Explorer):
         def explore(self, score, visited, count):

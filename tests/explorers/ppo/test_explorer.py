@@ -134,6 +134,19 @@ def test_one_agent_walks_the_spaces_of_all_tasks_where_it_is_to():
         assert len(batch.configs) == 4
 
 
+@pytest.mark.parametrize("other", [{"width": 8}, {"jumps": False}, {"learning_rate": 0.5}])
+def test_members_of_a_portfolio_with_different_options_have_agents_of_their_own(other):
+    archive = Archive()
+    first, second = (
+        PPOExplorer(
+            options({}, transfer=True, **more), attrs.evolve(context_of(wide()), archive=archive)
+        )
+        for more in ({}, other)
+    )
+    assert first._agent is not second._agent
+    assert len(second.explore(corner, Visited(wide()), 4).configs) == 4
+
+
 def test_transfer_needs_a_network_that_fits_every_space():
     with pytest.raises(ValueError, match="network: tokens"):
         PPOOptions(network="shared", transfer=True)

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from chameleon_core.fallbacks import STRICT
 from chameleon_core.loop.start import shared_records
 from chameleon_networks.backends import graph_deliveries as deliveries
 from chameleon_networks.backends import graph_exports, waiting_run
@@ -170,7 +171,8 @@ def test_an_unexpected_error_of_an_import_is_logged(children, monkeypatch):
     assert entry["reason"] == "too deep"
 
 
-def test_records_that_cannot_be_used_are_reported(children):
+def test_records_that_cannot_be_used_are_reported(children, monkeypatch):
+    monkeypatch.delenv(STRICT)
     with capture_logs() as logs, torch.no_grad():
         shared_records._said("mine", Mock(side_effect=OSError("no folder")))
         [warning] = logs

@@ -1,19 +1,26 @@
 """Collections: every step is taken once, whatever happens in between."""
 
 import contextlib
+import json
 import shutil
+from pathlib import Path
 
 import attrs
 import pytest
 from chameleon_core.errors import ConfigError
 from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_one_shot.dataset.collecting import Collector
+from chameleon_core.stages import Frontend
+from chameleon_one_shot import hooks
+from chameleon_one_shot.dataset.collecting import Collector, NetworkTasks
 from chameleon_one_shot.dataset.format import PARTS, create, read_dataset, write_part
 from chameleon_one_shot.dataset.plan import read_plan
 from chameleon_one_shot.dataset.sampling import HeldOut
 from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
 from chameleon_one_shot.dataset.tasks import DatasetError, canonical
 from stopping import StopAfter
+from synthetic import plugin_of, record_of, synthetic_registry, synthetic_task
+
+from ..conftest import GridOperator  # noqa: TID252 - tests are no package
 
 
 @pytest.fixture
@@ -126,6 +133,45 @@ def test_a_data_set_that_was_imported_is_not_continued(collect, tmp_path, datase
     write_part(tmp_path / "data", [dataset_task(1.0)], name="a")
     with pytest.raises(DatasetError, match="was not collected"):
         collect()
+
+
+@attrs.frozen(kw_only=True)
+class ScriptOptions:
+    """Options of the frontend of a script."""
+
+    source: str = attrs.field(metadata={"source": True})
+
+
+class Script(Frontend):
+    """Tasks of a script, whose sizes are in another file."""
+
+    def __init__(self, options):
+        self._sizes = Path(options.source.rpartition(":")[0]).with_name("sizes.json")
+
+    def tasks(self, target):
+        sizes = json.loads(self._sizes.read_text())
+        return [synthetic_task(size, f"op{n}", target=target) for n, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("model", [{"tasks": "sizes.json"}, {"script": "net.py:build"}])
+def test_a_network_that_has_changed_is_read_again(model, plan_file, install, tmp_path):
+    plugins = install(
+        synthetic_registry(
+            hooks, GridOperator(), plugin_of(frontends=[record_of(Script, ScriptOptions)])
+        )
+    )
+    (tmp_path / "net.py").touch()
+    for sizes in ([[4, 5]], [[6, 8], [9, 9]]):
+        tasks = [synthetic_task(size, f"op{n}", target="nowhere") for n, size in enumerate(sizes)]
+        written = [task.to_json() for task in tasks] if "tasks" in model else sizes
+        (tmp_path / "sizes.json").write_text(json.dumps(written))
+        plan = read_plan(plan_file(hold_out=[model]), registry=plugins)
+        reader = NetworkTasks(
+            folder=tmp_path / "networks", target="nowhere", interruption=Interruption(), say=str
+        )
+        for _ in range(2):
+            [tasks] = reader.of(plan.hold_out)
+            assert [task.arguments["cardinalities"] for task in tasks] == sizes
 
 
 def test_networks_that_cannot_be_read_are_all_named(collect):

@@ -1,6 +1,7 @@
 """A device behind real servers: kernels run there, and every way to lose it has a name."""
 
 import os
+import runpy
 import signal
 import threading
 import time
@@ -18,7 +19,7 @@ from behaviours import (
 )
 from chameleon_core.errors import DeviceLostError, TargetError
 from chameleon_core.plugins.registry import default_registry
-from chameleon_runners.rpc import connecting
+from chameleon_runners.rpc import connecting, session
 from chameleon_runners.rpc.addresses import Address
 from chameleon_runners.rpc.device import RpcDevice
 from chameleon_runners.rpc.options import RpcDeviceOptions
@@ -98,6 +99,17 @@ def test_a_library_that_cannot_be_loaded_leaves_no_file(reach, native, tmp_path,
     with pytest.raises(RuntimeError):
         server.download(uploaded.kwargs["target"])
     device.probe()
+
+
+def test_clients_of_one_process_id_upload_under_different_names(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.getpid", lambda: 1)  # as in any container
+    library = tmp_path / "library.so"
+    library.touch()
+    server = Mock()
+    for _ in range(2):
+        client = runpy.run_path(session.__file__)["RpcSession"]
+        client._load_library(SimpleNamespace(_session=server), library)
+    assert len({call.args for call in server.load_module.call_args_list}) == 2
 
 
 def test_a_library_that_stays_on_the_device_leads_to_a_warning(

@@ -29,9 +29,10 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: the file cannot be written.
     """
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    # Process ids are not unique: writers may be threads, or in containers that share the folder.
+    part = file.with_name(f".{file.name}.{os.urandom(8).hex()}.part")
     try:
-        with part.open("wb") as stream:
+        with part.open("xb") as stream:
             yield stream
         part.replace(file)
     finally:

@@ -122,6 +122,8 @@ class PluginContract:
             raise self.broken(f"returned a {type(value).__name__} instead of Candidates")
         configs = self.configs(value.configs, space)
         scores = self.scores(value.scores, len(configs))
+        if (np.diff(scores) > 0.0).any():
+            raise self.broken("returned candidates that are not sorted by score, best first")
         usable, rows = self._usable(configs, space, visited)
         return attrs.evolve(value, configs=usable, scores=scores[rows])
 

@@ -138,8 +138,8 @@ class Archive:
         """An object that all tasks of the run share. The first call makes the object.
 
         Args:
-            name: a name that no other object has: the owner and the object, such as
-                ``"ppo/policy"``.
+            name: a name that no other object has: the owner, the object, and all options that the
+                object depends on, such as ``"ppo/policy of width 32"``.
             make: a function that makes the object.
         """
         if name not in self._shared:

@@ -47,8 +47,10 @@ class PPOExplorer(Explorer):
         self._actions = 4 if options.jumps else 3
         tokens = options.network == "tokens"
         self._encoder: StateEncoder = (TokenStates if tokens else VectorStates)(context.space)
+        # Several members of a portfolio may be of this class, with different options.
+        name = f"ppo/agent of {options}"
         self._agent: Agent = (
-            context.archive.shared("ppo/agent", self._made) if options.transfer else self._made()
+            context.archive.shared(name, self._made) if options.transfer else self._made()
         )
         movable = int((context.space.cardinalities > 1).sum())
         self._bias = torch.zeros(self._actions)

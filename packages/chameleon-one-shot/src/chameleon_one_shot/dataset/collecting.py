@@ -31,6 +31,7 @@ from chameleon_core.pipeline.schema import Subject
 from chameleon_core.plugins import Registry
 from chameleon_core.run_folder import RECORDS, read_store
 from chameleon_core.task import Task
+from chameleon_core.trust import sources_in
 from chameleon_core.words import did_you_mean
 
 from chameleon_one_shot.dataset.format import (
@@ -241,6 +242,8 @@ class Collector:
 class NetworkTasks:
     """Reads the tasks of networks, each network once.
 
+    A network is read again if its file has changed, or if a function of the user's makes it.
+
     Attributes:
         folder: The folder that keeps the tasks; it is created if it is missing.
         target: The canonical target of the tasks.
@@ -280,17 +283,23 @@ class NetworkTasks:
 
     def _one(self, network: Subject, number: str) -> list[Task]:
         sections = {name: attrs.asdict(value) for name, value in network.sections.items()}
-        text = canonical([network.model.to_json(), self.target, *([sections] if sections else ())])
+        options = network.model.options
+        sources = [Path(name) for name in sources_in(options)]
+        # Nobody can tell what a function depends on, so its network is read again each time.
+        kept = all(source.is_file() for source in sources)
+        facts = [network.model.to_json(), self.target, *([sections] if sections else ())]
+        text = canonical([*facts, *_digests([*sources, *_paths(options)])])
         file = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        if file.exists():
+        if kept and file.exists():
             return read_tasks(file)
         self.say(f"network {number}: {_words(network)}")
         with self.interruption.at_once():
             named = named_tasks(network, frontend_of(network), self.target)
         # As an alternative, a task would end when it loses to the same operator in float32.
         tasks = [attrs.evolve(task, alternative_of="") for task in named]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_tasks(file, tasks)
+        if kept:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_tasks(file, tasks)
         return tasks
 
 
@@ -305,6 +314,23 @@ def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
         for tasks in networks
         for task in tasks
     ]
+
+
+def _paths(options: Any) -> list[Path]:
+    """The paths among the options of a model."""
+    fields = attrs.fields(type(options))
+    named = [getattr(options, field.name) for field in fields if field.metadata.get("path")]
+    return [Path(path) for path in named if path]
+
+
+def _digests(paths: Sequence[Path]) -> list[str]:
+    """A digest of the content of each path that is a file."""
+    digests = []
+    for path in paths:
+        if path.is_file():
+            with path.open("rb") as stream:
+                digests.append(hashlib.file_digest(stream, "blake2b").hexdigest())
+    return digests
 
 
 def _words(network: Subject) -> str:

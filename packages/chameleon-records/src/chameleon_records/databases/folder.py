@@ -86,8 +86,11 @@ class FolderRecords(parts.ReadRecords):
         return name
 
     def _index(self) -> None:
-        """Write the index of all complete parts. The last writer's index has all of them."""
-        write_whole(self._path / parts.INDEX, parts.index_of(self._names()))
+        """Write the index of all complete parts, again if other writers add parts meanwhile."""
+        indexed = None
+        while indexed != (names := self._names()):
+            write_whole(self._path / parts.INDEX, parts.index_of(names))
+            indexed = names
 
     def _names(self) -> list[str]:
         hint = "Restore access to it, or name another place under 'records'."

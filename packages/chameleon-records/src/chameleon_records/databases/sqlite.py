@@ -95,10 +95,11 @@ class SQLiteRecords(PlacedRecords):
         if path.exists():
             try:
                 self._file = RecordsFile(path)
-            except RecordsError:
-                # The file may be read-only. Other faults raise an error again.
+            except RecordsError as error:
+                # The file may be read-only, or locked now. Other faults raise an error again.
                 self._file = RecordsFile(path, read_only=True)
-                self.writable = False
+                reason = getattr(error.__cause__, "sqlite_errorname", "")
+                self.writable = reason.startswith("SQLITE_BUSY")
 
     def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
         where, values = ("", ()) if like is None else (" WHERE family = ?", (like.family,))
@@ -149,7 +150,7 @@ class SQLiteRecords(PlacedRecords):
         gone = 0
         # The file is locked from the first read on, so other runs wait until the end to add
         # records.
-        with self._file.statements() as execute:
+        with self._opened().statements() as execute:
             for key in self.keys():
                 records = list(self.records(key))
                 stay = {one.measurement.config for one in kept(key, records)}
@@ -169,10 +170,12 @@ class SQLiteRecords(PlacedRecords):
             self._file.close()
 
     def _opened(self) -> RecordsFile:
-        if self._file is None:
+        if self._file is None or self._file.read_only:
             with RecordsError.on_os_error(f"cannot write {self._path}", hint=RecordsFile.later):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = RecordsFile(self._path)
+            opened = RecordsFile(self._path)
+            self.close()
+            self._file = opened
         return self._file
 
     def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

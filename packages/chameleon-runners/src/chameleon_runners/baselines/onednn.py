@@ -41,8 +41,6 @@ class OneDNNBaseline(Baseline):
     The fastest layout counts, whatever layout the task has.
     """
 
-    needs_modules = ("torch",)
-
     def __init__(self, options: NoOptions) -> None:
         del options
 

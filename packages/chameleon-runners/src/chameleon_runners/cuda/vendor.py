@@ -17,7 +17,6 @@ from chameleon_core.stages import Arrays, Builder, Kernel
 from chameleon_core.task import Task
 
 from chameleon_runners.baselines.onednn import OneDNNBaseline, kind_of
-from chameleon_runners.worker.stages import unblock
 
 RECIPE = "vendor.json"
 
@@ -96,7 +95,6 @@ def vendor_kernel(recipe: VendorRecipe, kind: str, index: int) -> Kernel:
     Raises:
         RuntimeError: PyTorch is missing, or cannot use the device.
     """
-    unblock(("torch",))
     # Not imported yet: on a CPU it starts its threads where this one may run by then.
     if importlib.util.find_spec("torch") is None:
         raise RuntimeError(

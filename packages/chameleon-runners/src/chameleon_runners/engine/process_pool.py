@@ -10,13 +10,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 
 import attrs
 import structlog
 from chameleon_core.errors import TargetError
 
-from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners.engine.worker_process import PipeEnd, WorkerProcess
 from chameleon_runners.engine.workers import (
     EndReason,
     Listener,
@@ -103,35 +102,31 @@ class WakePipe:
     """A pipe by which another thread or a signal handler wakes the thread that runs the pool."""
 
     def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
-        self.closed = False
+        self._read: PipeEnd | None
+        self._write: PipeEnd | None
+        self._read, self._write = map(PipeEnd, os.pipe())
+        os.set_blocking(self._read.number, False)
+        os.set_blocking(self._write.number, False)
 
     def fileno(self) -> int:
-        """The reading end of the pipe, for ``select``."""
-        return self._read
+        """The reading end of the pipe, for ``select``; -1 if it is closed."""
+        return -1 if self._read is None else self._read.number
 
     def wake(self) -> None:
         """Make the reading end ready. A signal handler may call this."""
-        self._unless_closed(lambda: os.write(self._write, b"!"))
+        if (end := self._write) is not None:
+            with contextlib.suppress(OSError):
+                os.write(end.number, b"!")
 
     def clear(self) -> None:
         """Empty the pipe, so that the waiting thread is not woken again for the same reason."""
-        self._unless_closed(lambda: os.read(self._read, 1024))
+        if (end := self._read) is not None:
+            with contextlib.suppress(OSError):
+                os.read(end.number, 1024)
 
     def close(self) -> None:
         """Close both ends. This may be called twice, and before ``wake``."""
-        if not self.closed:
-            self.closed = True
-            os.close(self._read)
-            os.close(self._write)
-
-    def _unless_closed(self, do: Callable[[], object]) -> None:
-        # The numbers of closed descriptors are soon those of somebody else's files.
-        if not self.closed:
-            with contextlib.suppress(OSError):
-                do()
+        self._read = self._write = None
 
 
 _DESCRIPTORS = 8192

@@ -21,6 +21,23 @@ _DYING_SECONDS = 5.0
 """Seconds to wait for the exit status of a worker that closed its connection."""
 
 
+class PipeEnd:
+    """A file descriptor that is closed when nobody refers to this object any more.
+
+    A thread that writes refers to the object meanwhile. If another thread ends the pipe, the number
+    of the descriptor cannot become that of another file before the thread has written.
+
+    Args:
+        number: The file descriptor.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class WorkerProcess(Worker):
     """One worker process, which handles one command at a time.
 
@@ -36,7 +53,8 @@ class WorkerProcess(Worker):
         self.paused = False
         self._ending = threading.RLock()
         self._decoder = Decoder()
-        command_read, self._commands = os.pipe()
+        command_read, commands = os.pipe()
+        self._commands: PipeEnd | None = PipeEnd(commands)
         self.replies, reply_write = os.pipe()
         theirs = (command_read, reply_write)
         try:
@@ -44,8 +62,8 @@ class WorkerProcess(Worker):
                 _MODULE, list(map(str, theirs)), environment=environment, descriptors=theirs
             )
         except BaseException:
-            for descriptor in (self._commands, self.replies):
-                os.close(descriptor)
+            self._commands = None
+            os.close(self.replies)
             raise
         finally:
             for descriptor in theirs:
@@ -73,8 +91,9 @@ class WorkerProcess(Worker):
         self._child.clear_log()
         now = time.monotonic()
         self.work = Work(tag=tag, started=now, deadline=now + timeout)
-        with contextlib.suppress(OSError):
-            send(self._commands, message)
+        if (commands := self._commands) is not None:
+            with contextlib.suppress(OSError):
+                send(commands.number, message)
 
     def pause(self) -> None:
         """Stop an idle worker and its child processes until its next command.
@@ -159,7 +178,7 @@ class WorkerProcess(Worker):
             self._child.wait(_DYING_SECONDS)
         seconds = time.monotonic() - self.work.started if self.work is not None else 0.0
         status = self._child.kill()
-        for descriptor in (self._commands, self.replies):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        self._commands = None
+        with contextlib.suppress(OSError):
+            os.close(self.replies)
         return WorkerEnd(reason=reason, status=status, log=self.log, seconds=seconds)

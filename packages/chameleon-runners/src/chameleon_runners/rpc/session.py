@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import threading
 import time
@@ -33,8 +32,6 @@ _log = structlog.get_logger()
 
 _WATCH_SECONDS = 0.5
 _SET_THREADS, _BIG_CORES = "runtime.config_threadpool", 1
-
-_numbers = itertools.count()
 
 
 class RpcSession:
@@ -286,7 +283,7 @@ class RpcSession:
 
     def _load_library(self, path: Path) -> tvm.runtime.Module:
         # Of a new name each time: a library of a known path is not loaded again.
-        name = f"{os.getpid()}-{next(_numbers)}{path.suffix}"
+        name = f"{os.urandom(8).hex()}{path.suffix}"
         loaded = None
         try:
             self._session.upload(bytearray(path.read_bytes()), target=name)

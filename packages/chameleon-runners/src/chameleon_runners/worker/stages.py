@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -16,33 +15,6 @@ from chameleon_core.stages import Baseline, Builder, Device, SpaceProvider
 from chameleon_core.task import Task
 
 from chameleon_runners.worker.protocol import Message
-
-HEAVY_MODULES = ("torch",)
-"""Modules that are not imported together with a stage.
-
-TVM's FFI imports torch if it is installed, which more than doubles the start of a worker. A stage
-that needs such a module has a class attribute ``needs_modules = ("torch",)``.
-"""
-
-
-def block(modules: Iterable[str]) -> None:
-    """Make imports of some modules fail, as if they were not installed.
-
-    Workers use it so that TVM does not import torch, which takes long.
-
-    Args:
-        modules: Names of the modules.
-    """
-    for name in modules:
-        if name not in sys.modules:
-            sys.modules[name] = None  # type: ignore[assignment]
-
-
-def unblock(modules: Iterable[str]) -> None:
-    """Undo ``block`` for these modules."""
-    for name in modules:
-        if name in sys.modules and sys.modules[name] is None:
-            del sys.modules[name]
 
 
 def make_builder(message: Message) -> Builder:
@@ -56,7 +28,6 @@ def make_builder(message: Message) -> Builder:
         ChameleonError: The stage cannot be imported, or cannot handle this task.
     """
     factory = _load(message["factory"])
-    unblock(getattr(factory, "needs_modules", ()))
     stage = factory(options_for(factory, message["options"]))
     task = Task(**message["task"])
     if isinstance(stage, Baseline):
@@ -76,7 +47,6 @@ def make_device(factory: str, options: dict[str, Any]) -> Device:
         ChameleonError: The device's class cannot be imported or instantiated.
     """
     kind = _load(factory)
-    unblock(getattr(kind, "needs_modules", ()))
     device: Device = kind(options_for(kind, options))
     return device
 
@@ -91,23 +61,14 @@ def preload(factory: str) -> None:
 
 
 def _load(factory: str) -> Callable[..., Any]:
-    """Import a stage's class, without heavy modules if that works, and the modules it ``preloads``.
+    """Import a stage's class, and the modules that it ``preloads``.
 
     Otherwise the first kernel that is built would wait for these.
     """
-    before = set(sys.modules)
-    block(HEAVY_MODULES)
-    with contextlib.suppress(Exception):
-        kind = load_factory(factory)
-        for module in getattr(kind, "preloads", ()):
-            importlib.import_module(module)
-        return kind
-    # Modules left half imported by the attempt must not be found by the next one.
-    for name in set(sys.modules) - before - set(HEAVY_MODULES):
-        if name.partition(".")[0] == factory.partition(".")[0].partition(":")[0]:
-            del sys.modules[name]
-    unblock(HEAVY_MODULES)
-    return load_factory(factory)
+    kind = load_factory(factory)
+    for module in getattr(kind, "preloads", ()):
+        importlib.import_module(module)
+    return kind
 
 
 _SAME = ("factory", "options", "task", "variant", "threads")

@@ -21,6 +21,7 @@ import numpy as np
 import structlog
 
 from chameleon_core.errors import ChameleonError
+from chameleon_core.fallbacks import fall_back
 from chameleon_core.loop.round.batch import Config, Origin
 from chameleon_core.loop.round.in_flight import CheckedRunner
 from chameleon_core.loop.start.earlier_runs import encoded, nearest, same_types
@@ -99,7 +100,8 @@ class SharedRecords:
         started, counts = time.perf_counter(), []
         seconds: dict[str, float] = {}
         suggested: dict[str, list[Config]] = {}
-        with store.transaction():
+        # All of them or none: a run that has measurements takes no records any more.
+        with store.statements():
             for task, space in zip(tasks, spaces, strict=True):
                 records = [] if self._fresh else self.known(task, space)
                 row = store.add_task(task, self._space, space.fingerprint).id
@@ -392,12 +394,11 @@ def _sound(record: Record, space: DesignSpace) -> bool:
 
 
 def _said(place: str, ask: Callable[[], T]) -> T | None:
-    """The answer of a database. If it raises, a warning is logged, and None returned."""
+    """The answer of a database, or None after an error, which is logged (``fall_back``)."""
     try:
         return ask()
     except ChameleonError as error:
         log.warning("records_not_shared", database=place, problem=str(error), hint=error.hint)
     except Exception as error:  # noqa: BLE001 - anyone's code and anyone's data
-        said = f"{type(error).__name__}: {error}"
-        log.warning("records_not_shared", database=place, problem=said)
+        fall_back("records_not_shared", error, database=place)
     return None
