@@ -83,7 +83,7 @@ class CompiledNetwork:
     permissions: frozenset[str] = frozenset()
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """What the manifest of a network's folder says of its code, as JSON values."""
         permissions = sorted(self.permissions)
         return {
