@@ -84,7 +84,7 @@ class CompiledNetwork:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the manifest of a network's folder says of its code, as JSON values."""
+        """The facts about the code in the manifest of a network's folder, as JSON values."""
         permissions = sorted(self.permissions)
         return {
             "virtual_machine": self.virtual_machine,

@@ -179,12 +179,12 @@ def flattened(geometry: Geometry) -> Geometry:
 def pitch_of(geometry: Geometry, product: TileProduct) -> int:
     """Number of elements from a column of a copied input to the next one.
 
-    The rows of a tile are columns of the copy. If they were a multiple of many cache lines apart,
-    they would share few sets of the first-level cache, so another line's worth lies between them.
+    The rows of a tile are columns of the copy. If they are a multiple of many cache lines apart,
+    they share few sets of the first-level cache. One more line is between them then.
 
     Args:
         geometry: The convolution, of one group.
-        product: The instruction that multiplies, one line of which is a row of a tile.
+        product: The instruction that multiplies. A row of its tiles is a cache line.
     """
     lines, rest = divmod(geometry.ic, product.depth)
     shared = rest == 0 and math.gcd(lines, CACHE_SETS) > CACHE_SETS // product.rows
