@@ -107,7 +107,7 @@ print(*{{"torch", "tvm"}} & set(sys.modules))
 def test_threads_do_not_share_the_core_of_a_bound_main_thread(run_python):
     pytest.importorskip("torch")
     if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("one core")
+        pytest.skip("this process may use one core alone")
     task = SPECS["3x3"].task("3x3", CPU)
     code = f"""
 import json, os, pathlib
