@@ -12,6 +12,8 @@ import sys
 
 import numpy as np
 import tvm
+from chameleon_core.plugins import NoOptions
+from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
 from tvm import te
 from tvm.s_tir import meta_schedule as ms
@@ -33,8 +35,8 @@ def dense() -> tvm.tirx.PrimFunc:
 def main(work_dir: str = "runs/metaschedule_strategy") -> None:
     """Tune, build the best schedule, check and time it."""
     function = dense()
-    cpu = str(tvm.target.codegen.llvm_get_system_cpu())
-    target = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": 2})
+    # LLVM's own guess of the CPU may have instructions that a virtual machine lacks.
+    target = tvm_target(TVMTargets(NoOptions()).resolve("native"))
     database = ms.tune_tir(
         mod=function,
         target=target,

@@ -9,6 +9,7 @@ from chameleon_tvm.building.lowering import compile_function
 from chameleon_tvm.device.targets import TVMTargets, tvm_target
 from chameleon_tvm.quick_tvm import te, tirx, tvm
 from chameleon_tvm.spaces.loops.lowered import loops_of
+from computing import NATIVE
 from tvm_ffi.structural import structural_walk
 
 SHAPE = (24, 12, 16)
@@ -42,7 +43,7 @@ def _run(function, source):
     """What a function makes of an array; its output lies where TVM expects it, NumPy's may not."""
     out = tvm.runtime.tensor(np.zeros(SHAPE, np.float32))
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
-        compile_function(function, tvm_target(TARGET), plain_loops=True)["main"](source, out)
+        compile_function(function, tvm_target(NATIVE), plain_loops=True)["main"](source, out)
     return out.numpy()
 
 

@@ -4,10 +4,11 @@ import os
 
 import pytest
 from chameleon_networks.package.load import load
+from chameleon_system.cores import usable_cores
 
 from .conftest import THREADS, in_child
 
-USABLE = len(os.sched_getaffinity(0))
+USABLE = len(usable_cores())
 
 
 def _threads(folder, *, threads=0, cores=USABLE, **variables):

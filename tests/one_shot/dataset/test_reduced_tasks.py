@@ -7,6 +7,7 @@ from chameleon_one_shot.dataset.plan import differences, read_plan
 
 PLAN = """
 output: data
+target: llvm -mtriple=x86_64-linux-gnu -mcpu=znver4 -num-cores=2
 networks: [{builtin: mobilenet_v2}]
 hold_out: [{builtin: mobilenet_v2}]
 """

@@ -1,12 +1,12 @@
 """Winograd's convolution: transforms, programs, and the algorithm as a knob."""
 
-import platform
 from functools import partial
 
 import attrs
 import computing
 import numpy as np
 import pytest
+from chameleon_tvm.device.cpus.features import host_features
 from chameleon_tvm.late_tvm import tirx
 from chameleon_tvm.operators.specs import Conv2dSpec
 from chameleon_tvm.spaces.auto import AutoSpace
@@ -76,7 +76,7 @@ def test_programs_compute_the_reference(spec, seed):
     check(spec, seed)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="runs x86 code")
+@pytest.mark.skipif("avx2" not in host_features(), reason="this CPU lacks AVX2")
 def test_vectors_may_be_of_eight():
     spec = Conv2dSpec(
         input=[1, 24, 9, 11], filters=40, kernel=3, padding=1, layout="NHWC", bias=True

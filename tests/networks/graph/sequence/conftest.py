@@ -48,14 +48,14 @@ class Delivered:
 def deliverer(base):
     """What compiles modules into folders in a folder.
 
-    A module may get a random configuration or the first guess of every task. One that is ``ready``
-    was prepared before.
+    A module may get a random configuration or the first guess of every task, of a space with some
+    options. One that is ``ready`` was prepared before.
     """
 
-    def deliver(module, *, layout="NCHW", seed=None, guesses=False, ready=False):
+    def deliver(module, *, layout="NCHW", seed=None, guesses=False, ready=False, **options):
         module = module if ready else prepared(module, layout)
         chains = chains_of(module)
-        space = AutoSpace(AutoOptions())
+        space = AutoSpace(AutoOptions(**options))
         winners = {}
         if seed is not None or guesses:
             rng = np.random.default_rng(seed)

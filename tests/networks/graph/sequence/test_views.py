@@ -30,7 +30,9 @@ def test_a_fire_module_concatenates_for_nothing(deliver, layout, seed):
         both = emit(op.concat(parts, axis=1))
         return conv(emit, emit(op.nn.max_pool2d(both, (2, 2), (2, 2))), 10)
 
-    network = correct(deliver, build, (1, 16, 12, 12), layout=layout, seed=seed)
+    # Winograd's algorithms, which a seed may draw, need outputs without gaps.
+    direct = {"layout": layout, "seed": seed, "algorithms": ("direct",)}
+    network = correct(deliver, build, (1, 16, 12, 12), **direct)
     assert _moves(network) == []
 
 
