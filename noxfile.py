@@ -57,6 +57,20 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *WORKERS, "--durations=25", *session.posargs, env=ENVIRONMENT)
 
 
+@nox.session(name="tests-full")
+def tests_full(session: nox.Session) -> None:
+    """The tests that take seconds each, of which the fast ones are a quick summary."""
+    install_everything(session)
+    session.run(
+        "pytest",
+        *WORKERS,
+        "-m",
+        "full and not long and not packaging",
+        *session.posargs,
+        env=ENVIRONMENT,
+    )
+
+
 @nox.session(name="tests-on", python=PYTHONS)
 def tests_on(session: nox.Session) -> None:
     """The fast tests on another supported Python: ``nox -s tests-on-3.13``."""

@@ -34,6 +34,7 @@ def _run(monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.full
 def test_every_case_has_an_outcome_whatever_becomes_of_the_others(run, capsys):
     assert run("--seconds", "8") == 1
     lines = Path("out.jsonl").read_text(encoding="utf-8").splitlines()

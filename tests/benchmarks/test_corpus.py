@@ -240,6 +240,7 @@ def test_a_network_that_torch_does_not_export_is_no_fault_of_the_tuner(bench, mo
     assert "ValueError: no" in outcome["sentence"]
 
 
+@pytest.mark.full
 def test_the_deadline_ends_a_command_and_all_it_started(tmp_path):
     note = tmp_path / "child"
     program = f"sleep 600 & echo $! > {note}; wait"
@@ -357,6 +358,7 @@ def test_a_network_that_nothing_else_ran_has_no_ratio():
 # The command
 
 
+@pytest.mark.full
 def test_the_command_runs_each_once_and_prints_the_table(command, commands, capsys):
     assert command("--all") == 0
     first = capsys.readouterr().out

@@ -104,6 +104,7 @@ def test_a_kind_says_what_this_cpu_lacks(missing, lacking, options, monkeypatch)
     assert kind.target == f"llvm -mcpu=sapphirerapids{options}"
 
 
+@pytest.mark.full
 def test_a_kind_that_does_not_run_here_has_no_rows(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(kinds.Kind, "lacking", lambda _kind: "a wheel")
     monkeypatch.setattr(kinds, "SUITES", (ONNX,))

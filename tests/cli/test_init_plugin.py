@@ -44,6 +44,7 @@ def suite_of(folder):
     return result
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("everything")
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
 def test_it_passes_its_tests_and_the_check_of_the_command_line(kind, capsys):
@@ -91,6 +92,7 @@ def test_a_name_of_this_kind_that_is_taken_is_refused(capsys, monkeypatch):
     assert "there is an explorer 'annealing' already, of 'chameleon" in capsys.readouterr().err
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("everything")
 def test_an_author_gets_from_nothing_to_a_bench_without_opening_our_source(tmp_path):
     """In a process of its own, as a user's is; the bench is read, and what it would run listed."""

@@ -39,6 +39,7 @@ def test_this_package_alone_does_not_even_import_numpy(tmp_path, arguments):
     assert not modules & (HEAVY | {"numpy"})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "codes"),
     [

@@ -49,6 +49,7 @@ def fitted(make, space, observations, seed=1):
     return model
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options",
     [

@@ -26,6 +26,7 @@ EXPLORERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "make",
     [

@@ -9,6 +9,7 @@ import pytest
 from imports import circles_in, folders_of, graph_of, modules_of
 
 
+@pytest.mark.full
 def test_there_is_no_cycle(package):
     if package.modules is None:
         pytest.skip("it has no code")

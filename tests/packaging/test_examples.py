@@ -58,6 +58,7 @@ def test_what_their_authors_wrote_is_short(gram, climb):
     assert explorer.end_lineno - explorer.lineno < MOST_LINES["plugin-hill-climb"]
 
 
+@pytest.mark.full
 def test_the_wheel_of_an_operator_registers_and_workers_find_it(gram, with_gram, tmp_path):
     shown = plugin(with_gram, tmp_path, "operators", "gram")
     assert shown["distribution"] == "gram-matrix"
@@ -82,6 +83,7 @@ def test_workers_find_an_operator_where_it_lies(gram, tmp_path):
     assert operator["failed"] == {}
 
 
+@pytest.mark.full
 def test_the_wheel_of_an_explorer_is_found_checked_and_used(climb, with_climb, tmp_path):
     shown = plugin(with_climb, tmp_path, "explorers", "hill-climb")
     assert shown["distribution"] == "hill-climb"

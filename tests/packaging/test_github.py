@@ -71,11 +71,12 @@ def test_every_change_passes_the_tests_of_each_python_lint_types_and_docs():
     assert workflow["concurrency"]["cancel-in-progress"] is True
     assert "github.ref" in workflow["concurrency"]["group"]
     tests, checks = workflow["jobs"].values()
-    pythons = [cell["python"] for cell in tests["strategy"]["matrix"]["include"]]
+    cells = tests["strategy"]["matrix"]["include"]
+    pythons = [*dict.fromkeys(cell["python"] for cell in cells)]
     noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
     (others,) = re.findall(r"^PYTHONS = (.*)$", noxfile, re.MULTILINE)
     assert pythons == ["3.11", *ast.literal_eval(others)]
-    sessions = ["tests", *(f"tests-on-{python}" for python in pythons[1:])]
+    sessions = ["tests", "tests-full", *(f"tests-on-{python}" for python in pythons[1:])]
     assert ".ci/packages" in list(commands(tests))
     for job, names in ((tests, sessions), (checks, ["lint", "types", "docs"])):
         wanted = [f"nox -s {name}" for name in names]

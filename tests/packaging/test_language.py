@@ -12,6 +12,7 @@ def language(root):
         yield importlib.import_module("language")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("files", "least"), [("*.md", 1000), ("packages/*/src/*.py", 5000)])
 def test_no_document_and_no_docstring_breaks_the_rule(language, files, least):
     sentences = language.read(language.tracked(files))

@@ -40,6 +40,7 @@ def dry_run(monkeypatch, tmp_path, capfd):
     return call
 
 
+@pytest.mark.full
 def test_every_preset_is_one_of_every_example(root, dry_run, monkeypatch):
     # The tasks of a network depend on no preset, and take seconds each.
     command = importlib.import_module("chameleon_cli.run")

@@ -8,6 +8,7 @@ import pytest
 from doc_pages import PYTHON
 
 
+@pytest.mark.full
 def test_the_examples_run(root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (root / "docs" / "python.md").read_text()

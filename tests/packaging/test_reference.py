@@ -113,6 +113,7 @@ def test_every_command_has_an_example_that_it_takes(pages, reference):
         command.make_context(words, arguments[len(own) :])  # refuses an option that there is not
 
 
+@pytest.mark.full
 def test_help_texts_and_messages_keep_the_rule_of_language(pages):
     faults = [
         f"{name}: {fault}: {sentence.text}"

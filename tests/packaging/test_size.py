@@ -21,6 +21,7 @@ def run(monkeypatch, *words):
     return size.main()
 
 
+@pytest.mark.full
 def test_no_figure_of_this_repository_has_grown():
     limits = tomllib.loads(size.TABLE.read_text())["limits"]
     figures = size.figures()

@@ -1,6 +1,7 @@
 """Kernels of this machine: what one run has measured, the next one checks and takes."""
 
 import chameleon_records.hooks
+import pytest
 from chameleon_core.loop.run import run_pipeline
 from chameleon_core.pipeline.load import from_dict
 from chameleon_core.plugins.registry import Registry, default_registry
@@ -15,6 +16,7 @@ def registry():
     return Registry.from_plugins([ours], with_installed=True)
 
 
+@pytest.mark.full
 def test_a_kernel_is_measured_once_and_checked_again(tmp_path):
     place = tmp_path / "records.sqlite"
     known = registry()

@@ -212,6 +212,7 @@ def test_records_none_of_which_succeeded_do_not_count(run, measured, place):
     assert result.operators[0].tuned_seconds
 
 
+@pytest.mark.full
 def test_two_databases_are_one_and_the_first_is_added_to(run, measured, place, tmp_path):
     other = str(tmp_path / "folder")
     run("one", records=place, operators=[[50, 50]])

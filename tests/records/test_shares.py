@@ -61,6 +61,7 @@ def test_a_full_database_starves_nobody(command, measured, place, capfd, schedul
     assert unmeasured(tmp_path / "empty") == set()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheduler", ["round-robin", "gradient"])
 @pytest.mark.parametrize("count", [5, 8, 29, 64])
 def test_a_run_of_a_network_is_not_measured_again(run, measured, place, scheduler, count):
@@ -103,6 +104,7 @@ def test_records_take_nothing_from_a_wall_clock(run, measured, tmp_path, place):
     assert all(line.startswith("op1") for line in timed)
 
 
+@pytest.mark.full
 @settings(max_examples=10)
 @given(
     before=st.lists(

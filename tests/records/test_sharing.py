@@ -184,6 +184,7 @@ def _key_of(cardinalities):
     return key
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "wrong",
     [

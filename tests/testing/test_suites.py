@@ -368,6 +368,7 @@ class Unwritable:
     number: complex = attrs.field(default=1j, metadata={"help": "a number"})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -381,6 +382,7 @@ def test_options(options, words):
     assert words in result["options"]
 
 
+@pytest.mark.full
 def test_an_option_without_a_default_has_to_be_given():
     record = record_of(synthetic.SyntheticSampler, Demanding)
     skipped = [row.skipped for row in outcomes(SamplerSuite, {"record": record}) if row.skipped]

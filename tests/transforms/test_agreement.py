@@ -31,6 +31,7 @@ def check(program):
     assert result["error"] <= result["tolerance"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [record.name for record in TRANSFORMS])
 def test_a_transform_agrees(name, transforms):
     program = CONVOLUTIONS["3x3"]

@@ -132,6 +132,7 @@ def transform(tmp_path):
     return ["transform", str(tmp_path / "p.yaml"), "--point", "0"]
 
 
+@pytest.mark.full
 def test_a_point_is_delivered_whole_however_short_the_budget(transform, tmp_path, capfd):
     assert command_line(transform) == 0
     printed = capfd.readouterr().out

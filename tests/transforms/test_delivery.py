@@ -163,6 +163,7 @@ def test_data_are_split(digits_folder):
     assert (len(train[1]), len(test[1])) == (48, 12)
 
 
+@pytest.mark.full
 def test_the_script_runs_by_itself(small, images, space, digits_folder):
     point.write_candidate(space, space.candidate(space.original), images, digits_folder)
     point.write_network(space.network.module, images, digits_folder, "original")

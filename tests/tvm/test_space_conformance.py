@@ -26,6 +26,7 @@ SPECS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("make", "spec", "target"),
     [

@@ -52,6 +52,7 @@ def test_live_cells_run_one_after_the_other_and_keep_their_folders(load, run, tm
     assert len(measured(tmp_path)) == 6 * 24
 
 
+@pytest.mark.full
 def test_two_runs_of_a_replayed_suite_measure_the_same(load, run, monkeypatch):
     suite = load(REPLAY)
     run(suite)
@@ -125,6 +126,7 @@ def test_the_hint_of_a_failure_names_flags(load, monkeypatch):
     assert result.failure == "it is another target's (start anew (--fresh))"
 
 
+@pytest.mark.full
 def test_a_result_of_another_budget_does_not_count(load, run):
     run(load(REPLAY))
     assert len(run(load(REPLAY, "budget.measurements=16"))) == 6

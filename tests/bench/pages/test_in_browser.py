@@ -164,6 +164,7 @@ def _can_be_reached(tab):
     assert all(outline and outline != "0px" for outline in seen.values())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_of_a_run(browser, run_folder, width, scheme):
@@ -175,6 +176,7 @@ def test_the_page_of_a_run(browser, run_folder, width, scheme):
             _can_be_reached(tab)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_of_a_suite(browser, load, run, width):
     suite = load(
@@ -243,6 +245,7 @@ def test_of_many_points_those_in_sight_are_drawn(browser, tmp_path, many_measure
         assert not reset.is_visible()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("width", "scheme"), SEEN)
 def test_plots_are_there_without_a_script(browser, run_folder, width, scheme):
     tab = browser.new_page(

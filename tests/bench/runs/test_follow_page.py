@@ -26,6 +26,7 @@ def tab():
         browser.close()
 
 
+@pytest.mark.full
 def test_a_page_loads_itself_again_where_the_run_has_changed_and_stays_in_its_place(
     few, tmp_path, tab, monkeypatch
 ):

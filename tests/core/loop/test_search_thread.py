@@ -112,6 +112,7 @@ def test_a_search_that_fails_ends_the_run_and_keeps_what_was_measured(tmp_path):
     assert sum(len(result) for result in everything(tmp_path).values()) == len(lines) >= 8
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [1, 5, 13, 30])
 def test_stopping_loses_nothing_and_going_on_repeats_nothing(tmp_path, count):
     calm, stopped = folder_of(tmp_path, "calm"), folder_of(tmp_path, "stopped")

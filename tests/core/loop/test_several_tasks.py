@@ -75,6 +75,7 @@ def test_auto_is_one_to_search_one_to_build_and_as_many_as_fill_the_lanes():
 # -- nothing is lost, repeated, or given away twice ---------------------------------------------
 
 
+@pytest.mark.full
 @settings(max_examples=16, deadline=None)
 @given(
     budget=st.fixed_dictionaries(
@@ -192,6 +193,7 @@ def test_a_scheduler_that_knows_of_no_flights_is_asked_again(tmp_path, monkeypat
 # -- stopping and going on ------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @settings(max_examples=6, deadline=None)
 @given(
     stops=st.lists(st.integers(1, 30), min_size=1, max_size=3),

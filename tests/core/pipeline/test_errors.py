@@ -11,6 +11,7 @@ from synthetic import plugin_of
 HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -118,6 +118,7 @@ def test_the_wall_clock_ends_the_guesses_too(network, log_lines):
     assert result.operators[0].measurements == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheduler", ["round-robin", "gradient"])
 @pytest.mark.parametrize("count", [1, 3, 7, 14])
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(

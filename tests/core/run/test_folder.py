@@ -84,6 +84,7 @@ def test_two_on_one_folder(tmp_path):
         pass
 
 
+@pytest.mark.full
 def test_a_file_where_the_folder_should_be(pipeline, tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(RunFolderError, match="cannot write to the run folder") as caught:
@@ -141,6 +142,7 @@ except RunFolderError as error:
 """
 
 
+@pytest.mark.full
 def test_a_disk_that_fills_up_during_a_run(run_python, tmp_path, records):
     document = synthetic_document(
         tmp_path / "run", operators=[[40, 40]], runner={"log": str(tmp_path / "log")}

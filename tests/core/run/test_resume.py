@@ -32,6 +32,7 @@ def undisturbed(tmp_path_factory):
     return everything(folder), [(o.name, o.config, o.tuned_seconds) for o in result.operators]
 
 
+@pytest.mark.full
 @settings(max_examples=8, deadline=None)
 @given(stops=st.lists(st.integers(1, 15), min_size=1, max_size=4))
 def test_resumed_equals_undisturbed(tmp_path_factory, undisturbed, stops):

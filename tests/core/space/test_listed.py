@@ -45,6 +45,7 @@ def test_samples_are_of_what_is_listed(case, count, seed):
     assert len(space.distinct(sample)) == len(sample)
 
 
+@pytest.mark.full
 @given(lists())
 def test_the_fingerprint_is_of_what_is_listed_in_any_order(case):
     cardinalities, rows = case

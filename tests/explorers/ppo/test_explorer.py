@@ -31,6 +31,7 @@ def options(values, **more):
     return PPOOptions(**{key: value for key, value in named.items() if key != "name"})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "chosen",
     [

@@ -125,6 +125,7 @@ def rollout_of(agent, seen, reward):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [TokenActorCritic, SharedActorCritic, SeparateActorCritic])
 @pytest.mark.parametrize("minibatch", [None, 32])
 def test_it_learns_which_action_is_worth_something(kind, minibatch):

@@ -55,6 +55,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
     assert [reason for reason in stays(logs) if "weights have changed" in reason]
 
 
+@pytest.mark.full
 def test_a_damaged_network_is_compiled_again(cache, eager_is_slow):
     net, x = Net().eval(), torch.randn(3, 8)
 
@@ -97,6 +98,7 @@ def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
     assert not [*folder.glob("**/graph.pt2")]
 
 
+@pytest.mark.full
 def test_the_graph_of_a_killed_process_is_removed(cache, children, run_python):
     """The graph of a process that lives stays."""
     children(Mock(side_effect=KeyboardInterrupt), 0)

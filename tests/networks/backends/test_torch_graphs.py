@@ -81,6 +81,7 @@ CASES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("net", "reason"), CASES.values(), ids=CASES)
 def test_what_no_network_can_replace_stays_torchs(net, reason, eager_is_slow, monkeypatch):
     def folder(delivery):

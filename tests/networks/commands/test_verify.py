@@ -124,6 +124,7 @@ def _comparison(network, target, **operators):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("operators", "output", "place"),
     [

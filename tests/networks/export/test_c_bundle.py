@@ -80,6 +80,7 @@ def at_once(action, values):
         thread.join()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not CMAKE, reason="cmake builds the example")
 def test_the_example_gives_the_same_bits(parallel, tmp_path):
     bundle = tmp_path / "conv"

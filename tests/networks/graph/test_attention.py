@@ -163,6 +163,7 @@ def attentions(chains):
     return [chain for chain in chains if chain.spec.kind == "attention"]
 
 
+@pytest.mark.full
 def test_each_is_one_kernel_that_computes_the_same(deliver):
     torch.manual_seed(0)
     networks = [make() for make, *_ in CASES.values()]
@@ -293,6 +294,7 @@ def network_of(name, kind):
     return States().eval(), (inputs,)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["eager", "sdpa"])
 @pytest.mark.parametrize("name", ["bert", "vit", "gpt2", "llama"])
 def test_networks_of_a_library(name, kind):
@@ -356,6 +358,7 @@ IN_ONNX = {
 """By name: a network, its inputs, and the version of ONNX's operators."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", IN_ONNX)
 def test_the_same_in_an_onnx_file(deliver, tmp_path, name):
     pytest.importorskip("onnxscript")

@@ -173,6 +173,7 @@ def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
         tried(network("several"), ["NHWC"], "llvm", 1)
 
 
+@pytest.mark.full
 def test_a_process_answers_and_is_followed(network, target, monkeypatch):
     several = network("several")
     report = tried(several, ["NCHW"], target, 1)
@@ -196,6 +197,7 @@ def test_a_process_answers_and_is_followed(network, target, monkeypatch):
     assert prepared_network(several, "NCHW")
 
 
+@pytest.mark.full
 def test_a_process_leaves_no_files(network, target, tmp_path, monkeypatch):
     scratch = tmp_path / "scratch"
     scratch.mkdir()

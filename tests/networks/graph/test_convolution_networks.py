@@ -90,6 +90,7 @@ def standardised_network():
     return Standardised(), (1, 8, 16, 16)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("make", "kinds", "others"),
     [

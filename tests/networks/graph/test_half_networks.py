@@ -134,6 +134,7 @@ def _moved(kind, image):
     return np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3)).max(axis=(4, 5))
 
 
+@pytest.mark.full
 @settings(
     max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

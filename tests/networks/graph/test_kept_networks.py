@@ -212,6 +212,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     assert kept.fact("value") is None
 
 
+@pytest.mark.full
 def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(unmeasured, monkeypatch):
     options = attrs.evolve(SMALL, compare=False)
 
@@ -229,6 +230,7 @@ def test_a_later_delivery_is_compared_with_the_answers_of_the_first_one(unmeasur
     assert "its outputs are off by" in delivered().failure
 
 
+@pytest.mark.full
 def test_a_delivery_is_compared_with_the_answers_of_the_check(unmeasured, monkeypatch):
     frontend = NetworkFrontend(BuiltinNetwork(attrs.evolve(SMALL, compare=False)))
     frontend.check(unmeasured.target, unmeasured.threads, None)
@@ -307,6 +309,7 @@ def test_functions_that_differ_in_the_order_of_arguments_are_kept_apart(tmp_path
             assert compile._object_files(functions, "llvm", pool) == order
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("check", [True, False])
 def test_another_process_reads_a_network_and_then_runs_it(check, tmp_path, monkeypatch, unmeasured):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

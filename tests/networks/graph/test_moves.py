@@ -52,6 +52,7 @@ _IN_NUMPY = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("axes", [(0, 2, 1), (1, 2, 0)])
 @pytest.mark.parametrize("other", ["tensor", "vector", "first", "number"])
 def test_every_element_wise_operator_lets_permutations_pass(axes, other):

@@ -107,6 +107,7 @@ def test_a_delivered_network_is_timed_against_others(run, chameleon):
     assert value["ratio"] == pytest.approx(medians[1] / medians[0])
 
 
+@pytest.mark.full
 def test_others_in_reduced_precision_have_their_errors(run, chameleon):
     pytest.importorskip("openvino")
     words = ("--rounds", "2", "--rivals", "onnxruntime")
@@ -132,6 +133,7 @@ def test_others_in_reduced_precision_have_their_errors(run, chameleon):
         assert f"times as fast as the best of the others in {precision}" in finished.stdout
 
 
+@pytest.mark.full
 def test_clients_call_a_network_beside_a_busy_process(run, chameleon):
     pytest.importorskip("openvino")
     words = ("--streams", "1,2", "--neighbours", "1", "--rounds", "2", "--seconds", "0.05")

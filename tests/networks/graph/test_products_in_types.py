@@ -48,6 +48,7 @@ ORDERS = ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
 PROJECTIONS = [_normal(8, 8) / np.float32(8**0.5) for _ in range(4)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_tensors_between_attention_and_its_projections_are_of_two_bytes(kind, deliver):
     module, chains = network_of(_attended, (1, 24, 8))

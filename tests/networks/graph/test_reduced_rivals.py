@@ -193,6 +193,7 @@ def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
     assert NetworkResult.from_json(result.to_json()) == result
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_a_delivery_in_float32_is_compared_with_what_others_compute_in_by_default(
     compared, deliver, by_default, precision

@@ -54,6 +54,7 @@ def _killed_at(event, staged, folder):
     return os.waitpid(child, 0)[1] != 0
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("exchanging", [True, False])
 def test_a_killed_process_leaves_the_old_folder_or_the_new_one(tmp_path, monkeypatch, exchanging):

@@ -20,6 +20,7 @@ LLVM = '{"kind": "llvm"}'
 SCANS = list(product(["cumsum", "cumprod"], [False, True]))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((3, 5, 70), 1), ((2, 9, 4), 2), ((129, 3), 0), ((17,), 0), ((4, 1, 6), 1)]

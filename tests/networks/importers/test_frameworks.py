@@ -17,6 +17,7 @@ def _agree(network, name, inputs, expected):
     np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_other_frameworks_run_torch_networks(source, name):
     pytest.importorskip(name)
@@ -26,6 +27,7 @@ def test_other_frameworks_run_torch_networks(source, name):
     _agree(source, name, inputs, expected)
 
 
+@pytest.mark.full
 def test_other_frameworks_run_onnx_files(source, tmp_path):
     pytest.importorskip("openvino")
     file = tmp_path / "net.onnx"

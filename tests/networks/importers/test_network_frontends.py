@@ -262,6 +262,7 @@ print(loaded(sys.argv[1]).program)
 """
 
 
+@pytest.mark.full
 def test_a_saved_program_may_have_operators_of_transformers(tmp_path, run_python):
     pytest.importorskip("transformers.integrations.moe")
     experts, file = torch.ops.transformers.grouped_mm_fallback, f"{tmp_path}/net.pt2"

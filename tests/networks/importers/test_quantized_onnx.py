@@ -88,6 +88,7 @@ class Images(quantization.CalibrationDataReader):
         return {"image": self._left.pop()} if self._left else None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("activations", ["QUInt8", "QInt8"])
 def test_networks_that_onnxruntime_quantized(real, tmp_path, form, activations, as_guessed):

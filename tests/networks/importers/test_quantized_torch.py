@@ -148,6 +148,7 @@ assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
 """
 
 
+@pytest.mark.full
 def test_a_saved_program_is_read_where_nobody_has_imported_its_steps(tmp_path):
     namespace = {}
     exec(SOURCE, namespace)  # noqa: S102 - the text is above

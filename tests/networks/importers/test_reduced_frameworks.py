@@ -99,6 +99,7 @@ def test_openvino_says_what_it_computes_in_by_default(monkeypatch):
     assert asked == [None], "OpenVINO chooses"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("default", ["f32", "bf16"])
 def test_openvino_converts_a_network_once_if_it_runs_it_in_another_dtype_too(
     source, inputs, tmp_path, monkeypatch, default

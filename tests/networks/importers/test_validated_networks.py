@@ -81,6 +81,7 @@ def make():
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["validate", "run"])
 def test_a_network_in_training_mode_is_delivered_for_inference_and_told(command, pipeline, capfd):
     pipeline.with_name("net.py").write_text(NET)

@@ -28,6 +28,7 @@ def differences(models, got, expected):
     return {name: wrong for name, *pair in pairs if (wrong := difference(*pair))}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("models", batches(by_version(CASES)))
 def test_operators_give_onnxruntimes_numbers(models):
     proto, inputs = together(models.values())
@@ -82,6 +83,7 @@ def _resize(rng, opset):
     return one("Resize", [x], crop, *given, mode=mode, opset=opset, **more)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("opset", [10, 19])
 def test_images_of_random_shapes_are_resized_as_in_onnxruntime(opset):
     rng = np.random.default_rng(0)
@@ -106,6 +108,7 @@ def test_linear_resizing_of_integers_leaves_out_fractions_as_in_onnxruntime():
         assert off.mean() < 0.05
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("models", batches(by_version(FOUND)))
 def test_what_random_graphs_found_gives_the_references_numbers(models):
     proto, inputs = together(models.values())

@@ -12,6 +12,7 @@ from .networks import batches, wrong
 from .torch_cases import FAMILIES, REFUSED
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cases", batches(FAMILIES))
 def test_operators_give_the_frameworks_numbers(cases):
     # Several kinds of images in one network have no common layout to be converted to.

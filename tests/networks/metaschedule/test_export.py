@@ -146,6 +146,7 @@ def test_what_searched_need_not_be_installed(templated, tmp_path):
     assert "unknown frontend 'gone'" in stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("space", ["sketched", "templated"])
 def test_tvm_alone_runs_the_exported_text(space, tmp_path, request, run_python):
     folder = request.getfixturevalue(space)

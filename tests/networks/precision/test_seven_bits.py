@@ -106,6 +106,7 @@ def test_the_error_decides_which_operators_have_fewer_bits(networks, bound, kind
     assert sorted(point.types.values()) == kinds
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("_as_the_cpu_is")
 def test_a_network_is_delivered_in_fewer_bits_where_that_is_faster(
     tiny, trials, delivered_in, tmp_path, asked

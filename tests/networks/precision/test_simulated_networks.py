@@ -70,6 +70,7 @@ def _calibrated(simulated, batches):
     return calibrator.calibration()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "types",
     [
@@ -211,6 +212,7 @@ def residual():
     return BuiltinNetwork(BuiltinOptions(network="resnet_small", compare=False))
 
 
+@pytest.mark.full
 def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target):
     module, chains = prepared_network(residual)
     with Simulation(residual, module, chains, target, 2) as simulation:

@@ -105,6 +105,7 @@ def test_a_bound_between_gives_some_operators_in_int8(deliver, whole, tiny):
     assert 1e-5 < _error(folder, tiny) < 0.2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     kind, asked, trials, tmp_path, delivered_in
@@ -129,6 +130,7 @@ def test_two_bytes_are_delivered_with_the_error_of_their_simulation(
     assert sorted(outputs) == sorted([*[kind] * 3, "float32"])
 
 
+@pytest.mark.full
 def test_types_are_mixed_in_one_network(tiny, trials, tmp_path, delivered_in, asked):
     precision = Precision(search=("bfloat16", "int8"), max_error=0.1)
     frontend = asked(precision)
@@ -140,6 +142,7 @@ def test_types_are_mixed_in_one_network(tiny, trials, tmp_path, delivered_in, as
     assert 1e-5 < _error(folder, tiny) < 0.1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("precision", "how", "why"),
     [
@@ -173,6 +176,7 @@ def test_float32_is_delivered_and_said_where_int8_is_slower_or_too_inexact(
     assert result.max_relative_error < 1e-4
 
 
+@pytest.mark.full
 def test_types_are_chosen_by_what_operators_take_in_networks(deliver, monkeypatch):
     def share(index, reduced):
         """One is slow in int8, and another one as soon as that is in float32."""

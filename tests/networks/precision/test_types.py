@@ -96,6 +96,7 @@ def _calibrated(module, chains, x):
     return dict(zip(names, affines, strict=True)), names
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("types", "narrow", "batch"),
     [

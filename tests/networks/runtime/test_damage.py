@@ -41,6 +41,7 @@ def _is_answered(file, said):
     return said.startswith("RuntimeError: ") and len(said) > 30
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("damaged", [_cut, _flipped])
 def test_damage_is_told(whole, tmp_path, damaged):
     folder, trying = whole
@@ -71,6 +72,7 @@ def _unreadable(file):
     file.symlink_to(file)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("replaced", [Path.unlink, _as_folder, _unreadable])
 def test_missing_files_are_told(whole, tmp_path, replaced):
     folder, trying = whole

@@ -45,6 +45,7 @@ def _variants(content):
     return {"empty": b"", **variants, "longer": content + bytes(64)}
 
 
+@pytest.mark.full
 def test_damage_is_told(bundle, called, tmp_path):
     content = (bundle / "weights.bin").read_bytes()
     words = np.frombuffer(content[:64], np.int64)

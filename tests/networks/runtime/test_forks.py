@@ -28,6 +28,7 @@ def test_parent_and_child_go_on(called, instances):
         assert call()
 
 
+@pytest.mark.full
 def test_forks_in_the_middle_of_other_threads_calls(called):
     with load(called.path, threads=2, instances=2) as network:
         inputs = inputs_of(network)

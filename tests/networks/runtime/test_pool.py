@@ -61,6 +61,7 @@ def run(program, scenario):
     completed([program, scenario], env=environment)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "scenario", ["callers", "sleepers", "shared", "destroy", "refused", "most_pieces"]
 )

@@ -24,6 +24,7 @@ budget: {measurements: 0}
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("target", "told"),
     [

@@ -1,5 +1,6 @@
 """Plans with a precision: networks are read in its dtypes, too."""
 
+import pytest
 from chameleon_core.loop.interruption import Interruption
 from chameleon_core.loop.start.tasks import target_of
 from chameleon_one_shot.dataset.collecting import NetworkTasks
@@ -13,6 +14,7 @@ hold_out: [{builtin: mobilenet_v2}]
 """
 
 
+@pytest.mark.full
 def test_networks_are_read_in_the_dtypes_of_a_plan(tmp_path):
     tasks = {}
     for precision in ("", "precision: int8\n"):

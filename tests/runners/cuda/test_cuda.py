@@ -37,6 +37,7 @@ def smi(tmp_path, monkeypatch):
     return install
 
 
+@pytest.mark.full
 def test_a_fault_costs_one_worker(hangs_end_soon):
     target = str(default_registry().create("targets", "tvm").resolve("native"))
     task = Task(name="behaviours", operator="behaviour", arguments={}, target=target, flop=1.0)

@@ -34,6 +34,7 @@ def test_every_fault_has_an_expectation():
     assert set(EXPECTED) == set(Fault)
 
 
+@pytest.mark.full
 def test_all_faults_in_one_batch(harness, tmp_path):
     with harness.make(tmp_path) as runner, _nothing_is_left(runner):
         good = [config(Fault.NONE, number) for number, _ in enumerate(Fault, 1)]
@@ -52,6 +53,7 @@ def test_all_faults_in_one_batch(harness, tmp_path):
     assert measurements[config(Fault.WRONG)].max_relative_error == pytest.approx(0.05)
 
 
+@pytest.mark.full
 def test_conformance(harness, tmp_path):
     faults = [Fault.NONE, Fault.INVALID, Fault.WRONG, Fault.RAISES, Fault.EXITS_HARD]
     configs = [*map(config, faults), config(Fault.NONE, 1)]
@@ -139,6 +141,7 @@ with made as runner:
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("kind", HARNESSES)
 def test_a_runner_that_is_ended_leaves_nothing(kind, tmp_path, number):

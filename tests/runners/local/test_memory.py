@@ -61,6 +61,7 @@ def test_others_go_on_beside_one_that_does_not_fit(runner):
     assert all(row.ok for row in table.values())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["build", "measure", None])
 def test_kernels_that_are_too_large_together_fit_alone(runner, monkeypatch, command):
     poll, submit = WorkerProcess.poll, WorkerProcess.submit

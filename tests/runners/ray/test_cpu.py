@@ -33,6 +33,7 @@ def measured(runner, spec, chosen):
     return result
 
 
+@pytest.mark.full
 def test_it_measures_without_further_options(runner):
     result = measured(runner, DenseSpec(input=[16, 64], units=64), lambda _: True)
     assert result.message == ""

@@ -76,6 +76,7 @@ def _good(count):
     return [config(Fault.NONE, number) for number in range(count)]
 
 
+@pytest.mark.full
 def test_every_fault_is_recorded_as_on_this_machine(make):
     # Descriptors are numbered differently in an actor's worker: what it scribbles on is no pipe.
     differs = {Fault.SCRIBBLES}
@@ -90,6 +91,7 @@ def test_every_fault_is_recorded_as_on_this_machine(make):
     assert len({device["name"] for device in devices}) == 2
 
 
+@pytest.mark.full
 def test_a_killed_actor_is_replaced_and_no_candidate_is_lost(make, tmp_path):
     device = FaultDevice(FaultDeviceOptions(state=str(tmp_path)))
     killed = []
@@ -115,6 +117,7 @@ def test_a_killed_actor_is_replaced_and_no_candidate_is_lost(make, tmp_path):
     assert len(table) == 12
 
 
+@pytest.mark.full
 def test_contenders_are_compared(make):
     contenders = [
         Contender(name=name, stage=fault_space(seconds=seconds), config=config(Fault.NONE))
@@ -126,6 +129,7 @@ def test_contenders_are_compared(make):
     assert slow.cost > fast.cost
 
 
+@pytest.mark.full
 def test_an_abandoned_batch_leaves_a_usable_runner(make):
     with make() as runner:
         measurements = runner.measure(job(_good(30)))

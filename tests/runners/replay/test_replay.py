@@ -89,6 +89,7 @@ def test_comparing_gives_the_recorded_times(tiny):
     assert other.failure is FailureKind.INVALID
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cost_model", ["xgboost", "mixed", "gaussian-process", "alternating"])
 def test_two_runs_on_a_recorded_table_are_identical(recorded, tmp_path, cost_model):
     table = recorded("convolution_A100")

@@ -166,6 +166,7 @@ def test_a_server_that_is_killed_is_a_lost_device(serving, reach, native, artifa
     device.probe()
 
 
+@pytest.mark.full
 def test_a_kernel_that_hangs_is_ended_by_the_server(reach, native, artifacts):
     device = reach(session_timeout=15.0)
     device.connect(native)

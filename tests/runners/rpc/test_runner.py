@@ -49,6 +49,7 @@ def pipeline(folder, tracker, key=KEY):
     return str(file)
 
 
+@pytest.mark.full
 def test_a_pipeline_is_tuned_on_remote_devices(settled, tmp_path, capsys):
     assert run(["run", pipeline(tmp_path, settled.address), "--json"]) == ExitCode.OK
     (operator,) = json.loads(capsys.readouterr().out)["operators"]
@@ -59,6 +60,7 @@ def test_a_pipeline_is_tuned_on_remote_devices(settled, tmp_path, capsys):
     settle(settled)
 
 
+@pytest.mark.full
 def test_every_deed_is_a_measurement_of_its_kind(settled, task):
     options = RpcOptions(
         tracker=str(settled.address),

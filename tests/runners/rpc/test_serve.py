@@ -73,6 +73,7 @@ def gone(processes):
     return not [row for row in alive if row.status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_behind(served, number):
     process, answer = served("--servers", "1")
@@ -148,6 +149,7 @@ kernel.outputs()
 """
 
 
+@pytest.mark.full
 def test_a_kernel_whose_client_is_gone_is_ended(settled, task, native, tmp_path):
     BehaviourBuilder(task, BehaviourOptions()).export(config(Behaviour.HANGS), tmp_path)
     arguments = [str(settled.address), KEY, native, str(tmp_path)]

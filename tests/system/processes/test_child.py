@@ -234,6 +234,7 @@ def test_the_log_keeps_its_end():
     assert len(log.text) <= 100
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the kernel has no sessions")
 def test_an_idle_child_gives_way_to_other_sessions_and_so_do_its_children(tmp_path, monkeypatch):
     (tmp_path / "looks.py").write_text(

@@ -188,6 +188,7 @@ REST = [pytest.param(*row, marks=pytest.mark.long) for row in REST]
 KERNELS = pytest.mark.parametrize(("operator", "dtype"), [*COMPILED, *REST])
 
 
+@pytest.mark.full
 @KERNELS
 @EACH
 def test_kernels_have_instructions_that_the_flags_allow(kind, operator, dtype):
@@ -215,6 +216,7 @@ def runs_here(target):
     return "amx-tile" not in used_features(wanted) or not refusal(AMX)
 
 
+@pytest.mark.full
 @KERNELS
 @pytest.mark.parametrize(
     "name", sorted({kind.name for kind in KINDS if runs_here(resolved(TARGETS[kind.file]))})

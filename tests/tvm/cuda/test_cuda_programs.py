@@ -106,6 +106,7 @@ def drawn(seed):
     return lambda space: space.sample(1, np.random.default_rng(seed))[0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", SPECS)
 def test_programs_compute_the_reference(name, emulate, tmp_path):
     check(SPECS[name], drawn(0), emulate, tmp_path)
@@ -155,6 +156,7 @@ extern "C" __global__ void __launch_bounds__(8) main_kernel(float* __restrict__ 
         emulate(source.replace("OFFSET", "1"), 1, arrays, "b", tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "arch"),
     [

@@ -90,6 +90,7 @@ def name_of(spec):
     return f"{spec.kind}-{spec.dtype}-{SPECS.index(spec)}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spec", SPECS, ids=name_of)
 def test_unscheduled_function_agrees_with_the_reference(spec):
     builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)

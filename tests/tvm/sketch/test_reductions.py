@@ -34,6 +34,7 @@ def inlined(space, count):
     return configs[space.values(configs)["tile_oc"][:, -1] < FILTERS][:count]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_inlined_padding_computes_the_same_numbers(name, target):
     task = Conv2dSpec(**{**USUAL, **CONVOLUTIONS[name]}, name=name).task(name, target)

@@ -35,6 +35,7 @@ def test_sketches_share_the_knobs_of_the_same_choice(space):
     assert all(knob.when is None for knob in space.knobs)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("prune", [True, False])
 def test_random_and_first_configurations_are_correct(task, prune):
     provider = SketchSpace(SketchOptions(prune=prune, start=3))
@@ -115,6 +116,7 @@ def test_parallel_feature_is_what_tvm_makes(builder, space):
         assert f"T.parallel({expected}" in script
 
 
+@pytest.mark.full
 def test_the_space_is_the_same_in_every_process(run_python, space, task):
     program = (
         "import json, sys\n"
@@ -129,6 +131,7 @@ def test_the_space_is_the_same_in_every_process(run_python, space, task):
     assert json.loads(done) == [space.fingerprint, space.first_guesses.tolist()]
 
 
+@pytest.mark.full
 def test_options_that_make_other_programs_make_another_space(task, space):
     """Records of one are none of the other, though the knobs are the same."""
     result = {

@@ -40,6 +40,7 @@ def _empty_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
+@pytest.mark.full
 def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tmp_path):
     file = tmp_path / "pipeline.yaml"
     file.write_text(json.dumps({**PIPELINE, "output": str(tmp_path / "run")}))

@@ -51,12 +51,14 @@ def attentions(draw):
     )
 
 
+@pytest.mark.full
 @FEW
 @given(attentions(), st.integers(0, 1000))
 def test_random_shapes_and_configurations(spec, seed):
     check(spec, seed)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("causal", [False, True])
 def test_blocks_of_keys_give_what_all_keys_at_once_do(causal):
     spec = AttentionSpec(

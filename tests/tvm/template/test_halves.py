@@ -43,12 +43,14 @@ def name_of(value):
     return f"{value.kind}-{value.sizes}" if hasattr(value, "kind") else str(value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spec", IN_TWO_BYTES, ids=name_of)
 @pytest.mark.parametrize("dtype", HALVES)
 def test_outputs_are_rounded_once(spec, dtype):
     check(in_type(spec, dtype), count=2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "spec", [PRODUCTS[0], ATTENTIONS[0], CONSTANT[0], CONSTANT[6]], ids=name_of
 )
@@ -57,6 +59,7 @@ def test_outputs_in_float32_are_not_rounded(spec, dtype):
     check(in_type(spec, dtype, "float32"), count=1)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("only_pairs")
 @pytest.mark.parametrize("spec", IN_TWO_BYTES, ids=name_of)
 def test_pairs_are_multiplied_as_they_are(spec):
@@ -159,6 +162,7 @@ def test_attention_with_hidden_keys_and_infinities(dtype):
     assert np.isfinite(np.delete(got[0, 0, 2], 3)).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spec", PRODUCTS, ids=name_of)
 @pytest.mark.parametrize("written", ["float32", "uint8"])
 def test_products_of_quantized_tensors_are_exact(spec, written):

@@ -49,6 +49,7 @@ def convolutions(draw):
     return spec
 
 
+@pytest.mark.full
 @few(25)
 @given(convolutions(), st.integers(0, 1000))
 def test_programs_compute_the_reference(spec, seed):

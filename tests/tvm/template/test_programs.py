@@ -46,6 +46,7 @@ check = partial(computing.check, options=DIRECT)
 FEW = few(28)
 
 
+@pytest.mark.full
 @FEW
 @given(convolutions(EPILOGUES), st.integers(0, 1000))
 def test_convolutions(spec, seed):

@@ -48,6 +48,7 @@ TYPES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.full
 @FEW
 @given(convolutions(TYPES), st.integers(0, 1000))
 def test_convolutions(spec, seed):
@@ -65,6 +66,7 @@ def test_dense(features, units, types, activation, seed):
     check(spec, seed)
 
 
+@pytest.mark.full
 @settings(FEW, max_examples=10)
 @given(
     st.sampled_from(["NCHW", "NHWC", "NCHW8c"]),
@@ -201,6 +203,7 @@ class SignedBytes(Bytes):
     signed = True
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dot", [Bytes, SignedBytes])
 @pytest.mark.parametrize(
     "spec",

@@ -45,6 +45,7 @@ def operators(draw):
         assume(False)
 
 
+@pytest.mark.full
 @settings(FEW, max_examples=32)
 @given(operators(), st.integers(0, 1000))
 def test_convolutions_of_any_rank(spec, seed):

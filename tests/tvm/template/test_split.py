@@ -100,6 +100,7 @@ def require_close(spec, name, seed=0, count=1):
         assert error <= PRODUCTS[name] * np.abs(sizes).max(), builder.space.decode(config)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", SPLITS)
 @few(5)
 @given(spec=convolutions(), seed=st.integers(0, 9))
@@ -107,6 +108,7 @@ def test_convolutions(name, spec, seed):
     require_close(spec, name, seed)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", SPLITS)
 @pytest.mark.parametrize(
     "spec",
@@ -137,6 +139,7 @@ def product(inputs, weights, name):
 SPECIAL = [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 3.396e38, 1e-40, -0.0]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", SPLITS)
 @pytest.mark.parametrize("special", SPECIAL)
 def test_infinities_nan_and_huge_numbers(name, special):

@@ -99,12 +99,14 @@ def test_tiles_that_are_loops_compute_what_the_instruction_means(product):
         require_meaning(trial, operands, arguments[-1].numpy(), where=product.name)
 
 
+@pytest.mark.full
 @FEW
 @given(convolutions(), st.integers(0, 1000))
 def test_convolutions(spec, seed):
     check(spec, seed)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "spec",
     [

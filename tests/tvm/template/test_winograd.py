@@ -70,6 +70,7 @@ def convolutions(draw):
     )
 
 
+@pytest.mark.full
 @FEW
 @given(convolutions(), st.integers(0, 1000))
 def test_programs_compute_the_reference(spec, seed):

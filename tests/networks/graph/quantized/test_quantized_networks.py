@@ -142,6 +142,7 @@ def network(emit, x, steps, start):
     return tuple([value for value, _ in values] + [out])
 
 
+@pytest.mark.full
 @settings(
     max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

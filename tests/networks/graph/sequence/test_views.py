@@ -22,6 +22,7 @@ def _moves(network):
     return [name for name in network.kernels if name.startswith(("concat", "split", "slice"))]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("layout", "seed"), [("NCHW", None), ("NCHW", 0), ("NHWC", 1)])
 def test_a_fire_module_concatenates_for_nothing(deliver, layout, seed):
     def build(emit, x):
@@ -114,6 +115,7 @@ def _programs(draw):
     return draw(st.lists(step, min_size=4, max_size=12))
 
 
+@pytest.mark.full
 @settings(
     max_examples=10,
     deadline=None,
