@@ -41,7 +41,7 @@ _LARGEST = 0x7F7F
 """Bits of the largest finite bfloat16 number."""
 _TOO_LARGE = (_LARGEST << 16) + _HALF
 """Bits of the smallest float32 magnitude that rounds to an infinite bfloat16 number."""
-_NAN = 0x7FC0
+_NAN, _SIGN = 0x7FC0, 0x8000
 
 
 @attrs.frozen(kw_only=True)
@@ -107,7 +107,6 @@ class SplitInput(Input):
         self.exact = True
         exact = super().copy()
         self.exact = False
-
         self.largest = _register()
 
         def compare(row: Expr) -> Stmt:
@@ -147,24 +146,15 @@ class SplitInput(Input):
         magnitude = bits & _MAGNITUDE
         if not self.exact:
             stores = self._store(place, self._rounded_parts(value, self.parts))
-            largest = tirx.max(emit.read(self.largest), magnitude)
-            return emit.sequence([stores, emit.assign(self.largest, largest)])
-        word = self.arithmetic.read
-        sign = tirx.Cast(
-            word, tirx.shift_right(tirx.Cast("uint32", bits), tirx.const(16, "uint32"))
-        )
-        sign = sign & tirx.const(0x8000, word)
-        special = tirx.Select(
-            magnitude > _INFINITY, tirx.const(_NAN, word), tirx.const(_INFINITY >> 16, word)
-        )
-        clamped = tirx.Select(magnitude >= _TOO_LARGE, tirx.const(_LARGEST, word), special)
-        huge = sign | tirx.Select(magnitude < _INFINITY, clamped, special)
-        first = tirx.Select(magnitude >= _TOO_LARGE, huge, _rounded(value))
+            return emit.sequence([stores, self._compare(magnitude)])
         finite = magnitude < _INFINITY
-        rest = tirx.Select(finite, value - _widened(first), tirx.const(0.0, "float32"))
+        special = tirx.Select(magnitude > _INFINITY, _word(_NAN), _word(_INFINITY >> 16))
+        sign = tirx.Select(bits < 0, _word(_SIGN), _word(0))
+        huge = sign | tirx.Select(finite, _word(_LARGEST), special)
+        first = tirx.Select(magnitude >= _TOO_LARGE, huge, _rounded(value))
+        rest = tirx.Select(finite, value - _widened(first), emit.zero())
         lower = self._rounded_parts(rest, self.parts - 1)
-        zero = tirx.const(0, word)
-        return self._store(place, [first, *lower, tirx.Select(finite, first, zero)])
+        return self._store(place, [first, *lower, tirx.Select(finite, first, _word(0))])
 
     def _rounded_parts(self, value: Expr, count: int) -> list[Expr]:
         """The parts of a number, none of which rounds to infinity."""
@@ -191,6 +181,11 @@ def _register() -> Buffer:
     """A register for a magnitude, as the bits of a float32 number."""
     (register,) = emit.registers(1, 1, name="largest", dtype="int32")
     return register
+
+
+def _word(bits: int) -> Expr:
+    """A constant bfloat16 number, by its bits."""
+    return tirx.IntImm(BFLOAT16_BITS, bits)
 
 
 def _rounded(value: Expr) -> Expr:
