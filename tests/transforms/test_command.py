@@ -125,7 +125,7 @@ def transform(tmp_path):
     (tmp_path / "net.py").write_text(NETWORK)
     (tmp_path / "p.yaml").write_text(
         "model: {torch: {source: 'net.py:make', compare: false, check: false}}\n"
-        "target: native\nbaselines: []\n"
+        "target: native\nrunner: {workers: 1}\nbaselines: []\n"
         "transform: {candidates: 4, rounds: 1, per_round: 0}\n"
         f"budget: {{wall_time: 10ms, scope: network}}\noutput: {tmp_path / 'run'}\n"
     )
