@@ -68,8 +68,20 @@ def carriers(stamp=None):
 
 
 def folders(stamp=None):
+    """Folders that a runner's process (this one by default) has made and not removed."""
     stamp = stamp or process_stamp(os.getpid())
-    return list(Path(tempfile.gettempdir()).glob(f"chameleon-{stamp}-*"))
+    existing = Path(tempfile.gettempdir()).glob(f"chameleon-{stamp}-*")
+    return [folder for folder in existing if folder not in EARLIER]
+
+
+EARLIER = set()
+"""Folders that tests of other modules keep until this process ends."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _folders_of_other_modules():
+    EARLIER.clear()
+    EARLIER.update(folders())
 
 
 def eventually(condition, seconds=240.0):
