@@ -30,7 +30,7 @@ def pipeline(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(
         f"model: {{onnx: net.onnx}}\ntarget: native\nbudget: {{measurements: 2}}\n"
-        f"output: {tmp_path / 'run'}\n"
+        f"runner: {{workers: 1}}\noutput: {tmp_path / 'run'}\n"
     )
     return file
 

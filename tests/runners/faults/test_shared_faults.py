@@ -127,7 +127,7 @@ from faults import Fault, config
 signal.signal(signal.SIGINT, signal.default_int_handler)
 patient = {"run_timeout": 100.0, "run_floor": 100.0}
 if sys.argv[1] == "local":
-    made = LocalRunner(LocalOptions(**patient, leaders=0))
+    made = LocalRunner(LocalOptions(**patient, workers=2, leaders=0))
 else:
     refs = [fault_device_ref(name, Path(sys.argv[2])) for name in "ab"]
     made = FleetRunner(FleetOptions(**patient, workers=1), lambda: refs, kind="fake")
