@@ -29,10 +29,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 import attrs
-from chameleon_core.errors import ChameleonError
-from chameleon_system.processes.answering import Answers, requests
-from chameleon_system.processes.child import ChildProcess, status_words
-from chameleon_system.processes.conversation import ChildEndedError, Conversation
+from chameleon_core._errors import ChameleonError
+from chameleon_system._processes.answering import Answers, requests
+from chameleon_system._processes.child import ChildProcess, status_words
+from chameleon_system._processes.conversation import ChildEndedError, Conversation
 from corpus_provenance import origin
 
 RIGHT, REFUSED, WRONG, ERROR, CRASHED, LATE, NO_NETWORK = KINDS = (

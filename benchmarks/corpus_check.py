@@ -19,15 +19,15 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.end.delivery import guessed, guesses_of
-from chameleon_core.loop.start.tasks import frontend_of, named_tasks, target_of
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.stages import Delivery, Frontend, Trials, Winner
-from chameleon_core.task import Task
-from chameleon_networks.delivery.frontends import NetworksFrontend
-from chameleon_networks.step_seconds import StepSeconds
-from chameleon_system.cores import usable_cores
+from chameleon_core._errors import ChameleonError
+from chameleon_core._loop.end.delivery import guessed, guesses_of
+from chameleon_core._loop.start.tasks import frontend_of, named_tasks, target_of
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._stages import Delivery, Frontend, Trials, Winner
+from chameleon_core._task import Task
+from chameleon_networks._delivery.frontends import NetworksFrontend
+from chameleon_networks._step_seconds import StepSeconds
+from chameleon_system._cores import usable_cores
 from corpus_precision import in_types, told
 
 

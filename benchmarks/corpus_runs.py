@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_cli.env import describe
-from chameleon_core.errors import ChameleonError
-from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.run_folder import read_store
-from chameleon_system.files import write_whole
+from chameleon_cli._env import describe
+from chameleon_core._errors import ChameleonError
+from chameleon_core._pipeline.yaml import dump_yaml
+from chameleon_core._run_folder import read_store
+from chameleon_system._files import write_whole
 from corpus_plan import Case, Plan
 from corpus_process import Ended, in_time, last_words
 from corpus_provenance import origin

@@ -26,33 +26,33 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_bench.cells.execute import Execution, results
-from chameleon_bench.cells.running import CellResult
-from chameleon_bench.pages.suite_report import environment, report_of
-from chameleon_bench.suites.load import load_suite
-from chameleon_bench.suites.suite import Cell, Suite
-from chameleon_cli.logs import configure
-from chameleon_cli.signals import signals
-from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.end.comparison import finalists
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.start.tasks import tasks_of
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Contender, Runner, StageRef
-from chameleon_core.task import Task
-from chameleon_system.cores import usable_cores
-from chameleon_system.files import write_whole
+from chameleon_bench._cells.execute import Execution, results
+from chameleon_bench._cells.running import CellResult
+from chameleon_bench._pages.suite_report import environment, report_of
+from chameleon_bench._suites.load import load_suite
+from chameleon_bench._suites.suite import Cell, Suite
+from chameleon_cli._logs import configure
+from chameleon_cli._signals import signals
+from chameleon_core._errors import ChameleonError
+from chameleon_core._loop.end.comparison import finalists
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.start.tasks import tasks_of
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._run_folder import read_store
+from chameleon_core._stages import Contender, Runner, StageRef
+from chameleon_core._task import Task
+from chameleon_system._cores import usable_cores
+from chameleon_system._files import write_whole
 from gpu_figures import figures
 
 SUITE = Path(__file__).parent / "suites" / "gpu.yaml"
 RIVAL = "metaschedule"
 VENDORS = {
-    "cuda": ("cudnn", "chameleon_runners.cuda.cudnn:CudnnBaseline"),
-    "cpu": ("onednn", "chameleon_runners.cuda.cudnn:StandInBaseline"),
+    "cuda": ("cudnn", "chameleon_runners._cuda.cudnn:CudnnBaseline"),
+    "cpu": ("onednn", "chameleon_runners._cuda.cudnn:StandInBaseline"),
 }
 """By TVM's kind of device, the vendor's library and the baseline that calls it."""
-RECORDED = "chameleon_tvm.rivals.recorded:RecordedSchedule"
+RECORDED = "chameleon_tvm._rivals.recorded:RecordedSchedule"
 
 
 @attrs.frozen(kw_only=True)
@@ -107,7 +107,7 @@ def device_kind(target: str) -> str:
 
 def require_gpu() -> None:
     """End with a sentence where there is no GPU, before anything takes minutes."""
-    from chameleon_runners.cuda.monitor import driver_lists  # noqa: PLC0415 - only for GPUs
+    from chameleon_runners._cuda.monitor import driver_lists  # noqa: PLC0415 - only for GPUs
 
     count, problem = driver_lists()
     if not count:
@@ -134,7 +134,7 @@ def tune(suite: Suite) -> None:
 
 def sides_of(cells: Mapping[Cell, CellResult], vendor: str, task: Task) -> list[Side]:
     """Everyone who takes part in a layer's comparison."""
-    from chameleon_core.plugins.factory import load_factory  # noqa: PLC0415
+    from chameleon_core._plugins.factory import load_factory  # noqa: PLC0415
 
     name, factory = VENDORS[vendor]
     baseline = load_factory(factory)(None)

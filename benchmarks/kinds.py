@@ -41,32 +41,32 @@ from case_suite import (
     put,
     results,
 )
-from chameleon_core.errors import ChameleonError
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.export.bundles import write_c_bundle
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import fastest
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.options import DEFAULT
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.quantize.simulated import SimulatedNetwork, guessed_kernels
-from chameleon_networks.quantize.simulating import Calibrator
-from chameleon_networks.running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
-from chameleon_system.processor import own_architecture
-from chameleon_tvm.device.cpus.features import (
+from chameleon_core._errors import ChameleonError
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._compile.compile import compiled
+from chameleon_networks._export.bundles import write_c_bundle
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fused_operators import fastest
+from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._importers.options import DEFAULT
+from chameleon_networks._package.load import load
+from chameleon_networks._package.package import manifest_of, write_package
+from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._quantize.simulated import SimulatedNetwork, guessed_kernels
+from chameleon_networks._quantize.simulating import Calibrator
+from chameleon_networks._running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
+from chameleon_system._processor import own_architecture
+from chameleon_tvm._device.cpus.features import (
     LINUX_NAMES,
     host_features,
     llvm_target,
     target_features,
 )
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8, STORAGE
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._types import BFLOAT16, FLOAT16, FLOAT32, INT8, STORAGE
 from onnx_cases import OnnxCases, chameleon
 from torch_cases import OpInfoCases, array_of
 

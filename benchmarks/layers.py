@@ -14,11 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.plugins import NoOptions
+from chameleon_core._plugins import NoOptions
 from chameleon_runs import command_json
-from chameleon_system.cores import usable_cores
-from chameleon_tvm.commands import cpu_measuring
-from chameleon_tvm.device.targets import TVMTargets, target_info
+from chameleon_system._cores import usable_cores
+from chameleon_tvm._commands import cpu_measuring
+from chameleon_tvm._device.targets import TVMTargets, target_info
 
 
 def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> dict[str, Any]:

@@ -30,17 +30,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.run_folder import NETWORK
-from chameleon_core.run_view import RunView
-from chameleon_networks.commands.runs import network_of, pipeline_of
-from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.latency import turn_seconds
-from chameleon_networks.running.processes import delivered_process, framework_process
-from chameleon_networks.running.requests import request_of
-from chameleon_networks.running.verify import SAMPLES, compared
-from chameleon_system.cores import usable_cores
-from chameleon_system.processes.conversation import Message
-from chameleon_tvm.rivals.launch import answer_of, tuning_limit
+from chameleon_core._run_folder import NETWORK
+from chameleon_core._run_view import RunView
+from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._running.latency import turn_seconds
+from chameleon_networks._running.processes import delivered_process, framework_process
+from chameleon_networks._running.requests import request_of
+from chameleon_networks._running.verify import SAMPLES, compared
+from chameleon_system._cores import usable_cores
+from chameleon_system._processes.conversation import Message
+from chameleon_tvm._rivals.launch import answer_of, tuning_limit
 
 OURS, THEIRS = "chameleon", "metaschedule"
 

@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.dtypes import FLOAT32
-from chameleon_core.run_folder import BEST
+from chameleon_core._dtypes import FLOAT32
+from chameleon_core._run_folder import BEST
 from chameleon_runs import run_document
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import click
 import numpy as np
 import torch
-from chameleon_one_shot.dataset.format import read_dataset
-from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
-from chameleon_one_shot.predictor.alternatives import ALTERNATIVES
-from chameleon_one_shot.predictor.evaluation import (
+from chameleon_one_shot._dataset.format import read_dataset
+from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask, canonical
+from chameleon_one_shot._predictor.alternatives import ALTERNATIVES
+from chameleon_one_shot._predictor.evaluation import (
     ONE_SHOT,
     Evaluation,
     TaskResult,
@@ -28,10 +28,10 @@ from chameleon_one_shot.predictor.evaluation import (
     results_of,
     table,
 )
-from chameleon_one_shot.predictor.examples import Example, examples_of
-from chameleon_one_shot.predictor.groups import Labels, divided, task_groups
-from chameleon_one_shot.predictor.options import KINDS, TrainingOptions
-from chameleon_one_shot.predictor.pretraining import Divided, Division, trained_model
+from chameleon_one_shot._predictor.examples import Example, examples_of
+from chameleon_one_shot._predictor.groups import Labels, divided, task_groups
+from chameleon_one_shot._predictor.options import KINDS, TrainingOptions
+from chameleon_one_shot._predictor.pretraining import Divided, Division, trained_model
 from numpy.typing import NDArray
 
 

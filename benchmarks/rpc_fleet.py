@@ -24,15 +24,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
-from chameleon_cli import logs
-from chameleon_core.measurement import Measurement
-from chameleon_core.plugins.registry import default_registry
-from chameleon_core.stages import Arrays, Kernel, MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.rpc.options import RpcOptions
-from chameleon_runners.rpc.runner import RpcRunner
-from chameleon_runners.rpc.supervision import Serving, ServingPlan
-from chameleon_runners.timing import TimingPolicy, time_kernel
+from chameleon_cli import _logs as logs
+from chameleon_core._measurement import Measurement
+from chameleon_core._plugins.registry import default_registry
+from chameleon_core._stages import Arrays, Kernel, MeasureJob, StageRef
+from chameleon_core._task import Task
+from chameleon_runners._rpc.options import RpcOptions
+from chameleon_runners._rpc.runner import RpcRunner
+from chameleon_runners._rpc.supervision import Serving, ServingPlan
+from chameleon_runners._timing import TimingPolicy, time_kernel
 
 # Worker processes get the path of this process.
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))

@@ -33,19 +33,19 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_cli.env import describe
-from chameleon_core.errors import ChameleonError
-from chameleon_core.run_folder import NETWORK
-from chameleon_core.run_view import RunView
-from chameleon_core.words import counted
-from chameleon_networks.commands.runs import network_of, pipeline_of
-from chameleon_networks.delivery.bucketed import BucketedFrontend
-from chameleon_networks.delivery.side_by_side import result_of
-from chameleon_networks.export.bundles import write_c_bundle
-from chameleon_networks.package.package import read_manifest
-from chameleon_networks.serving.clients import busy
-from chameleon_networks.serving.model_files import ModelFile, model_files
-from chameleon_networks.serving.streams import network_request, onnxruntime_ways, openvino_ways
+from chameleon_cli._env import describe
+from chameleon_core._errors import ChameleonError
+from chameleon_core._run_folder import NETWORK
+from chameleon_core._run_view import RunView
+from chameleon_core._words import counted
+from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._delivery.bucketed import BucketedFrontend
+from chameleon_networks._delivery.side_by_side import result_of
+from chameleon_networks._export.bundles import write_c_bundle
+from chameleon_networks._package.package import read_manifest
+from chameleon_networks._serving.clients import busy
+from chameleon_networks._serving.model_files import ModelFile, model_files
+from chameleon_networks._serving.streams import network_request, onnxruntime_ways, openvino_ways
 from served_processes import FailedError, answering, c_turn, median_of, memory, one_core, turn
 
 OURS, C = "network", "network from C"

@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core.errors import ChameleonError
-from chameleon_networks.backends.onnx_networks import untuned
-from chameleon_networks.frameworks.running import onnx_bytes, onnx_session, torch_network
-from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.torch.lowering.importing import torch_graph
-from chameleon_networks.importers.torch.programs import program_of
-from chameleon_system.thread_limit import usable_threads
+from chameleon_core._errors import ChameleonError
+from chameleon_networks._backends.onnx_networks import untuned
+from chameleon_networks._frameworks.running import onnx_bytes, onnx_session, torch_network
+from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._importers.torch.lowering.importing import torch_graph
+from chameleon_networks._importers.torch.programs import program_of
+from chameleon_system._thread_limit import usable_threads
 from torch.nn import functional
 
 ROUNDS, TURN_SECONDS, PAUSE_SECONDS = 5, 0.06, 0.02

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import attrs
 import torch
-from chameleon_core.plugins import default_registry
-from chameleon_transforms.delivery import retrain
-from chameleon_transforms.delivery.point import write_candidate, write_network
-from chameleon_transforms.delivery.weights import Carrier
-from chameleon_transforms.network.changed import changed_network
-from chameleon_transforms.network.space import Candidate, NetworkSpace
-from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.section import Transformation
+from chameleon_core._plugins import default_registry
+from chameleon_transforms._delivery import retrain
+from chameleon_transforms._delivery.point import write_candidate, write_network
+from chameleon_transforms._delivery.weights import Carrier
+from chameleon_transforms._network.changed import changed_network
+from chameleon_transforms._network.space import Candidate, NetworkSpace
+from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._section import Transformation
 from transform_digits import DIGIT, digits, drawn, space_of, training, untrained
 
 TRAINED_WITH = 1200

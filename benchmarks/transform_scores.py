@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core.plugins import default_registry
-from chameleon_transforms.delivery import retrain
-from chameleon_transforms.network.changed import changed_network, replacements
-from chameleon_transforms.network.space import Candidate, NetworkSpace
-from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.search.search import Bound
+from chameleon_core._plugins import default_registry
+from chameleon_transforms._delivery import retrain
+from chameleon_transforms._network.changed import changed_network, replacements
+from chameleon_transforms._network.space import Candidate, NetworkSpace
+from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._search.search import Bound
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from transform_digits import digits, drawn, space_of, training, untrained

@@ -1,7 +1,7 @@
 """Who imports whom in this repository, imports that a reader overlooks included.
 
 Counted are imports at the top of a module, in functions, under ``TYPE_CHECKING``, and by name:
-``import_module("chameleon_networks.package.load")``. A factory in a plugin's record is no import.
+``import_module("chameleon_networks._package.load")``. A factory in a plugin's record is no import.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def reached_from(name: str, graph: Graph) -> set[str]:
 
 
 def first_folder(name: str) -> str:
-    """``chameleon_networks.graph`` of ``chameleon_networks.compile.sequence.parts``."""
+    """``chameleon_networks._graph`` of ``chameleon_networks._compile.sequence.parts``."""
     return ".".join(name.split(".")[:2])
 
 

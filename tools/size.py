@@ -30,7 +30,7 @@ from imports import (
 )
 
 TABLE = ROOT / "tools" / "size.toml"
-IMPORTER = "chameleon_networks.importers.sources"
+IMPORTER = "chameleon_networks._importers.sources"
 NETWORKS = "chameleon_networks"
 BOTH_HALVES = ("chameleon_tvm", NETWORKS)
 _REDUCED = re.compile(r"(?<![A-Za-z])(u?int[1-8]|b?float16|float8|bf16|fp16)(?!\d)")

@@ -3,8 +3,8 @@
 from functools import partial
 
 import pytest
-from chameleon_bench.cells.execute import Execution
-from chameleon_bench.suites.load import load_suite
+from chameleon_bench._cells.execute import Execution
+from chameleon_bench._suites.load import load_suite
 from synthetic import synthetic_registry
 
 WORKERS = "synthetic:synthetic_registry"

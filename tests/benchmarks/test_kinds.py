@@ -7,10 +7,10 @@ import sys
 import kinds
 import numpy as np
 import pytest
-from chameleon_system.processor import parse_cpuinfo
-from chameleon_tvm.device.cpus.naming import name_of
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.instructions.choosing import own_records_of
+from chameleon_system._processor import parse_cpuinfo
+from chameleon_tvm._device.cpus.naming import name_of
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._instructions.choosing import own_records_of
 from computing import resolved
 from programs import completed
 
@@ -117,9 +117,9 @@ def test_a_kind_that_does_not_run_here_has_no_rows(monkeypatch, capsys, tmp_path
 
 INSTRUCTIONS = """
 import sys
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.instructions.choosing import own_records_of
+from chameleon_core._plugins import NoOptions
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._instructions.choosing import own_records_of
 from chameleon_tvm.testing.instructions import check_instruction
 
 for record in own_records_of(TVMTargets(NoOptions()).resolve(sys.argv[1])):

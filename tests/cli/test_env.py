@@ -5,13 +5,13 @@ import json
 import os
 
 import pytest
-from chameleon_cli import env
-from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry
-from chameleon_system.processor import Processor
+from chameleon_cli import _env as env
+from chameleon_core._errors import ExitCode
+from chameleon_core._plugins import NoOptions, PluginRecord, Registry
+from chameleon_system._processor import Processor
 from synthetic import plugin_of
 
-command_line = importlib.import_module("chameleon_cli.main")  # the package has the function
+command_line = importlib.import_module("chameleon_cli._main")  # the package has the function
 FUNCTIONS = """
 import os, signal, sys
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import attrs
 import pytest
-from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.plugins import PluginRecord, PresetRecord
+from chameleon_core._errors import ExitCode
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._plugins import PluginRecord, PresetRecord
 from synthetic import plugin_of
 
 

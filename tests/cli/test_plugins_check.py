@@ -5,13 +5,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from chameleon_cli.main import run
-from chameleon_cli.options import given_again
-from chameleon_cli.plugins import find
-from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import Registry
-from chameleon_core.plugins.given import ENVIRONMENT
-from chameleon_core.stages import Sampler
+from chameleon_cli._main import run
+from chameleon_cli._options import given_again
+from chameleon_cli._plugins import find
+from chameleon_core._errors import ExitCode
+from chameleon_core._plugins import Registry
+from chameleon_core._plugins.given import ENVIRONMENT
+from chameleon_core._stages import Sampler
 from synthetic import SYNTHETIC, plugin_of, record_of
 
 

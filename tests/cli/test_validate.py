@@ -5,10 +5,10 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError, ExitCode, TargetError
-from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.plugins import NoOptions, PluginRecord
-from chameleon_core.stages import Frontend, TargetResolver
+from chameleon_core._errors import ConfigError, ExitCode, TargetError
+from chameleon_core._pipeline.yaml import dump_yaml
+from chameleon_core._plugins import NoOptions, PluginRecord
+from chameleon_core._stages import Frontend, TargetResolver
 from synthetic import (
     ModelOptions,
     SyntheticFrontend,

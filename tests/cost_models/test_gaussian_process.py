@@ -3,11 +3,11 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_cost_models import gaussian_process
-from chameleon_cost_models.gaussian_process import GaussianProcess, Posterior, fitted_parameters
-from chameleon_cost_models.options import GaussianProcessOptions
-from chameleon_testing.conformance_cases import context_of, grid, observe
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_cost_models import _gaussian_process as gaussian_process
+from chameleon_cost_models._gaussian_process import GaussianProcess, Posterior, fitted_parameters
+from chameleon_cost_models._options import GaussianProcessOptions
+from chameleon_testing._conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -167,7 +167,7 @@ def test_scipy_is_loaded_when_something_is_fitted(run_python):
     """`chameleon validate` imports every stage, and computes nothing with it."""
     program = (
         "import sys\n"
-        "import chameleon_cost_models.ensemble, chameleon_cost_models.gaussian_process\n"
+        "import chameleon_cost_models._ensemble, chameleon_cost_models._gaussian_process\n"
         "print(*{'scipy.linalg', 'scipy.optimize', 'scipy.special'} & set(sys.modules))"
     )
     assert run_python(program) == "\n"

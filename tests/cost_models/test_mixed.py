@@ -3,9 +3,9 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_cost_models.mixed import MixedEnsemble
-from chameleon_cost_models.options import MixedOptions
-from chameleon_testing.conformance_cases import context_of, grid, observe
+from chameleon_cost_models._mixed import MixedEnsemble
+from chameleon_cost_models._options import MixedOptions
+from chameleon_testing._conformance_cases import context_of, grid, observe
 
 SPACE = grid(*[16] * 2)
 

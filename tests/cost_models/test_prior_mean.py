@@ -3,18 +3,18 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.plugins import PluginRecord
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import CostModel
-from chameleon_cost_models.options import (
+from chameleon_core._pipeline.schema import StageSpec
+from chameleon_core._plugins import PluginRecord
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import CostModel
+from chameleon_cost_models._options import (
     EnsembleOptions,
     GaussianProcessOptions,
     LightGBMOptions,
     MixedOptions,
     XGBoostOptions,
 )
-from chameleon_testing.conformance_cases import context_of, observe
+from chameleon_testing._conformance_cases import context_of, observe
 from scipy import stats
 from stages import maker
 

@@ -4,22 +4,22 @@ import attrs
 import numpy as np
 import pytest
 import xgboost
-from chameleon_core.errors import RunFolderError
-from chameleon_core.measurement import FailureKind, Measurement, Spending
-from chameleon_core.run_folder import RECORDS
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import TaskHistory
-from chameleon_core.store import RecordStore
-from chameleon_core.task import Task
-from chameleon_cost_models.options import (
+from chameleon_core._errors import RunFolderError
+from chameleon_core._measurement import FailureKind, Measurement, Spending
+from chameleon_core._run_folder import RECORDS
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import TaskHistory
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
+from chameleon_cost_models._options import (
     EnsembleOptions,
     LightGBMOptions,
     TransferOptions,
     XGBoostOptions,
 )
-from chameleon_cost_models.tree_model import Prior
+from chameleon_cost_models._tree_model import Prior
+from chameleon_testing._conformance_cases import context_of, grid, observe, quality, tiled_space
 from chameleon_testing.conformance import check_cost_model
-from chameleon_testing.conformance_cases import context_of, grid, observe, quality, tiled_space
 from stages import maker
 
 TRANSFER = TransferOptions(tasks=True, records=50)

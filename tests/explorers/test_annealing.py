@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Visited
-from chameleon_explorers.annealing import AnnealingExplorer
-from chameleon_explorers.options import AnnealingOptions
-from chameleon_testing.conformance_cases import (
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Visited
+from chameleon_explorers._annealing import AnnealingExplorer
+from chameleon_explorers._options import AnnealingOptions
+from chameleon_testing._conformance_cases import (
     context_of,
     grid,
     observe,

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Visited
-from chameleon_explorers.local import LocalExplorer
-from chameleon_explorers.moves import kicked, neighbourhoods
-from chameleon_explorers.options import LocalOptions
-from chameleon_testing.conformance_cases import context_of, grid, observe, quality
+from chameleon_core._stages import Visited
+from chameleon_explorers._local import LocalExplorer
+from chameleon_explorers._moves import kicked, neighbourhoods
+from chameleon_explorers._options import LocalOptions
+from chameleon_testing._conformance_cases import context_of, grid, observe, quality
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Visited
-from chameleon_explorers.no_model import RandomExplorer
-from chameleon_explorers.options import (
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Visited
+from chameleon_explorers._no_model import RandomExplorer
+from chameleon_explorers._options import (
     AnnealingOptions,
     DropletOptions,
     GeneticOptions,
     LocalOptions,
     PortfolioOptions,
 )
+from chameleon_testing._conformance_cases import context_of, grid, observe
 from chameleon_testing.conformance import check_explorer
-from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import maker

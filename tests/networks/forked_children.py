@@ -21,24 +21,24 @@ import sys
 import time
 from typing import Any
 
-from chameleon_system.imports import without_collecting
-from chameleon_system.processes.child import ChildProcess, LogTail
-from chameleon_system.processes.death_signal import die_with, ignore_terminal
-from chameleon_system.processes.stamps import TOKEN, child_token
+from chameleon_system._imports import without_collecting
+from chameleon_system._processes.child import ChildProcess, LogTail
+from chameleon_system._processes.death_signal import die_with, ignore_terminal
+from chameleon_system._processes.stamps import TOKEN, child_token
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LONGEST = 1 << 16
 _IMPORTED = (
     # First, since it imports TVM without torch.
-    "chameleon_tvm.quick_tvm",
-    "chameleon_networks.compile.compile",
-    "chameleon_networks.package.load",
-    "chameleon_networks.running.serve",
-    "chameleon_networks.delivery.examine",
-    "chameleon_networks.importers.sources",
-    "chameleon_networks.quantize.simulating",
-    "chameleon_networks.quantize.simulated",
-    "chameleon_tvm.rivals.timing",
+    "chameleon_tvm._quick_tvm",
+    "chameleon_networks._compile.compile",
+    "chameleon_networks._package.load",
+    "chameleon_networks._running.serve",
+    "chameleon_networks._delivery.examine",
+    "chameleon_networks._importers.sources",
+    "chameleon_networks._quantize.simulating",
+    "chameleon_networks._quantize.simulated",
+    "chameleon_tvm._rivals.timing",
     "onnxruntime",
     "torch",
 )
@@ -154,7 +154,7 @@ def _serve():
 
 
 def _become(request, descriptors):
-    """Do as ``chameleon_system.processes.launcher`` does, as a child of who asked for it."""
+    """Do as ``chameleon_system._processes.launcher`` does, as a child of who asked for it."""
     status = 1
     try:
         os.setsid()

@@ -1,8 +1,8 @@
 """A network of torch whose inputs have an open length, with a mask, in buckets of lengths."""
 
-from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.shapes import Buckets
+from chameleon_networks._delivery.bucketed import BucketedFrontend, work_on
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._shapes import Buckets
 
 NETWORK = """
 import torch

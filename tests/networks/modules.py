@@ -1,9 +1,9 @@
 """Relax modules of a few operators, and what they compute by TVM's own way."""
 
 import numpy as np
-from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm
-from chameleon_networks.quantize.reads import Form
-from chameleon_tvm.types import STORAGE
+from chameleon_networks._graph.relaxed import bindings_of, operator_name, relax, tvm
+from chameleon_networks._quantize.reads import Form
+from chameleon_tvm._types import STORAGE
 
 
 def module_of(build, *inputs):

@@ -13,12 +13,12 @@ import sys
 import click
 import numpy as np
 import pytest
-from chameleon_cli.json_schema.document import pipeline_schema
-from chameleon_cli.main import chameleon, run
-from chameleon_cli.plugins import command as plugins
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.start.tasks import spaces_of, tasks_of
-from chameleon_core.pipeline.load import load_pipeline
+from chameleon_cli._json_schema.document import pipeline_schema
+from chameleon_cli._main import chameleon, run
+from chameleon_cli._plugins import command as plugins
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.start.tasks import spaces_of, tasks_of
+from chameleon_core._pipeline.load import load_pipeline
 from doc_pages import ROOT, blocks, commands_of
 from synthetic import run_synthetic, synthetic_document
 

@@ -7,11 +7,11 @@ import shlex
 import click
 import language
 import pytest
-from chameleon_cli.json_schema.document import pipeline_schema
-from chameleon_core.pipeline.resolve import KEYS
-from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.plugins.registry import default_registry
+from chameleon_cli._json_schema.document import pipeline_schema
+from chameleon_core._pipeline.resolve import KEYS
+from chameleon_core._plugins.event_hooks import EventHooks
+from chameleon_core._plugins.kinds import KINDS
+from chameleon_core._plugins.registry import default_registry
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,11 @@
 import time
 
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.pipeline.load import from_dict
+from chameleon_core._errors import ChameleonError
+from chameleon_core._pipeline.load import from_dict
 from chameleon_records import hooks
-from chameleon_records.commands.group import command
-from chameleon_records.opening import default_place, opened, own_location
+from chameleon_records._commands.group import command
+from chameleon_records._opening import default_place, opened, own_location
 from click.testing import CliRunner
 from synthetic import synthetic_document, synthetic_registry
 

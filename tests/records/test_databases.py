@@ -12,10 +12,10 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_records.databases.folder import FolderRecords
-from chameleon_records.databases.parts import INDEX, is_part, parts_of
-from chameleon_records.format import RecordsError, Table, dump, load
-from chameleon_records.opening import opened
+from chameleon_records._databases.folder import FolderRecords
+from chameleon_records._databases.parts import INDEX, is_part, parts_of
+from chameleon_records._format import RecordsError, Table, dump, load
+from chameleon_records._opening import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -73,7 +73,7 @@ def test_of_two_the_faster_stays_and_a_success_before_a_failure(place):
 WRITER = """
 import sys
 from tests.records.synthetic import key_of, record_of
-from chameleon_records.opening import opened
+from chameleon_records._opening import opened
 place, first = sys.argv[1], int(sys.argv[2])
 sys.stdin.readline()
 for index in range(first, first + 20):
@@ -191,8 +191,10 @@ def test_a_read_only_share_is_read_and_not_added_to(tmp_path, name, monkeypatch)
     database.close()
     if without_permission(folder / name) | without_permission(folder):
         # The superuser may write everywhere, but for this.
-        monkeypatch.setattr("chameleon_records.databases.folder.os.access", lambda *_: False)
-        monkeypatch.setattr("chameleon_records.databases.sqlite.RecordsFile._open_to_write", refuse)
+        monkeypatch.setattr("chameleon_records._databases.folder.os.access", lambda *_: False)
+        monkeypatch.setattr(
+            "chameleon_records._databases.sqlite.RecordsFile._open_to_write", refuse
+        )
     try:
         database = opened(place)
         assert len(database.records(key_of())) == 1
@@ -345,7 +347,7 @@ def test_a_server_that_is_not_there(server, monkeypatch):
 def test_a_server_that_sends_without_end(server, monkeypatch):
     url, folder = server
     (folder / "all.jsonl").write_bytes(b"x" * 2000)
-    monkeypatch.setattr("chameleon_records.databases.http.MOST_BYTES", 1000)
+    monkeypatch.setattr("chameleon_records._databases.http.MOST_BYTES", 1000)
     with pytest.raises(RecordsError, match="is larger than"):
         opened(f"{url}/all.jsonl")
 
@@ -353,7 +355,7 @@ def test_a_server_that_sends_without_end(server, monkeypatch):
 def test_a_server_that_takes_its_time(server, monkeypatch):
     url, folder = server
     (folder / "all.jsonl").write_bytes(dump({key_of(): [record_of((0, 0))]}))
-    monkeypatch.setattr("chameleon_records.databases.http.LONGEST", -1.0)
+    monkeypatch.setattr("chameleon_records._databases.http.LONGEST", -1.0)
     with pytest.raises(RecordsError, match="not whole"):
         opened(f"{url}/all.jsonl")
 

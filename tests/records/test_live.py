@@ -2,11 +2,11 @@
 
 import chameleon_records.hooks
 import pytest
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins.registry import Registry, default_registry
-from chameleon_core.versions import installed
-from chameleon_records.opening import opened
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._versions import installed
+from chameleon_records._opening import opened
 
 
 def registry():

@@ -2,15 +2,15 @@
 
 import attrs
 import pytest
-from chameleon_core.fallbacks import STRICT
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import FailureKind
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import RecordDatabase, Runner
+from chameleon_core._fallbacks import STRICT
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import FailureKind
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._run_folder import read_store
+from chameleon_core._stages import RecordDatabase, Runner
 from chameleon_records import hooks
-from chameleon_records.opening import opened
+from chameleon_records._opening import opened
 from stopping import StopAfter, interrupted
 from structlog.testing import capture_logs
 from synthetic import (

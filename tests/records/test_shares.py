@@ -7,11 +7,11 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_cli.main import run as chameleon
-from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_cli._main import run as chameleon
+from chameleon_core._errors import ExitCode
+from chameleon_core._pipeline.yaml import dump_yaml
 from chameleon_records import hooks
-from chameleon_records.opening import opened
+from chameleon_records._opening import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_document, synthetic_registry

@@ -4,13 +4,13 @@ import math
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.fallbacks import STRICT
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Record, RecordDatabase
-from chameleon_core.stages.record_database import rank
-from chameleon_core.store import RecordStore
+from chameleon_core._errors import ConfigError
+from chameleon_core._fallbacks import STRICT
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._run_folder import read_store
+from chameleon_core._stages import Record, RecordDatabase
+from chameleon_core._stages.record_database import rank
+from chameleon_core._store import RecordStore
 from structlog.testing import capture_logs
 from synthetic import (
     RunnerOptions,

@@ -7,12 +7,12 @@ import sys
 
 import attrs
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.run_folder import read_store
-from chameleon_records.opening import opened
-from chameleon_records.tables.export import as_parquet, dataframe, write_rows
-from chameleon_records.tables.rows import rows_of
-from chameleon_runners.replay.reading import tables_at
+from chameleon_core._errors import ChameleonError
+from chameleon_core._run_folder import read_store
+from chameleon_records._opening import opened
+from chameleon_records._tables.export import as_parquet, dataframe, write_rows
+from chameleon_records._tables.rows import rows_of
+from chameleon_runners._replay.reading import tables_at
 
 from .synthetic import key_of, record_of
 

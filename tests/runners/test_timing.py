@@ -4,8 +4,8 @@ import itertools
 import math
 
 import pytest
-from chameleon_core.stages import Kernel
-from chameleon_runners.timing import Repeats, TimingPolicy, settled, time_kernel, undisturbed
+from chameleon_core._stages import Kernel
+from chameleon_runners._timing import Repeats, TimingPolicy, settled, time_kernel, undisturbed
 from hypothesis import given
 from hypothesis import strategies as st
 

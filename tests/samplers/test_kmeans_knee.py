@@ -3,10 +3,10 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.kmeans_knee import KMeansKneeSampler, KneeSearch, past_the_knee
-from chameleon_samplers.options import KMeansKneeOptions
-from chameleon_testing.conformance_cases import context_of, grid, quality
+from chameleon_core._stages import Candidates, Visited
+from chameleon_samplers._kmeans_knee import KMeansKneeSampler, KneeSearch, past_the_knee
+from chameleon_samplers._options import KMeansKneeOptions
+from chameleon_testing._conformance_cases import context_of, grid, quality
 
 
 def plan_of(space, configs):

@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
-from chameleon_core.task import Task
-from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.building.remote.smoke_test import KeptArtifact
-from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_core._errors import InvalidConfigurationError
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Arrays, Builder, Kernel, SpaceProvider
+from chameleon_core._task import Task
+from chameleon_tvm._building.kernel import Program, TVMKernel
+from chameleon_tvm._building.remote.smoke_test import KeptArtifact
+from chameleon_tvm._quick_tvm import te, tirx
 from faults import HANGING
 
 _LENGTH = 32

@@ -1,7 +1,7 @@
 """An actor of Ray's that ends a worker whose kernel hangs as soon as it says so."""
 
-from chameleon_runners.engine.worker_process import WorkerProcess
-from chameleon_runners.ray.host import Host
+from chameleon_runners._engine.worker_process import WorkerProcess
+from chameleon_runners._ray.host import Host
 from told_hangs import poll_impatiently
 
 

@@ -1,9 +1,9 @@
 """Stops runs after so much was measured, as a user's signal does."""
 
 import pytest
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import hookimpl
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._plugins import hookimpl
 
 
 class StopAfter:

@@ -15,17 +15,18 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core import hooks, stages
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
-from chameleon_core.run_folder import read_store
-from chameleon_core.space import Configs
-from chameleon_core.stages import Candidates, Observations, Scores, StageContext, Visited
-from chameleon_core.task import Task
-from chameleon_testing.conformance_cases import SyntheticSpace
+from chameleon_core import _stages as stages
+from chameleon_core import hooks
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core._run_folder import read_store
+from chameleon_core._space import Configs
+from chameleon_core._stages import Candidates, Observations, Scores, StageContext, Visited
+from chameleon_core._task import Task
+from chameleon_testing._conformance_cases import SyntheticSpace
 
 BASELINE_SECONDS = 4e-3
 """Time of the synthetic baseline; the optimum of every synthetic task takes 1e-3 seconds."""

@@ -4,9 +4,10 @@ import errno
 from pathlib import Path
 
 import pytest
-from chameleon_system import files, permissions
-from chameleon_system.files import replace_folder, replacing, unused, write_whole
-from chameleon_system.permissions import AMX, refusal
+from chameleon_system import _files as files
+from chameleon_system import _permissions as permissions
+from chameleon_system._files import replace_folder, replacing, unused, write_whole
+from chameleon_system._permissions import AMX, refusal
 
 
 @pytest.mark.parametrize("content", ["a text: µs\n", b"\x00\xff bytes"])

@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 
 import pytest
-from chameleon_system.imports import imported_without, without
+from chameleon_system._imports import imported_without, without
 
 
 def test_a_module_that_is_not_imported_yet_is_absent_meanwhile(tmp_path, monkeypatch):
@@ -31,7 +31,7 @@ def test_a_library_without_a_module_is_the_importers_own(tmp_path, monkeypatch):
 
 def test_later_collections_leave_out_what_was_imported(run_python):
     """Unless the program has frozen objects, which then stay frozen."""
-    program = "import gc; from chameleon_system.imports import without_collecting\n"
+    program = "import gc; from chameleon_system._imports import without_collecting\n"
     program += "for _ in range(2):\n with without_collecting(): imported = []\n"
     program += " print(any(x is imported for x in gc.get_objects(generation=2)))\n gc.freeze()"
     assert run_python(program).split() == ["True", "False"]

@@ -1,6 +1,6 @@
 """What systems say of their processor, read from recorded texts."""
 
-from chameleon_system.processor import parse_cpuinfo, parse_sysctl, this_processor
+from chameleon_system._processor import parse_cpuinfo, parse_sysctl, this_processor
 
 HYBRID = """processor\t: 0
 BogoMIPS\t: 48.00

@@ -6,14 +6,14 @@ import random
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_core._stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_testing._conformance_cases import quality
 from chameleon_testing.conformance import (
     check_cost_model,
     check_explorer,
     check_sampler,
     check_synthesizer,
 )
-from chameleon_testing.conformance_cases import quality
 
 calls = itertools.count()
 

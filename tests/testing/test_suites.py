@@ -12,10 +12,11 @@ import click
 import numpy as np
 import pytest
 import synthetic
-from chameleon_core import plugins, stages
-from chameleon_core.errors import ConfigError, TargetError
-from chameleon_core.schedulers.gradient import RoundRobin
-from chameleon_core.stages.record_database import rank
+from chameleon_core import _plugins as plugins
+from chameleon_core import _stages as stages
+from chameleon_core._errors import ConfigError, TargetError
+from chameleon_core._schedulers.gradient import RoundRobin
+from chameleon_core._stages.record_database import rank
 from chameleon_testing.suites import (
     BaselineSuite,
     CommandSuite,

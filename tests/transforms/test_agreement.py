@@ -1,8 +1,8 @@
 """Torch and TVM compute the same of every transform and of compositions."""
 
 import pytest
+from chameleon_transforms._nest.program import whole
 from chameleon_transforms.hooks import TRANSFORMS
-from chameleon_transforms.nest.program import whole
 from chameleon_transforms.testing import disagreement
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st

@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import Registry
-from chameleon_core.plugins.registry import default_registry
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._plugins import Registry
+from chameleon_core._plugins.registry import default_registry
 from chameleon_transforms import hooks
-from chameleon_transforms.session import Session
+from chameleon_transforms._session import Session
 
 NETWORK = """
 import torch

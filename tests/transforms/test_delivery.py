@@ -8,13 +8,13 @@ import attrs
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_transforms.delivery import point, retrain
-from chameleon_transforms.delivery.weights import Carrier, carried, dense
-from chameleon_transforms.nest.modules import module_of
-from chameleon_transforms.nest.program import whole
-from chameleon_transforms.network.changed import changed_network
-from chameleon_transforms.network.channels import traced
+from chameleon_core._errors import ConfigError
+from chameleon_transforms._delivery import point, retrain
+from chameleon_transforms._delivery.weights import Carrier, carried, dense
+from chameleon_transforms._nest.modules import module_of
+from chameleon_transforms._nest.program import whole
+from chameleon_transforms._network.changed import changed_network
+from chameleon_transforms._network.channels import traced
 from programs import completed
 from torch import nn
 

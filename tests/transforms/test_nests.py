@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_transforms.nest.modules import module_of
-from chameleon_transforms.nest.program import whole
-from chameleon_transforms.nest.tasks import specs_of
-from chameleon_transforms.network.space import AS_IS, variants
+from chameleon_transforms._nest.modules import module_of
+from chameleon_transforms._nest.program import whole
+from chameleon_transforms._nest.tasks import specs_of
+from chameleon_transforms._network.space import AS_IS, variants
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn

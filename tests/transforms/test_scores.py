@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
+from chameleon_core._errors import ConfigError
 from chameleon_transforms import hooks
-from chameleon_transforms.network.changed import changed_network, replacements
-from chameleon_transforms.network.channels import traced
-from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.scores.judge import Judge
+from chameleon_transforms._network.changed import changed_network, replacements
+from chameleon_transforms._network.channels import traced
+from chameleon_transforms._network.space import NetworkSpace
+from chameleon_transforms._scores.judge import Judge
 from torch import nn
 
 

@@ -4,12 +4,12 @@ import attrs
 import numpy as np
 import pytest
 import torch
-from chameleon_transforms.nest.tasks import specs_of
-from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.search.figure import page, table
-from chameleon_transforms.search.front import Point, front, not_dominated
-from chameleon_transforms.search.search import Evolution, OperatorPredictor, TransformSearch, prior
-from chameleon_transforms.section import Transformation
+from chameleon_transforms._nest.tasks import specs_of
+from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._search.figure import page, table
+from chameleon_transforms._search.front import Point, front, not_dominated
+from chameleon_transforms._search.search import Evolution, OperatorPredictor, TransformSearch, prior
+from chameleon_transforms._section import Transformation
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,17 +4,17 @@ import os
 
 import attrs
 import pytest
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.network_result import KernelTime, NetworkResult
-from chameleon_core.plugins import NoOptions, PluginRecord
-from chameleon_core.run_folder import LISTINGS, listing_folder
-from chameleon_core.task import Task
-from chameleon_tvm.building.winners import MOST, worth_listing
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import KernelTime, NetworkResult
+from chameleon_core._plugins import NoOptions, PluginRecord
+from chameleon_core._run_folder import LISTINGS, listing_folder
+from chameleon_core._task import Task
+from chameleon_tvm._building.winners import MOST, worth_listing
 from structlog.testing import capture_logs
 from synthetic import plugin_of
 
 SPACE = """
-from chameleon_core.stages import Builder
+from chameleon_core._stages import Builder
 from synthetic import SyntheticSpace
 
 
@@ -44,7 +44,7 @@ LISTED = PluginRecord(
     summary="listed",
     options=NoOptions,
     factory="listed_space:Space",
-    listings="chameleon_tvm.building.winners:list_winners",
+    listings="chameleon_tvm._building.winners:list_winners",
 )
 
 

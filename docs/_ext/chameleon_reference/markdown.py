@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from chameleon_core.pipeline.annotations import DURATION
+from chameleon_core._pipeline.annotations import DURATION
 
 _TYPES = {
     "integer": "integer",

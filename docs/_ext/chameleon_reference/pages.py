@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core._plugins.kinds import KINDS
+from chameleon_core._plugins.registry import Registry, default_registry
 
 from chameleon_reference.commands import commands_page
 from chameleon_reference.knobs import knobs_page

@@ -6,11 +6,11 @@ import inspect
 import json
 from typing import Any
 
-from chameleon_cli.json_schema.document import StageSchemas, pipeline_schema
-from chameleon_core.pipeline.resolve import STAGES, keys_of
-from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.kinds import KINDS, Kind
-from chameleon_core.plugins.registry import Registry
+from chameleon_cli._json_schema.document import StageSchemas, pipeline_schema
+from chameleon_core._pipeline.resolve import STAGES, keys_of
+from chameleon_core._plugins.event_hooks import EventHooks
+from chameleon_core._plugins.kinds import KINDS, Kind
+from chameleon_core._plugins.registry import Registry
 
 from chameleon_reference.markdown import cell, code, options_table, section, table
 

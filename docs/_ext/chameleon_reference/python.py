@@ -6,8 +6,12 @@ from types import ModuleType
 
 import chameleon_core
 import chameleon_networks
-from chameleon_core import events as records
-from chameleon_core import loop, pipeline, schedulers, space, stages
+from chameleon_core import _events as records
+from chameleon_core import _loop as loop
+from chameleon_core import _pipeline as pipeline
+from chameleon_core import _schedulers as schedulers
+from chameleon_core import _space as space
+from chameleon_core import _stages as stages
 
 from chameleon_reference.markdown import section
 

@@ -1,9 +1,9 @@
 """Listings on a page: whole where they are short, the innermost loops of long assembly."""
 
 import pytest
-from chameleon_bench.pages.search_tables import CHARACTERS, LINES, innermost_loops, listings_of
-from chameleon_core.run_folder import LISTINGS, listing_folder
-from chameleon_core.task import Task
+from chameleon_bench._pages.search_tables import CHARACTERS, LINES, innermost_loops, listings_of
+from chameleon_core._run_folder import LISTINGS, listing_folder
+from chameleon_core._task import Task
 
 X86 = """\
 main:

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import attrs
 import pytest
 from attrs import validators
-from chameleon_cli.json_schema.document import pipeline_schema
-from chameleon_cli.json_schema.types import TypeSchemas
+from chameleon_cli._json_schema.document import pipeline_schema
+from chameleon_cli._json_schema.types import TypeSchemas
 from chameleon_core import hooks
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.nodes import PipelineError, first_field, node_of
-from chameleon_core.pipeline.resolve import KEYS, STAGES
-from chameleon_core.pipeline.structure import Structurer
-from chameleon_core.plugins import Registry
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.nodes import PipelineError, first_field, node_of
+from chameleon_core._pipeline.resolve import KEYS, STAGES
+from chameleon_core._pipeline.structure import Structurer
+from chameleon_core._plugins import Registry
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator

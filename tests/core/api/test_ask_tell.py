@@ -5,13 +5,13 @@ import math
 import chameleon_core as cc
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.api.measurements import non_dominated
-from chameleon_core.errors import ConfigError, RunFolderError
-from chameleon_core.events import BatchMeasured, Measured
-from chameleon_core.measurement import FailureKind
-from chameleon_core.run_view import RunView
-from chameleon_core.space.knobs import Factorization
+from chameleon_cli._main import run as command_line
+from chameleon_core._api.measurements import non_dominated
+from chameleon_core._errors import ConfigError, RunFolderError
+from chameleon_core._events import BatchMeasured, Measured
+from chameleon_core._measurement import FailureKind
+from chameleon_core._run_view import RunView
+from chameleon_core._space.knobs import Factorization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_registry

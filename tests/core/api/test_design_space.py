@@ -3,9 +3,9 @@
 import chameleon_core as cc
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.space import Choice, DesignSpace, Factorization
-from chameleon_core.space.fixed import fixed_space
+from chameleon_core._errors import ConfigError
+from chameleon_core._space import Choice, DesignSpace, Factorization
+from chameleon_core._space.fixed import fixed_space
 
 
 def test_values_are_knobs_in_their_order():

@@ -12,11 +12,11 @@ from xml.etree import ElementTree as ET
 import chameleon_core as cc
 import numpy as np
 import pytest
-from chameleon_core.api import tune
-from chameleon_core.errors import ChameleonError, ConfigError, RunFolderError
-from chameleon_core.events import BatchMeasured, BestImproved, RunFinished, RunStarted
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
+from chameleon_core._api import tune
+from chameleon_core._errors import ChameleonError, ConfigError, RunFolderError
+from chameleon_core._events import BatchMeasured, BestImproved, RunFinished, RunStarted
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
 from synthetic import synthetic_document, synthetic_registry
 
 

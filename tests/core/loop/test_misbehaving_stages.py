@@ -3,8 +3,8 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import PluginError
-from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_core._errors import PluginError
+from chameleon_core._stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
 
 
 class Scripted(Explorer):

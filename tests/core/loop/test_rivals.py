@@ -2,9 +2,9 @@
 
 import attrs
 import pytest
-from chameleon_cli.result_rows import network_remarks, rival_rows
-from chameleon_core.loop.end.result import slower
-from chameleon_core.network_result import NetworkResult, RivalTime
+from chameleon_cli._result_rows import network_remarks, rival_rows
+from chameleon_core._loop.end.result import slower
+from chameleon_core._network_result import NetworkResult, RivalTime
 
 
 def _reduced(asked, seconds, precision=None, error=0.01):

@@ -1,9 +1,9 @@
 """A table of scores answers as the model would, and asks it once."""
 
 import numpy as np
-from chameleon_core.loop.round.stages import WatchedScores, tabulated
-from chameleon_core.stages import Visited
-from chameleon_testing.conformance_cases import grid
+from chameleon_core._loop.round.stages import WatchedScores, tabulated
+from chameleon_core._stages import Visited
+from chameleon_testing._conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,11 +3,11 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core import stages
-from chameleon_core.loop.round.batch import Batch, Origin
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.task import Task
+from chameleon_core import _stages as stages
+from chameleon_core._loop.round.batch import Batch, Origin
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._task import Task
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,10 +2,10 @@
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError, ExitCode
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import AmbiguousNameError, PresetRecord, Registry
+from chameleon_core._errors import ConfigError, ExitCode
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._plugins import AmbiguousNameError, PresetRecord, Registry
 from synthetic import plugin_of
 
 HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"

@@ -2,11 +2,11 @@
 
 import attrs
 import pytest
-from chameleon_core.pipeline.binding import difference
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.resolve import dump_pipeline
-from chameleon_core.plugins import PluginRecord, SectionRecord
-from chameleon_networks.precision.section import Precision
+from chameleon_core._pipeline.binding import difference
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.resolve import dump_pipeline
+from chameleon_core._plugins import PluginRecord, SectionRecord
+from chameleon_networks._precision.section import Precision
 from synthetic import plugin_of
 
 HEAD = "model: {net: {}}\ntarget: native\n"

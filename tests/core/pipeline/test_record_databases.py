@@ -4,9 +4,9 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._pipeline.yaml import dump_yaml
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
 

@@ -4,13 +4,13 @@ import os
 import sys
 
 import pytest
-from chameleon_cli.options import give
-from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import Registry
-from chameleon_core.plugins.given import ENVIRONMENT, given_plugins, replaces
+from chameleon_cli._options import give
+from chameleon_core._errors import ConfigError
+from chameleon_core._plugins import Registry
+from chameleon_core._plugins.given import ENVIRONMENT, given_plugins, replaces
 
 HOOKS = """
-from chameleon_core.plugins import NoOptions, PluginRecord, hookimpl
+from chameleon_core._plugins import NoOptions, PluginRecord, hookimpl
 
 @hookimpl
 def chameleon_explorers():

@@ -4,16 +4,22 @@ import json
 
 import attrs
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError, ExitCode, PluginError, RunFolderError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.tasks import frontend_of
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.resolve import dump_pipeline
-from chameleon_core.plugins.options import NOT_BINDING
-from chameleon_core.run_folder import read_store
-from chameleon_core.space import DesignSpace
-from chameleon_core.store import RecordStore
-from chameleon_networks.precision.section import Precision
+from chameleon_core._errors import (
+    ChameleonError,
+    ConfigError,
+    ExitCode,
+    PluginError,
+    RunFolderError,
+)
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._loop.start.tasks import frontend_of
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.resolve import dump_pipeline
+from chameleon_core._plugins.options import NOT_BINDING
+from chameleon_core._run_folder import read_store
+from chameleon_core._space import DesignSpace
+from chameleon_core._store import RecordStore
+from chameleon_networks._precision.section import Precision
 from structlog.testing import capture_logs
 from synthetic import (
     BASELINE_SECONDS,

@@ -4,10 +4,10 @@ import io
 import json
 
 import pytest
-from chameleon_cli.progress import LiveProgress, PlainProgress
-from chameleon_core.errors import ConfigError, ExitCode, PluginError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.run_folder import read_store
+from chameleon_cli._progress import LiveProgress, PlainProgress
+from chameleon_core._errors import ConfigError, ExitCode, PluginError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._run_folder import read_store
 from structlog.testing import capture_logs
 from synthetic import SyntheticFrontend
 

@@ -4,12 +4,12 @@ import io
 import json
 
 import pytest
-from chameleon_cli.progress import LiveProgress, PlainProgress
-from chameleon_core.errors import ExitCode, PluginError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.frontend import recalled
-from chameleon_core.run_folder import read_store
+from chameleon_cli._progress import LiveProgress, PlainProgress
+from chameleon_core._errors import ExitCode, PluginError
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._loop.start.frontend import recalled
+from chameleon_core._run_folder import read_store
 from synthetic import (
     ModelOptions,
     RunnerOptions,

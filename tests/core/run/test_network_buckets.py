@@ -4,12 +4,12 @@ import json
 
 import attrs
 import pytest
-from chameleon_cli.results_table import print_network
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.result import RunResult, slower
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.network_result import BucketResult, NetworkResult, RivalTime
-from chameleon_core.pipeline.schema import Requirement
+from chameleon_cli._results_table import print_network
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.end.result import RunResult, slower
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import BucketResult, NetworkResult, RivalTime
+from chameleon_core._pipeline.schema import Requirement
 from synthetic import SyntheticFrontend
 
 

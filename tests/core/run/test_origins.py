@@ -5,11 +5,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from chameleon_cli.status import command as status_command
-from chameleon_core.loop.end.result import OperatorResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Candidates, Explorer, Sampler, Synthesizer
+from chameleon_cli._status import command as status_command
+from chameleon_core._loop.end.result import OperatorResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._run_folder import read_store
+from chameleon_core._stages import Candidates, Explorer, Sampler, Synthesizer
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 from synthetic import SyntheticExplorer

@@ -8,10 +8,10 @@ import time
 from collections import Counter
 
 import pytest
-from chameleon_core.loop.interruption import RunInterrupted
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.run_folder import read_store
+from chameleon_core._loop.interruption import RunInterrupted
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._run_folder import read_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stopping import StopAfter, interrupted

@@ -4,16 +4,16 @@ import json
 import sys
 
 import pytest
-from chameleon_core.errors import ExitCode, PluginError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import Measurement
-from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import read_store
-from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Frontend, TargetResolver
-from chameleon_core.store import RecordStore
+from chameleon_core._errors import ExitCode, PluginError
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.round.tuner import TaskTuner
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import Measurement
+from chameleon_core._plugins import hookimpl
+from chameleon_core._run_folder import read_store
+from chameleon_core._space import DesignSpace
+from chameleon_core._stages import Frontend, TargetResolver
+from chameleon_core._store import RecordStore
 from synthetic import (
     BASELINE_SECONDS,
     RunnerOptions,

@@ -4,14 +4,14 @@ import json
 
 import attrs
 import pytest
-from chameleon_cli.best import command as best_command
-from chameleon_cli.run import _print
-from chameleon_cli.status import command as status_command
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.result import OperatorResult, RunResult, slower
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.network_result import KernelTime, NetworkResult, Unmeasured
-from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_cli._best import command as best_command
+from chameleon_cli._run import _print
+from chameleon_cli._status import command as status_command
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.end.result import OperatorResult, RunResult, slower
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import KernelTime, NetworkResult, Unmeasured
+from chameleon_core._pipeline.nodes import PipelineError
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 from synthetic import SyntheticFrontend

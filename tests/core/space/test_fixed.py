@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization, flag
-from chameleon_core.space.fixed import config_of, fixed_columns, fixed_space, index_of, knob_of
+from chameleon_core._errors import ConfigError
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, flag
+from chameleon_core._space.fixed import config_of, fixed_columns, fixed_space, index_of, knob_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.space import (
+from chameleon_core._space import (
     Choice,
     DesignSpace,
     Factorization,
@@ -15,7 +15,7 @@ from chameleon_core.space import (
     recorded_features,
     recorded_names,
 )
-from chameleon_testing.conformance_cases import tiled_space
+from chameleon_testing._conformance_cases import tiled_space
 from hypothesis import given
 from hypothesis import strategies as st
 

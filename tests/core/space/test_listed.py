@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.space.design import MixedRadix
-from chameleon_testing.conformance_cases import grid
+from chameleon_core._space.design import MixedRadix
+from chameleon_testing._conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_explorers.ppo.episodes import DOWN, JUMP, STAY, UP, EpisodeBatch
-from chameleon_testing.conformance_cases import grid, quality, tiled_space
+from chameleon_explorers._ppo.episodes import DOWN, JUMP, STAY, UP, EpisodeBatch
+from chameleon_testing._conformance_cases import grid, quality, tiled_space
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,14 +5,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from chameleon_explorers.ppo.learning import Agent, Rollout, clipped_objective, masked  # noqa: E402
-from chameleon_explorers.ppo.networks import (  # noqa: E402
+from chameleon_explorers._ppo.learning import Agent, Rollout, clipped_objective, masked  # noqa: E402
+from chameleon_explorers._ppo.networks import (  # noqa: E402
     SeparateActorCritic,
     SharedActorCritic,
     TokenActorCritic,
     stay_bias,
 )
-from chameleon_explorers.ppo.options import PPOOptions  # noqa: E402
+from chameleon_explorers._ppo.options import PPOOptions  # noqa: E402
 
 KNOBS, ACTIONS = 3, 4
 

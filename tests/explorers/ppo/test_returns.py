@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from chameleon_explorers.ppo.learning import advantages, standardised  # noqa: E402
+from chameleon_explorers._ppo.learning import advantages, standardised  # noqa: E402
 from hypothesis import example, given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 

@@ -7,9 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from chameleon_networks.backends import graph_deliveries as deliveries
-from chameleon_networks.backends import torch_graphs as backend
-from chameleon_networks.backends.torch_graphs import CompiledGraph
+from chameleon_networks._backends import graph_deliveries as deliveries
+from chameleon_networks._backends import torch_graphs as backend
+from chameleon_networks._backends.torch_graphs import CompiledGraph
 
 from .networks import Network
 

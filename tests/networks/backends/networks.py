@@ -4,7 +4,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import torch
-from chameleon_networks.backends import torch_graphs as backend
+from chameleon_networks._backends import torch_graphs as backend
 from torch import nn
 
 DOUBLED = torch.fx.symbolic_trace(lambda x: x * 2.0)

@@ -8,11 +8,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.backends import graph_checks
-from chameleon_networks.backends import graph_deliveries as deliveries
-from chameleon_networks.backends import torch_graphs as backend
-from chameleon_networks.backends.graph_checks import Weights
-from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_networks._backends import graph_checks
+from chameleon_networks._backends import graph_deliveries as deliveries
+from chameleon_networks._backends import torch_graphs as backend
+from chameleon_networks._backends.graph_checks import Weights
+from chameleon_networks._backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
 from torch.multiprocessing.reductions import StorageWeakRef
 

@@ -9,13 +9,13 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from chameleon_core.fallbacks import STRICT
-from chameleon_core.loop.start import shared_records
-from chameleon_networks.backends import graph_deliveries as deliveries
-from chameleon_networks.backends import graph_exports, waiting_run
-from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
-from chameleon_networks.importers.torch.lowering import decompositions
-from chameleon_networks.running.kept_networks import KeptNetwork
+from chameleon_core._fallbacks import STRICT
+from chameleon_core._loop.start import shared_records
+from chameleon_networks._backends import graph_deliveries as deliveries
+from chameleon_networks._backends import graph_exports, waiting_run
+from chameleon_networks._backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_networks._importers.torch.lowering import decompositions
+from chameleon_networks._running.kept_networks import KeptNetwork
 from structlog.testing import capture_logs
 from torch import nn
 from torch._dynamo.convert_frame import compile_lock
@@ -45,7 +45,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
         monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
         monkeypatch.setattr(deliveries, "waiting_run", None)
-        monkeypatch.setitem(sys.modules, "chameleon_networks.backends.graph_exports", None)
+        monkeypatch.setitem(sys.modules, "chameleon_networks._backends.graph_exports", None)
         torch._dynamo.reset()
         again = torch.compile(net, backend=chameleon)
         same(again(x), net(x))
@@ -102,7 +102,9 @@ def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
 def test_the_graph_of_a_killed_process_is_removed(cache, children, run_python):
     """The graph of a process that lives stays."""
     children(Mock(side_effect=KeyboardInterrupt), 0)
-    program = "import os, torch; from chameleon_networks.backends.graph_deliveries import Delivery;"
+    program = (
+        "import os, torch; from chameleon_networks._backends.graph_deliveries import Delivery;"
+    )
     program += "graph = torch.fx.symbolic_trace(lambda x: x * 3.0);"
     program += "Delivery(graph, [torch.ones(3)], [], seconds=5.0).prepare(); os._exit(0)"
     run_python(program)
@@ -306,7 +308,7 @@ def test_other_threads_compute_but_do_not_trace_while_a_graph_is_exported(monkey
     assert torch.compiler.is_exporting is known
 
 
-UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks.importers"
+UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks._importers"
 
 
 def test_a_graph_is_rewritten_once_for_its_check_and_its_import(tmp_path, monkeypatch):
@@ -321,11 +323,11 @@ def test_a_graph_is_rewritten_once_for_its_check_and_its_import(tmp_path, monkey
 
 
 def test_the_backend_imports_nothing_that_only_a_first_process_needs(run_python):
-    program = "import sys, chameleon_networks.backends.torch_graphs; print(*sys.modules)"
+    program = "import sys, chameleon_networks._backends.torch_graphs; print(*sys.modules)"
     assert not [name for name in run_python(program).split() if name.startswith(UNUSED)]
 
 
 def test_a_waiting_run_imports_no_rich_tracebacks(run_python):
-    program = "import sys, chameleon_networks.backends.waiting_run as child\n"
+    program = "import sys, chameleon_networks._backends.waiting_run as child\n"
     program += "list(map(__import__, child._IMPORTS)); print('rich' in sys.modules)"
     assert run_python(program) == "False\n"

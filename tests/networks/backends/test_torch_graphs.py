@@ -6,11 +6,11 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_networks import backends
-from chameleon_networks.backends import graph_deliveries as deliveries
-from chameleon_networks.backends import torch_graphs as backend
-from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_core._errors import ConfigError
+from chameleon_networks import _backends as backends
+from chameleon_networks._backends import graph_deliveries as deliveries
+from chameleon_networks._backends import torch_graphs as backend
+from chameleon_networks._backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
 from torch import nn
 from torch.autograd import forward_ad

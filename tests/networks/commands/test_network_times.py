@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from chameleon_networks.commands import network_times
-from chameleon_networks.commands.network_times import Timed, Timing, show
-from chameleon_networks.delivery.reduced_rivals import ComputedIn
-from chameleon_networks.delivery.side_by_side import SideBySide
+from chameleon_networks._commands import network_times
+from chameleon_networks._commands.network_times import Timed, Timing, show
+from chameleon_networks._delivery.reduced_rivals import ComputedIn
+from chameleon_networks._delivery.side_by_side import SideBySide
 
 TIMING = Timing(
     rivals=None, precisions=(), calibrate=None, streams=(), neighbours=0, rounds=None, seconds=1.0

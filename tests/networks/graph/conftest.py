@@ -4,12 +4,12 @@ from functools import cache
 
 import attrs
 import pytest
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery import reduced_rivals
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_networks.running.processes import framework_process
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery import reduced_rivals
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
+from chameleon_networks._running.processes import framework_process
 
 from .sequence.conftest import deliverer
 

@@ -6,11 +6,11 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.compile.compile import fused_functions
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers.torch.lowering.importing import torch_graph
+from chameleon_networks._compile.compile import fused_functions
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.operators import left_over
+from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._importers.torch.lowering.importing import torch_graph
 
 from ..lowering.networks import Many  # noqa: TID252 - shared by folders
 
@@ -362,7 +362,7 @@ IN_ONNX = {
 @pytest.mark.parametrize("name", IN_ONNX)
 def test_the_same_in_an_onnx_file(deliver, tmp_path, name):
     pytest.importorskip("onnxscript")
-    from chameleon_networks.importers.onnx.models import onnx_graph  # noqa: PLC0415 - needs onnx
+    from chameleon_networks._importers.onnx.models import onnx_graph  # noqa: PLC0415 - needs onnx
 
     make, inputs, opset = IN_ONNX[name]
     network, file = make().eval(), tmp_path / "net.onnx"

@@ -6,15 +6,15 @@ import attrs
 import chameleon_networks
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.network_result import NetworkResult
-from chameleon_networks.delivery import deliver_buckets
-from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
-from chameleon_networks.delivery.deliver_buckets import summed
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.padding import check_padding
-from chameleon_networks.importers.options import OnnxOptions
-from chameleon_networks.shapes import Buckets
+from chameleon_core._errors import ConfigError
+from chameleon_core._network_result import NetworkResult
+from chameleon_networks._delivery import deliver_buckets
+from chameleon_networks._delivery.bucketed import BucketedFrontend, work_on
+from chameleon_networks._delivery.deliver_buckets import summed
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._delivery.padding import check_padding
+from chameleon_networks._importers.options import OnnxOptions
+from chameleon_networks._shapes import Buckets
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
 from ..onnx_files import onnx_file  # noqa: TID252

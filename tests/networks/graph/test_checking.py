@@ -6,16 +6,16 @@ from itertools import count
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_networks.compile.loop_tasks import LARGE
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery import checking, examine
-from chameleon_networks.delivery.checking import CheckReport, tried
-from chameleon_networks.delivery.examine import Examination
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchNetwork
-from chameleon_networks.running.verify import TOLERANCE
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_networks._compile.loop_tasks import LARGE
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._delivery import checking, examine
+from chameleon_networks._delivery.checking import CheckReport, tried
+from chameleon_networks._delivery.examine import Examination
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._importers.sources import TorchNetwork
+from chameleon_networks._running.verify import TOLERANCE
 from structlog.testing import capture_logs
 
 NETS = """

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.compile.defaults import with_default_schedules
-from chameleon_networks.compile.sequence.variants import Placement, placed
-from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.quick_tvm import te, tirx, tvm
-from chameleon_tvm.spaces.loops.lowered import loops_of
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._compile.defaults import with_default_schedules
+from chameleon_networks._compile.sequence.variants import Placement, placed
+from chameleon_tvm._building.lowering import compile_function
+from chameleon_tvm._device.targets import TVMTargets, tvm_target
+from chameleon_tvm._quick_tvm import te, tirx, tvm
+from chameleon_tvm._spaces.loops.lowered import loops_of
 from computing import NATIVE
 from tvm_ffi.structural import structural_walk
 

@@ -6,20 +6,20 @@ import attrs
 import chameleon_networks
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.network_result import LayoutResult
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.delivery import delivery_steps
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
-from chameleon_networks.package import package
-from chameleon_networks.running import processes
-from chameleon_networks.running.verify import TOLERANCE
-from chameleon_networks.runtime.linking import OBJECTS, link_library
-from chameleon_system.permissions import AMX, refusal
-from chameleon_system.processes.child import ChildProcess
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_core._errors import ChameleonError
+from chameleon_core._network_result import LayoutResult
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._delivery import delivery_steps
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, OnnxNetwork
+from chameleon_networks._package import package
+from chameleon_networks._running import processes
+from chameleon_networks._running.verify import TOLERANCE
+from chameleon_networks._runtime.linking import OBJECTS, link_library
+from chameleon_system._permissions import AMX, refusal
+from chameleon_system._processes.child import ChildProcess
+from chameleon_tvm._device.targets import TVMTargets
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -140,7 +140,7 @@ except ValueError as error:
 
 
 def test_a_process_that_times_kernels_imports_tvm_only_for_its_virtual_machine(run_python):
-    program = "import sys, chameleon_networks.running.profile; print('tvm' in sys.modules)"
+    program = "import sys, chameleon_networks._running.profile; print('tvm' in sys.modules)"
     assert run_python(program) == "False\n"
 
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_networks.delivery.dispatch import probes
-from chameleon_networks.package.buckets import Buckets
-from chameleon_networks.shapes import Axis, Dimension
+from chameleon_networks._delivery.dispatch import probes
+from chameleon_networks._package.buckets import Buckets
+from chameleon_networks._shapes import Axis, Dimension
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,13 +2,13 @@
 
 import attrs
 import pytest
-from chameleon_core.network_result import KernelTime
-from chameleon_core.stages import Winner
-from chameleon_core.task import Task
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery import delivery_steps
-from chameleon_networks.delivery.in_network import choices, fastest, seconds_in_network
-from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_core._network_result import KernelTime
+from chameleon_core._stages import Winner
+from chameleon_core._task import Task
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery import delivery_steps
+from chameleon_networks._delivery.in_network import choices, fastest, seconds_in_network
+from chameleon_networks._delivery.networks import NetworkFrontend
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

@@ -10,39 +10,39 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.stages import Delivery
-from chameleon_networks.compile import compile  # noqa: A004 - the name of a module
-from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.delivery import baselines, networks
-from chameleon_networks.delivery.checking import CheckReport
-from chameleon_networks.delivery.delivery_steps import DeliverySteps
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm, with_constants, without_constants
-from chameleon_networks.importers.onnx import models
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import (
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._stages import Delivery
+from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
+from chameleon_networks._compile.uncompilable import no_kernels
+from chameleon_networks._delivery import baselines, networks
+from chameleon_networks._delivery.checking import CheckReport
+from chameleon_networks._delivery.delivery_steps import DeliverySteps
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.relaxed import relax, tvm, with_constants, without_constants
+from chameleon_networks._importers.onnx import models
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks._importers.sources import (
     BuiltinNetwork,
     OnnxNetwork,
     TorchNetwork,
     network_of,
 )
-from chameleon_networks.importers.torch import programs
-from chameleon_networks.running import kept_networks
-from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
-from chameleon_networks.running.processes import Begun, reading_process
-from chameleon_networks.running.requests import (
+from chameleon_networks._importers.torch import programs
+from chameleon_networks._running import kept_networks
+from chameleon_networks._running.kept_networks import KeptAnswers, KeptNetwork, kept_network
+from chameleon_networks._running.processes import Begun, reading_process
+from chameleon_networks._running.requests import (
     read_arrays,
     request_of,
     requested_network,
     write_arrays,
 )
-from chameleon_system import kept as kept_files
-from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_system import _kept as kept_files
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 from structlog.testing import capture_logs
 
 from ..modules import module_of  # noqa: TID252 - shared by folders

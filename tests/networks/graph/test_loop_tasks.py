@@ -2,26 +2,26 @@
 
 import numpy as np
 import pytest
-from chameleon_core.network_result import KernelTime
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.compile import compiled, fused_functions
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.compile.loop_tasks import (
+from chameleon_core._network_result import KernelTime
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Winner
+from chameleon_networks._compile.compile import compiled, fused_functions
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.loop_tasks import (
     SHARE,
     CostlyFunction,
     costly_functions,
     loop_tasks,
 )
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.relaxed import relax
 from chameleon_testing.conformance import check_space_provider
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.quick_tvm import te, tvm
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._quick_tvm import te, tvm
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.template.provider import template_of
 from computing import require_reference
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
@@ -100,7 +100,7 @@ def test_a_winner_is_what_is_compiled(network, tasks):
 
 def test_only_functions_of_the_network_are_built(network, monkeypatch):
     # As if a file had a function of the same digest as one of the network's.
-    monkeypatch.setattr("chameleon_networks.compile.loop_tasks._identity", lambda _: 0)
+    monkeypatch.setattr("chameleon_networks._compile.loop_tasks._identity", lambda _: 0)
     source = te.placeholder((24, 48), "float32", name="a")
     out = te.compute((24, 48), lambda i, j: te.exp(source[i, j]), name="b")
     function = tvm.ir.save_json(te.create_prim_func([source, out]))

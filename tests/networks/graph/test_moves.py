@@ -5,9 +5,9 @@ import inspect
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.constants import _ELEMENTWISE
-from chameleon_networks.graph.moves import ELEMENTWISE, without_moves
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._graph.constants import _ELEMENTWISE
+from chameleon_networks._graph.moves import ELEMENTWISE, without_moves
+from chameleon_networks._graph.relaxed import relax
 
 from ..modules import expected, module_of  # noqa: TID252 - shared by folders
 

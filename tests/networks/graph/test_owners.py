@@ -6,12 +6,12 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from chameleon_cli.main import run as command_line
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers.options import OnnxOptions, TorchOptions
-from chameleon_networks.running.profile import AROUND, summed
-from chameleon_tvm.sources import named_object
-from chameleon_tvm.words import identifier, symbol_of
+from chameleon_cli._main import run as command_line
+from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._importers.options import OnnxOptions, TorchOptions
+from chameleon_networks._running.profile import AROUND, summed
+from chameleon_tvm._sources import named_object
+from chameleon_tvm._words import identifier, symbol_of
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 

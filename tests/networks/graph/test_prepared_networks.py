@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.constants import fold_constants
-from chameleon_networks.graph.moves import without_moves
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_core._errors import ConfigError
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.constants import fold_constants
+from chameleon_networks._graph.moves import without_moves
+from chameleon_networks._graph.operators import left_over
+from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.relaxed import relax, tvm
 
 from ..modules import expected as computed  # noqa: TID252 - shared by folders
 from ..modules import module_of, operators_of  # noqa: TID252

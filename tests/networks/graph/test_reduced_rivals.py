@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.network_result import NetworkResult, RivalTime
-from chameleon_networks.delivery import baselines
-from chameleon_networks.delivery.delivery_steps import SettledNetwork
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.reduced_rivals import (
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._network_result import NetworkResult, RivalTime
+from chameleon_networks._delivery import baselines
+from chameleon_networks._delivery.delivery_steps import SettledNetwork
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._delivery.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
     max_relative_error,
@@ -21,11 +21,11 @@ from chameleon_networks.delivery.reduced_rivals import (
     reduced_request,
     reduces_by_default,
 )
-from chameleon_networks.graph.relaxed import tvm
-from chameleon_networks.importers.sources import OnnxNetwork
-from chameleon_networks.running.processes import framework_process, reduced_process
-from chameleon_networks.running.verify import Sample
-from chameleon_system.processor import own_architecture
+from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._importers.sources import OnnxNetwork
+from chameleon_networks._running.processes import framework_process, reduced_process
+from chameleon_networks._running.verify import Sample
+from chameleon_system._processor import own_architecture
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

@@ -8,11 +8,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from chameleon_networks.backends import onnx_networks
-from chameleon_networks.backends.onnx_networks import untuned
-from chameleon_networks.compile import compile  # noqa: A004 - the name of a module
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_tvm.types import array_type
+from chameleon_networks._backends import onnx_networks
+from chameleon_networks._backends.onnx_networks import untuned
+from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
+from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_tvm._types import array_type
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 

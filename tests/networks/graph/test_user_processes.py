@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.network_result import Footprint
-from chameleon_networks.frameworks import running
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.running import latency
-from chameleon_networks.running.latency import first_answer
-from chameleon_networks.running.processes import delivered_process
-from chameleon_system.thread_limit import allowed_cores
+from chameleon_core._network_result import Footprint
+from chameleon_networks._frameworks import running
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._running import latency
+from chameleon_networks._running.latency import first_answer
+from chameleon_networks._running.processes import delivered_process
+from chameleon_system._thread_limit import allowed_cores
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_networks.running import verify
+from chameleon_core._errors import ChameleonError
+from chameleon_networks._running import verify
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
-from chameleon_networks.frameworks import running
-from chameleon_networks.importers.torch import programs
+from chameleon_networks._frameworks import running
+from chameleon_networks._importers.torch import programs
 from torch import nn
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_networks.frameworks import running
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
+from chameleon_networks._frameworks import running
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, OnnxNetwork
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.importers.imported_network import BucketedNetwork
-from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
-from chameleon_networks.importers.sources import network_of
-from chameleon_networks.running.requests import request_of, requested_network
-from chameleon_networks.shapes import Buckets
+from chameleon_networks._importers.imported_network import BucketedNetwork
+from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
+from chameleon_networks._importers.sources import network_of
+from chameleon_networks._running.requests import request_of, requested_network
+from chameleon_networks._shapes import Buckets
 
 NAMED = """
 import dataclasses

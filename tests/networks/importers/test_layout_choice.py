@@ -1,16 +1,16 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
 import pytest
-from chameleon_core.stages import Trials
-from chameleon_networks.compile import prepared_networks
-from chameleon_networks.delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.graph.operators import moved_elements
-from chameleon_networks.graph.prepare import LayoutError
-from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.requests import request_of, requested_network
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_core._stages import Trials
+from chameleon_networks._compile import prepared_networks
+from chameleon_networks._delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._graph.operators import moved_elements
+from chameleon_networks._graph.prepare import LayoutError
+from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
+from chameleon_networks._running.requests import request_of, requested_network
+from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 
 class Scripted(Trials):

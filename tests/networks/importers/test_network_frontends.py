@@ -11,14 +11,19 @@ import onnx
 import pytest
 import structlog
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.load import from_dict
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers import sources
-from chameleon_networks.importers.options import NETWORKS, BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.torch import programs as torch_programs
-from chameleon_tvm.operators.specs import Conv2dSpec
-from chameleon_tvm.sources import named_object
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.load import from_dict
+from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._importers import sources
+from chameleon_networks._importers.options import (
+    NETWORKS,
+    BuiltinOptions,
+    OnnxOptions,
+    TorchOptions,
+)
+from chameleon_networks._importers.torch import programs as torch_programs
+from chameleon_tvm._operators.specs import Conv2dSpec
+from chameleon_tvm._sources import named_object
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -257,7 +262,7 @@ def test_random_weights_are_the_same_each_time(file):
 
 LOADED = """
 import sys
-from chameleon_networks.importers.torch.programs import loaded
+from chameleon_networks._importers.torch.programs import loaded
 print(loaded(sys.argv[1]).program)
 """
 
@@ -315,7 +320,7 @@ def test_built_in_networks(network, expected):
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
 def test_small_networks_answer(network):
-    weights = importlib.import_module("chameleon_networks.importers.torch.inference")
+    weights = importlib.import_module("chameleon_networks._importers.torch.inference")
 
     record = NETWORKS[network]
     nets = [weights.initialise(named_object(record.factory, "test")(), seed) for seed in (0, 0, 1)]

@@ -5,14 +5,14 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.frameworks.precision import half_type
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.verify import ROUNDINGS
-from chameleon_tvm.types import STORAGE
+from chameleon_core._errors import ConfigError
+from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._frameworks.precision import half_type
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
+from chameleon_networks._running.verify import ROUNDINGS
+from chameleon_tvm._types import STORAGE
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 

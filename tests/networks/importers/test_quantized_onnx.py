@@ -6,12 +6,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
-from chameleon_networks.importers.options import OnnxOptions
-from chameleon_networks.importers.sources import OnnxNetwork
+from chameleon_core._errors import ConfigError
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
+from chameleon_networks._importers.options import OnnxOptions
+from chameleon_networks._importers.sources import OnnxNetwork
 from onnxruntime import quantization
 
 helper, FLOAT, UINT8 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8

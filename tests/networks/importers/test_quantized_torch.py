@@ -10,11 +10,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.frameworks.running import TORCH
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchNetwork
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._frameworks.running import TORCH
+from chameleon_networks._graph.operators import left_over
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._importers.sources import TorchNetwork
 
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
 
@@ -140,9 +140,9 @@ def difference(network, run):
 
 READ = """
 import sys
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchNetwork
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._importers.sources import TorchNetwork
 network = TorchNetwork(TorchOptions(source=sys.argv[1], compare=False))
 assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
 """

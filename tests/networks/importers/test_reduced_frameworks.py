@@ -6,20 +6,20 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.frameworks import AS_IT_COMES, PRECISIONS, reductions, running
-from chameleon_networks.frameworks.precision import half_type, in_half
-from chameleon_networks.frameworks.reductions import (
+from chameleon_core._errors import ConfigError
+from chameleon_networks._frameworks import AS_IT_COMES, PRECISIONS, reductions, running
+from chameleon_networks._frameworks.precision import half_type, in_half
+from chameleon_networks._frameworks.reductions import (
     REDUCED_FRAMEWORKS,
     asked_for,
     left_out_reduced,
     reduced_named,
 )
-from chameleon_networks.frameworks.running import NetworkForms
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_system.processor import Processor
-from chameleon_tvm.types import BFLOAT16, INT8
+from chameleon_networks._frameworks.running import NetworkForms
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
+from chameleon_system._processor import Processor
+from chameleon_tvm._types import BFLOAT16, INT8
 
 FORMS = NetworkForms(program=None, onnx=lambda: "net.onnx")
 

@@ -4,16 +4,16 @@ import importlib.util
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.plugins.factory import load_factory
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._pipeline.yaml import dump_yaml
+from chameleon_core._plugins.factory import load_factory
 from chameleon_networks import hooks
-from chameleon_networks.delivery.frontends import NetworksFrontend
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.source_checks import imported_library, onnx_models, torch_models
-from chameleon_networks.precision.section import Precision
-from chameleon_networks.shapes import Buckets
+from chameleon_networks._delivery.frontends import NetworksFrontend
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks._importers.source_checks import imported_library, onnx_models, torch_models
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._shapes import Buckets
 
 UNREAD = """
 def make():

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.inference import without_memory
+from chameleon_core._errors import ConfigError
+from chameleon_networks._importers.torch.inference import without_memory
 from torch import nn
 
 

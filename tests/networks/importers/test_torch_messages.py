@@ -6,8 +6,8 @@ import sys
 import traceback
 
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.programs import exported, torch_messages_held_back
+from chameleon_core._errors import ConfigError
+from chameleon_networks._importers.torch.programs import exported, torch_messages_held_back
 
 
 @pytest.fixture

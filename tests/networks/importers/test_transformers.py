@@ -3,8 +3,8 @@
 import textwrap
 
 import pytest
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._importers.options import TorchOptions
 
 pytest.importorskip("transformers")
 

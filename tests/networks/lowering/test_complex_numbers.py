@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.lowering.complex_numbers import LONGEST
-from chameleon_networks.importers.torch.lowering.decompositions import decomposed
-from chameleon_networks.importers.torch.lowering.importing import readable
+from chameleon_core._errors import ConfigError
+from chameleon_networks._importers.torch.lowering.complex_numbers import LONGEST
+from chameleon_networks._importers.torch.lowering.decompositions import decomposed
+from chameleon_networks._importers.torch.lowering.importing import readable
 
 from .torch_networks import Of
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from chameleon_networks.importers.torch.lowering import decompositions
+from chameleon_networks._importers.torch.lowering import decompositions
 from torch.nn import functional
 
 from .torch_networks import Of

@@ -4,9 +4,9 @@ import numpy as np
 import onnx.reference
 import onnxruntime
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.backends.onnx_networks import prepare, run_node
-from chameleon_networks.importers.onnx.importing import imported
+from chameleon_core._errors import ConfigError
+from chameleon_networks._backends.onnx_networks import prepare, run_node
+from chameleon_networks._importers.onnx.importing import imported
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 from .networks import answers, batches, difference
@@ -156,7 +156,7 @@ def test_a_fresh_process_reads_functions(tmp_path, run_python):
         <opset_import: ["": 18], domain: "my"> scaled <by: float = 3.0> (a) => (b)
         { factor = Constant <value_float: float = @by> () b = Mul(a, factor) }"""
     file = onnx_file(tmp_path / "net.onnx", text, opsets='"" : 18, "my" : 1')
-    program = "import sys; from chameleon_networks.importers.onnx import models; "
+    program = "import sys; from chameleon_networks._importers.onnx import models; "
     program += "print(*sorted(models.onnx_graph(sys.argv[1], {}).operators))"
     assert run_python(program, file) == "Constant Mul\n"
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Winner
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.export.metaschedule import NETWORK_MODULE, to_metaschedule
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.provider import SketchPlan, SketchSpace
+from chameleon_core._stages import Winner
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._export.metaschedule import NETWORK_MODULE, to_metaschedule
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchPlan, SketchSpace
 
 COMPILE = """
 import sys

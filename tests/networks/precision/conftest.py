@@ -5,21 +5,21 @@ from collections.abc import Mapping
 from functools import partial
 
 import pytest
-from chameleon_core.stages import Delivery, Trials, Winner
-from chameleon_networks.compile.compile import untuned
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.typed import decisions as settling
-from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import specs_for
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_core._stages import Delivery, Trials, Winner
+from chameleon_networks._compile.compile import untuned
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._delivery.typed import decisions as settling
+from chameleon_networks._delivery.typed import delivery as delivering
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fused_operators import specs_for
+from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 

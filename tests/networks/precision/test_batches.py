@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.precision.metrics import metric_of, scored
-from chameleon_networks.quantize import batches as module
-from chameleon_networks.quantize.batches import KEPT, RANDOM, batches_of
+from chameleon_core._errors import ConfigError
+from chameleon_networks._precision.metrics import metric_of, scored
+from chameleon_networks._quantize import batches as module
+from chameleon_networks._quantize.batches import KEPT, RANDOM, batches_of
 
 
 class _Network:

@@ -7,20 +7,20 @@ import attrs
 import chameleon_networks
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ConfigError
-from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
-from chameleon_core.run_folder import read_store
-from chameleon_core.task import Task
-from chameleon_networks.delivery.deliver_buckets import summed
-from chameleon_networks.delivery.frontends import NetworksFrontend
-from chameleon_networks.delivery.reduced_rivals import kept_samples, reduced_request
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.precision.section import Precision
-from chameleon_networks.quantize import batches as reading
-from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.running.verify import Sample
-from chameleon_networks.shapes import Buckets
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ConfigError
+from chameleon_core._network_result import FrontPoint, NetworkResult, RivalTime
+from chameleon_core._run_folder import read_store
+from chameleon_core._task import Task
+from chameleon_networks._delivery.deliver_buckets import summed
+from chameleon_networks._delivery.frontends import NetworksFrontend
+from chameleon_networks._delivery.reduced_rivals import kept_samples, reduced_request
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._quantize import batches as reading
+from chameleon_networks._quantize.batches import batches_of
+from chameleon_networks._running.verify import Sample
+from chameleon_networks._shapes import Buckets
 from synthetic import measurements_in
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders

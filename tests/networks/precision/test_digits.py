@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.package.load import load
-from chameleon_networks.precision.section import Precision
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._package.load import load
+from chameleon_networks._precision.section import Precision
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ import math
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.network_result import FrontPoint
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
-from chameleon_networks.precision.edges import order_of, tensors_of
-from chameleon_networks.precision.points import Front, Point, in_words
-from chameleon_networks.precision.section import Precision
+from chameleon_core._network_result import FrontPoint
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery.typed.operator_seconds import OperatorSeconds
+from chameleon_networks._precision.edges import order_of, tensors_of
+from chameleon_networks._precision.points import Front, Point, in_words
+from chameleon_networks._precision.section import Precision
 
 EACH = 1e-3
 """Error of every chain in int8, alone."""

@@ -1,17 +1,17 @@
 """One operator in eight bits that writes its output in different types in one network."""
 
 import numpy as np
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.quantize.ranges import Affine
-from chameleon_networks.running.profile import kernel_seconds
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_core._stages import Winner
+from chameleon_networks._compile.compile import compiled
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._package.load import load
+from chameleon_networks._package.package import manifest_of, write_package
+from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._quantize.ranges import Affine
+from chameleon_networks._running.profile import kernel_seconds
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 
 SHAPE = (1, 8, 6, 6)
 CONVOLUTIONS = 3

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.run_folder import read_store
+from chameleon_cli._main import run as command_line
+from chameleon_core._run_folder import read_store
 from synthetic import measurements_in
 
 pytestmark = pytest.mark.usefixtures("forked_networks")

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.quantize.ranges import (
+from chameleon_core._errors import ConfigError
+from chameleon_networks._quantize.ranges import (
     EXTREMES,
     LEAST_SQUARES,
     LEVELS,
@@ -12,8 +12,8 @@ from chameleon_networks.quantize.ranges import (
     candidates,
     mean_squared_errors,
 )
-from chameleon_networks.quantize.weights import encoded_weights
-from chameleon_tvm.types import STORAGE
+from chameleon_networks._quantize.weights import encoded_weights
+from chameleon_tvm._types import STORAGE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays

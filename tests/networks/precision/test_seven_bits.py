@@ -4,23 +4,23 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.delivery.reduced_rivals import precisions_beside
-from chameleon_networks.delivery.typed import decisions as settling
-from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.package.package import check_target
-from chameleon_networks.precision.edges import tensors_of
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.precision.points import Front, in_words
-from chameleon_networks.precision.section import Precision
-from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.weights import encoded_weights
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.instructions.choosing import narrow_weights_pay
-from chameleon_tvm.types import STORAGE
-from chameleon_tvm.words import chosen_types
+from chameleon_core._errors import TargetError
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._delivery.reduced_rivals import precisions_beside
+from chameleon_networks._delivery.typed import decisions as settling
+from chameleon_networks._delivery.typed.operator_seconds import OperatorSeconds
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._package.package import check_target
+from chameleon_networks._precision.edges import tensors_of
+from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._precision.points import Front, in_words
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.weights import encoded_weights
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._instructions.choosing import narrow_weights_pay
+from chameleon_tvm._types import STORAGE
+from chameleon_tvm._words import chosen_types
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

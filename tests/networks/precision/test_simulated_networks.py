@@ -2,21 +2,21 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.typed.errors import Simulation
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.ranges import EXTREMES, Affine
-from chameleon_networks.quantize.simulated import SimulatedNetwork
-from chameleon_networks.quantize.simulating import CORRECTED, Calibrator, Server
-from chameleon_networks.quantize.types import with_types
-from chameleon_networks.quantize.weights import channel_means, constants_in
-from chameleon_networks.running.requests import request_of
-from chameleon_networks.running.verify import error_between, magnitudes
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._delivery.typed.errors import Simulation
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
+from chameleon_networks._quantize.batches import batches_of
+from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.ranges import EXTREMES, Affine
+from chameleon_networks._quantize.simulated import SimulatedNetwork
+from chameleon_networks._quantize.simulating import CORRECTED, Calibrator, Server
+from chameleon_networks._quantize.types import with_types
+from chameleon_networks._quantize.weights import channel_means, constants_in
+from chameleon_networks._running.requests import request_of
+from chameleon_networks._running.verify import error_between, magnitudes
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

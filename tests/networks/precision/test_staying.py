@@ -1,10 +1,10 @@
 """A run says why operators are in float32 that no bound keeps there."""
 
 import numpy as np
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.precision.points import why_float32
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._precision.points import why_float32
 
 
 def _weights(seed):

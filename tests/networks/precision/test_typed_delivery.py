@@ -5,17 +5,17 @@ from functools import partial
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError, TargetError
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.typed import decisions as settling
-from chameleon_networks.delivery.typed import delivery as candidates
-from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.package.load import load
-from chameleon_networks.precision.section import Precision
-from chameleon_networks.quantize import eligibility
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.types import STORAGE
+from chameleon_core._errors import ChameleonError, ConfigError, TargetError
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._delivery.typed import decisions as settling
+from chameleon_networks._delivery.typed import delivery as candidates
+from chameleon_networks._delivery.typed import delivery as delivering
+from chameleon_networks._package.load import load
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._quantize import eligibility
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._types import STORAGE
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

@@ -1,12 +1,12 @@
 """Networks of one type whose weights are sketched tell the same of operators as rounded ones."""
 
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.graph.fused_operators import fastest
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.quantize.eligibility import eligible, reading_as
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._graph.fused_operators import fastest
+from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._quantize.eligibility import eligible, reading_as
+from chameleon_tvm._device.targets import TVMTargets
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

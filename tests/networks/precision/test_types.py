@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import operators_in
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.ranges import Affine
-from chameleon_networks.quantize.reads import Network, Reads
-from chameleon_networks.quantize.types import with_types
-from chameleon_networks.quantize.weights import encoded_weights
-from chameleon_tvm.types import STORAGE
+from chameleon_core._errors import ConfigError
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.prepare import operators_in
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.ranges import Affine
+from chameleon_networks._quantize.reads import Network, Reads
+from chameleon_networks._quantize.types import with_types
+from chameleon_networks._quantize.weights import encoded_weights
+from chameleon_tvm._types import STORAGE
 
 from ..modules import convolved, in_eight_bits, operators_of  # noqa: TID252 - shared by folders
 

@@ -15,21 +15,21 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.deliver_buckets import share_weights
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import (
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery.deliver_buckets import share_weights
+from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_networks._package.load import load
+from chameleon_networks._package.package import (
     manifest_of,
     write_loader,
     write_manifest,
     write_package,
 )
-from chameleon_networks.runtime.pack import pack_weights
-from chameleon_tvm.operators.specs import DenseSpec
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_networks._runtime.pack import pack_weights
+from chameleon_tvm._operators.specs import DenseSpec
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 from programs import completed
 
 from ..export.conftest import operator_deliverer  # noqa: TID252 - its helpers

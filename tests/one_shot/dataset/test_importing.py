@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import Registry
-from chameleon_one_shot.dataset import format as on_disk
-from chameleon_one_shot.dataset.importing.sources import add, read_source
-from chameleon_one_shot.dataset.tasks import DatasetError
+from chameleon_core._plugins import Registry
+from chameleon_one_shot._dataset import format as on_disk
+from chameleon_one_shot._dataset.importing.sources import add, read_source
+from chameleon_one_shot._dataset.tasks import DatasetError
 from chameleon_runners import hooks as runner_hooks
 from synthetic import run_synthetic, synthetic_document, synthetic_registry
 

@@ -3,9 +3,9 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.task import Task
-from chameleon_one_shot.dataset import sampling
-from chameleon_one_shot.dataset.sampling import (
+from chameleon_core._task import Task
+from chameleon_one_shot._dataset import sampling
+from chameleon_one_shot._dataset.sampling import (
     HeldOut,
     Observed,
     TaskDistribution,
@@ -13,7 +13,7 @@ from chameleon_one_shot.dataset.sampling import (
     flattened,
     unflattened,
 )
-from chameleon_one_shot.dataset.tasks import DatasetError
+from chameleon_one_shot._dataset.tasks import DatasetError
 from hypothesis import given
 from hypothesis import strategies as st
 

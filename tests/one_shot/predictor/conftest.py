@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
-from chameleon_core.task import Task
-from chameleon_one_shot.dataset.tasks import DatasetTask
-from chameleon_one_shot.predictor.examples import Example, log_quality, with_choices
-from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
-from chameleon_one_shot.predictor.predictor import Predictor
-from chameleon_one_shot.predictor.pretraining import Divided, trained_model
-from chameleon_one_shot.tokens import task_tokens
+from chameleon_core._space import Choice, Constraint, DesignSpace, FeatureBlock
+from chameleon_core._task import Task
+from chameleon_one_shot._dataset.tasks import DatasetTask
+from chameleon_one_shot._predictor.examples import Example, log_quality, with_choices
+from chameleon_one_shot._predictor.options import Architecture, TrainingOptions
+from chameleon_one_shot._predictor.predictor import Predictor
+from chameleon_one_shot._predictor.pretraining import Divided, trained_model
+from chameleon_one_shot._tokens import task_tokens
 
 DEVICE = {"kind": "llvm", "mcpu": "x", "features": ["avx2", "fma"], "vector_bytes": 32, "cores": 2}
 SIZES = ((64, 32), (128, 48), (256, 64), (512, 96), (96, 128), (192, 256), (384, 40), (80, 512))

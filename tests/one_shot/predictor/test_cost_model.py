@@ -4,15 +4,15 @@ import attrs
 import numpy as np
 import pytest
 import structlog
-from chameleon_core.measurement import FailureKind
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Observations, StageContext
-from chameleon_core.stages.search import Archive
-from chameleon_one_shot import cost_model
-from chameleon_one_shot.cost_model import OneShotModel
-from chameleon_one_shot.options import OneShotOptions
-from chameleon_one_shot.predictor.header import ModelFileError, NoModelError, model_files
-from chameleon_one_shot.predictor.metrics import tau
+from chameleon_core._measurement import FailureKind
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Observations, StageContext
+from chameleon_core._stages.search import Archive
+from chameleon_one_shot import _cost_model as cost_model
+from chameleon_one_shot._cost_model import OneShotModel
+from chameleon_one_shot._options import OneShotOptions
+from chameleon_one_shot._predictor.header import ModelFileError, NoModelError, model_files
+from chameleon_one_shot._predictor.metrics import tau
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
-from chameleon_one_shot.dataset.tasks import Dataset, DatasetError
-from chameleon_one_shot.predictor.batches import inverse_density
-from chameleon_one_shot.predictor.evaluation import measured_speed
-from chameleon_one_shot.predictor.groups import divided, task_groups
-from chameleon_one_shot.predictor.metrics import Quality, regret, tau
-from chameleon_one_shot.predictor.pretraining import Division, pretrain
+from chameleon_one_shot._dataset.tasks import Dataset, DatasetError
+from chameleon_one_shot._predictor.batches import inverse_density
+from chameleon_one_shot._predictor.evaluation import measured_speed
+from chameleon_one_shot._predictor.groups import divided, task_groups
+from chameleon_one_shot._predictor.metrics import Quality, regret, tau
+from chameleon_one_shot._predictor.pretraining import Division, pretrain
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays

@@ -9,18 +9,18 @@ import attrs
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_one_shot.predictor import trees
-from chameleon_one_shot.predictor.encoding import EncodedTask
-from chameleon_one_shot.predictor.examples import Scale, with_choices
-from chameleon_one_shot.predictor.familiarity import _upper_bound
-from chameleon_one_shot.predictor.header import ModelFileError, read_header
-from chameleon_one_shot.predictor.metrics import Quality
-from chameleon_one_shot.predictor.model import load
-from chameleon_one_shot.predictor.training import means, train, training_task
-from chameleon_one_shot.predictor.trees import TreePredictor
-from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
+from chameleon_core._errors import ConfigError
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_one_shot._predictor import trees
+from chameleon_one_shot._predictor.encoding import EncodedTask
+from chameleon_one_shot._predictor.examples import Scale, with_choices
+from chameleon_one_shot._predictor.familiarity import _upper_bound
+from chameleon_one_shot._predictor.header import ModelFileError, read_header
+from chameleon_one_shot._predictor.metrics import Quality
+from chameleon_one_shot._predictor.model import load
+from chameleon_one_shot._predictor.training import means, train, training_task
+from chameleon_one_shot._predictor.trees import TreePredictor
+from chameleon_one_shot._tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
 
 
 def test_an_unseen_task_is_ordered_far_better_than_by_chance(model, examples):

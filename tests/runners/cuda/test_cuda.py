@@ -4,15 +4,15 @@ import stat
 
 import pytest
 from behaviours import Behaviour, config
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.measurement import FailureKind
-from chameleon_core.plugins.registry import default_registry
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.cuda.monitor import driver_lists, state_of
-from chameleon_runners.cuda.options import CudaOptions
-from chameleon_runners.cuda.runner import CudaRunner, device_refs_of
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode, TargetError
+from chameleon_core._measurement import FailureKind
+from chameleon_core._plugins.registry import default_registry
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core._task import Task
+from chameleon_runners._cuda.monitor import driver_lists, state_of
+from chameleon_runners._cuda.options import CudaOptions
+from chameleon_runners._cuda.runner import CudaRunner, device_refs_of
 
 EXPECTED = {
     Behaviour.NONE: None,

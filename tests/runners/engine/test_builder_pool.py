@@ -1,7 +1,7 @@
 """Who builds next: one that knows the task if there is one, nobody who has ended."""
 
 import pytest
-from chameleon_runners.engine.workers import BuilderPool, StoppedError
+from chameleon_runners._engine.workers import BuilderPool, StoppedError
 from simulated_fleet import SimulatedPool
 
 

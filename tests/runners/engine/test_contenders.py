@@ -4,10 +4,10 @@ import math
 from collections import Counter
 
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Contender, StageRef
-from chameleon_runners.engine.comparison import ContenderState, turns
-from chameleon_runners.engine.context import CandidateRun
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Contender, StageRef
+from chameleon_runners._engine.comparison import ContenderState, turns
+from chameleon_runners._engine.context import CandidateRun
 
 
 def contender(name, seconds=math.inf):

@@ -1,8 +1,8 @@
 """Whose fault a failure is, decided from what devices say."""
 
 import pytest
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_runners.fleet.verdicts import FailureReport, Reliability, Verdict, conclusive, judge
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_runners._fleet.verdicts import FailureReport, Reliability, Verdict, conclusive, judge
 from hypothesis import given
 from hypothesis import strategies as st
 

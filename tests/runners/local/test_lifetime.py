@@ -10,11 +10,11 @@ import time
 
 import attrs
 import pytest
-from chameleon_core.errors import PluginError, TargetError
-from chameleon_runners.engine.worker_process import WorkerProcess
-from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.runner import LocalRunner
-from chameleon_system.processes.stamps import ProcessStamp
+from chameleon_core._errors import PluginError, TargetError
+from chameleon_runners._engine.worker_process import WorkerProcess
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._local.runner import LocalRunner
+from chameleon_system._processes.stamps import ProcessStamp
 from faults import HANGING, Fault, config
 from told_hangs import poll_impatiently
 

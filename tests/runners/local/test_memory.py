@@ -3,10 +3,10 @@
 import sys
 
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Contender
-from chameleon_runners.engine.worker_process import WorkerProcess
-from chameleon_runners.engine.workers import EndReason
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Contender
+from chameleon_runners._engine.worker_process import WorkerProcess
+from chameleon_runners._engine.workers import EndReason
 from faults import Fault, config
 
 from ..conftest import TASK, by_config, fault_space, job  # noqa: TID252 - tests are no package

@@ -1,21 +1,21 @@
 """Runs on recorded tables: the clock, the noise, repeatability, our own runs as tables."""
 
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import FailureKind
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Contender, MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.replay.options import Noise, ReplayOptions
-from chameleon_runners.replay.reading import table_of_task, tables_at
-from chameleon_runners.replay.stages import ReplayRunner
+from chameleon_core._errors import ConfigError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import FailureKind
+from chameleon_core._run_folder import read_store
+from chameleon_core._stages import Contender, MeasureJob, StageRef
+from chameleon_core._task import Task
+from chameleon_runners._replay.options import Noise, ReplayOptions
+from chameleon_runners._replay.reading import table_of_task, tables_at
+from chameleon_runners._replay.stages import ReplayRunner
 from chameleon_testing.conformance import check_runner
 from stopping import StopAfter, interrupted
 
 from .conftest import pipeline, tasks_of
 
-SPACE = StageRef(factory="chameleon_runners.replay.stages:TableSpace")
+SPACE = StageRef(factory="chameleon_runners._replay.stages:TableSpace")
 
 
 def _job(task, configs=None):

@@ -6,12 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.plugins import NoOptions
-from chameleon_runners.replay.reading import table_of_task, tables_at
-from chameleon_runners.replay.stages import TableSpace
-from chameleon_runners.replay.table import table_of
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._plugins import NoOptions
+from chameleon_runners._replay.reading import table_of_task, tables_at
+from chameleon_runners._replay.stages import TableSpace
+from chameleon_runners._replay.table import table_of
 from chameleon_testing.conformance import check_space_provider
 
 from .conftest import tasks_of, tiny_cache

@@ -4,11 +4,11 @@ import socket
 import threading
 
 import pytest
-from chameleon_core.plugins.registry import default_registry
-from chameleon_core.task import Task
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.supervision import Serving, ServingPlan, ports_of
-from chameleon_runners.rpc.tracker import queues
+from chameleon_core._plugins.registry import default_registry
+from chameleon_core._task import Task
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.supervision import Serving, ServingPlan, ports_of
+from chameleon_runners._rpc.tracker import queues
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 

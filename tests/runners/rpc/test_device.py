@@ -17,12 +17,12 @@ from behaviours import (
     BehaviourOptions,
     config,
 )
-from chameleon_core.errors import DeviceLostError, TargetError
-from chameleon_core.plugins.registry import default_registry
-from chameleon_runners.rpc import connecting, session
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.device import RpcDevice
-from chameleon_runners.rpc.options import RpcDeviceOptions
+from chameleon_core._errors import DeviceLostError, TargetError
+from chameleon_core._plugins.registry import default_registry
+from chameleon_runners._rpc import connecting, session
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.device import RpcDevice
+from chameleon_runners._rpc.options import RpcDeviceOptions
 from structlog.testing import capture_logs
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
@@ -51,7 +51,7 @@ def artifacts(task, tmp_path_factory):
 @pytest.fixture
 def reach(settled, monkeypatch):
     """Makes devices of the tracker, and closes them."""
-    monkeypatch.setattr("chameleon_runners.rpc.device._ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr("chameleon_runners._rpc.device._ANSWER_SECONDS", 60.0)
     devices = []
 
     def make(**options):

@@ -19,12 +19,12 @@ from behaviours import (
     BehaviourOptions,
     config,
 )
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode, TargetError
-from chameleon_runners.rpc import selftest
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.supervision import Serving, ServingPlan
-from chameleon_runners.rpc.tracker import call, queues
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode, TargetError
+from chameleon_runners._rpc import selftest
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.supervision import Serving, ServingPlan
+from chameleon_runners._rpc.tracker import call, queues
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import KEY, free_port, settle
@@ -138,8 +138,8 @@ def test_a_killed_server_is_started_again(settled):
 CLIENT = """
 import sys
 from pathlib import Path
-from chameleon_runners.rpc.device import RpcDevice
-from chameleon_runners.rpc.options import RpcDeviceOptions
+from chameleon_runners._rpc.device import RpcDevice
+from chameleon_runners._rpc.options import RpcDeviceOptions
 tracker, key, target, artifact = sys.argv[1:]
 device = RpcDevice(RpcDeviceOptions(tracker=tracker, key=key, session_timeout=600.0))
 device.connect(target)
@@ -189,7 +189,7 @@ def test_ports_beyond_the_last_one_are_said():
 def test_devices_are_shown_and_tested(settled, native, capsys, monkeypatch):
     patient = functools.partial(call, timeout=60.0)
     monkeypatch.setattr(
-        "chameleon_runners.commands.devices.call", lambda row, timeout: patient(row)
+        "chameleon_runners._commands.devices.call", lambda row, timeout: patient(row)
     )
     arguments = ["devices", "--tracker", str(settled.address), "--key", KEY, "--timeout", "60"]
     assert run([*arguments, "--test", "--target", "native", "--json"]) == ExitCode.OK

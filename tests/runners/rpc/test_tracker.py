@@ -4,10 +4,10 @@ import json
 import struct
 
 import pytest
-from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
-from chameleon_runners.rpc import tracker
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.tracker import ServerState, call, queues, request
+from chameleon_core._errors import ConfigError, DeviceLostError, TargetError
+from chameleon_runners._rpc import tracker
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.tracker import ServerState, call, queues, request
 
 from .conftest import KEY, free_port
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 import psutil
 import pytest
-from chameleon_system.processes import ending, stamps
-from chameleon_system.processes.ending import kill_abandoned
-from chameleon_system.processes.stamps import (
+from chameleon_system._processes import ending, stamps
+from chameleon_system._processes.ending import kill_abandoned
+from chameleon_system._processes.stamps import (
     TOKEN,
     ProcessStamp,
     abandoned,

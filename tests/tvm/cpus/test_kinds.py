@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from chameleon_system.permissions import AMX, refusal
-from chameleon_system.processor import own_architecture, parse_cpuinfo, parse_sysctl
-from chameleon_tvm.device import targets
-from chameleon_tvm.device.cpus import naming
-from chameleon_tvm.device.cpus.features import (
+from chameleon_system._permissions import AMX, refusal
+from chameleon_system._processor import own_architecture, parse_cpuinfo, parse_sysctl
+from chameleon_tvm._device import targets
+from chameleon_tvm._device.cpus import naming
+from chameleon_tvm._device.cpus.features import (
     hidden_features,
     reported_features,
     target_features,
     used_features,
 )
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.operators.specs import (
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
     DenseSpec,
     DepthwiseConv2dSpec,
 )
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
 from computing import NATIVE, require_reference, resolved
 
 LINUX, ARM, MAC = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "arm64-apple-darwin"

@@ -5,12 +5,12 @@ import math
 import re
 
 import pytest
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode
-from chameleon_tvm.commands import cpu_measuring as measuring
-from chameleon_tvm.device.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.spaces.template.arithmetic import arithmetic_in_words
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode
+from chameleon_tvm._commands import cpu_measuring as measuring
+from chameleon_tvm._device.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
 from computing import resolved
 
 

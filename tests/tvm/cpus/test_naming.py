@@ -4,9 +4,9 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_system.processor import Processor, parse_cpuinfo, this_processor
-from chameleon_tvm.device.cpus import naming
-from chameleon_tvm.device.cpus.features import (
+from chameleon_system._processor import Processor, parse_cpuinfo, this_processor
+from chameleon_tvm._device.cpus import naming
+from chameleon_tvm._device.cpus.features import (
     LINUX_NAMES,
     hidden_features,
     host_features,
@@ -14,14 +14,14 @@ from chameleon_tvm.device.cpus.features import (
     reported_features,
     used_features,
 )
-from chameleon_tvm.device.cpus.naming import (
+from chameleon_tvm._device.cpus.naming import (
     CpuName,
     masking,
     name_of,
     native_masking,
     native_name,
 )
-from chameleon_tvm.quick_tvm import codegen
+from chameleon_tvm._quick_tvm import codegen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

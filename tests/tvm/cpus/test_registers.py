@@ -4,16 +4,16 @@ import errno
 from pathlib import Path
 
 import pytest
-from chameleon_system.permissions import AMX
-from chameleon_system.processor import parse_cpuinfo
-from chameleon_tvm.device.cpus.features import (
+from chameleon_system._permissions import AMX
+from chameleon_system._processor import parse_cpuinfo
+from chameleon_tvm._device.cpus.features import (
     CPUID_BITS,
     HWCAP2_BITS,
     HWCAP_BITS,
     LINUX_NAMES,
     reported_features,
 )
-from chameleon_tvm.device.cpus.registers import (
+from chameleon_tvm._device.cpus.registers import (
     HWCAP,
     HWCAP2,
     LEAVES,

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from chameleon_core.plugins import InstructionRecord, Registry
-from chameleon_tvm.instructions import choosing
-from chameleon_tvm.instructions.choosing import (
+from chameleon_core._plugins import InstructionRecord, Registry
+from chameleon_tvm._instructions import choosing
+from chameleon_tvm._instructions.choosing import (
     dots_of,
     narrow_weights_pay,
     own_records_of,
@@ -134,7 +134,7 @@ def test_a_record_has_to_be_true():
         name="vpmaddwd",
         summary="pairs of 16-bit integers, sums of 32 bits",
         architecture="x86_64",
-        factory="chameleon_tvm.instructions.x86:Vpmaddwd",
+        factory="chameleon_tvm._instructions.x86:Vpmaddwd",
     )
     with pytest.raises(AssertionError, match=r"the record's features are \[\], its class's"):
         check_instruction(record)

@@ -7,25 +7,25 @@ import re
 import numpy as np
 import pytest
 import structlog
-from chameleon_core.errors import ChameleonError, TargetError
-from chameleon_networks.package import machine
-from chameleon_system.permissions import AMX, AMX_CALL
-from chameleon_system.processor import own_architecture
-from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.device.cpus.features import target_features
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.instructions import choosing, emission
-from chameleon_tvm.instructions.amx import AmxBfloat16
-from chameleon_tvm.instructions.choosing import instruction_of, own_records_of, tile_products_of
-from chameleon_tvm.instructions.emission import importing, permissions_of, using
-from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
-from chameleon_tvm.instructions.neon import Bfmmla
-from chameleon_tvm.instructions.records import INSTRUCTIONS
-from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS
-from chameleon_tvm.instructions.x86 import Vdpbf16ps, Vpmaddubsw, Vpmaddwd
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_core._errors import ChameleonError, TargetError
+from chameleon_networks._package import machine
+from chameleon_system._permissions import AMX, AMX_CALL
+from chameleon_system._processor import own_architecture
+from chameleon_tvm._building.kernel import Program, TVMKernel
+from chameleon_tvm._device.cpus.features import target_features
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._instructions import choosing, emission
+from chameleon_tvm._instructions.amx import AmxBfloat16
+from chameleon_tvm._instructions.choosing import instruction_of, own_records_of, tile_products_of
+from chameleon_tvm._instructions.emission import importing, permissions_of, using
+from chameleon_tvm._instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
+from chameleon_tvm._instructions.neon import Bfmmla
+from chameleon_tvm._instructions.records import INSTRUCTIONS
+from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS
+from chameleon_tvm._instructions.x86 import Vdpbf16ps, Vpmaddubsw, Vpmaddwd
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._types import BFLOAT16, STORAGE
 from chameleon_tvm.testing.instructions import check_instruction, check_meaning, trials_of
-from chameleon_tvm.types import BFLOAT16, STORAGE
 from computing import NATIVE, X86, assembly_of, resolved
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"

@@ -4,10 +4,10 @@ import resource
 
 import numpy as np
 import pytest
-from chameleon_tvm.building import rotation
-from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import DenseSpec
+from chameleon_tvm._building import rotation
+from chameleon_tvm._building.kernel import Program, TVMKernel
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.specs import DenseSpec
 
 TARGET = '{"kind": "llvm", "num-cores": 2}'
 

@@ -6,18 +6,18 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.fallbacks import STRICT
-from chameleon_tvm.operators.elementary import FUNCTIONS
-from chameleon_tvm.operators.matmul_specs import DenseSpec
-from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.lowered import loops_of, with_vectors
-from chameleon_tvm.spaces.loops.partial_sums import begun
-from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
-from chameleon_tvm.spaces.loops.template import LoopTemplate
-from chameleon_tvm.spaces.loops.trees import found
-from chameleon_tvm.spaces.loops.vectors import counted_loop
-from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_core._errors import ConfigError
+from chameleon_core._fallbacks import STRICT
+from chameleon_tvm._operators.elementary import FUNCTIONS
+from chameleon_tvm._operators.matmul_specs import DenseSpec
+from chameleon_tvm._quick_tvm import te, tirx
+from chameleon_tvm._spaces.loops.lowered import loops_of, with_vectors
+from chameleon_tvm._spaces.loops.partial_sums import begun
+from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm._spaces.loops.template import LoopTemplate
+from chameleon_tvm._spaces.loops.trees import found
+from chameleon_tvm._spaces.loops.vectors import counted_loop
+from chameleon_tvm._spaces.template.options import TemplateOptions
 from computing import assembly_of, ran, resolved
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -357,7 +357,7 @@ def test_elementary_functions_are_good_to_float32(name):
 def test_an_error_without_words_is_named(monkeypatch):
     monkeypatch.delenv(STRICT)
     refuse = Mock(side_effect=AssertionError)
-    monkeypatch.setattr("chameleon_tvm.spaces.loops.template.default_plan", refuse)
+    monkeypatch.setattr("chameleon_tvm._spaces.loops.template.default_plan", refuse)
     task = DenseSpec(input=(4, 8), units=8).task("t", AVX2)
     with pytest.raises(ConfigError, match="scheduled as loops: AssertionError"):
         LoopTemplate(task, TemplateOptions())

@@ -6,15 +6,15 @@ import operator
 
 import numpy as np
 import pytest
-from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.lowered import loops_of
-from chameleon_tvm.spaces.loops.schedule import (
+from chameleon_tvm._quick_tvm import te, tirx
+from chameleon_tvm._spaces.loops.lowered import loops_of
+from chameleon_tvm._spaces.loops.schedule import (
     MOST_PARTS,
     LoopPlan,
     plan_parts,
     scheduled,
 )
-from chameleon_tvm.spaces.loops.trees import found, uses
+from chameleon_tvm._spaces.loops.trees import found, uses
 from computing import assembly_of, ran, resolved
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st

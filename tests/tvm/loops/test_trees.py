@@ -1,7 +1,7 @@
 """Nodes of the kinds that are asked for are found, those of derived kinds included."""
 
-from chameleon_tvm.quick_tvm import te, tirx, tvm
-from chameleon_tvm.spaces.loops.trees import found
+from chameleon_tvm._quick_tvm import te, tirx, tvm
+from chameleon_tvm._spaces.loops.trees import found
 
 
 def test_a_search_for_some_kinds_meets_what_one_for_all_finds_of_them():

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.measurement import FailureKind
-from chameleon_networks.graph.relaxed import relax
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
-from chameleon_tvm.metaschedule.strategy import TracePlan, Workload, canonical_target, measured
-from chameleon_tvm.metaschedule.traces import applied, config_of
-from chameleon_tvm.quick_tvm import te, tvm
-from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_core._errors import ChameleonError
+from chameleon_core._measurement import FailureKind
+from chameleon_networks._graph.relaxed import relax
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._metaschedule import ChameleonStrategy, load_tensor_intrinsics
+from chameleon_tvm._metaschedule.strategy import TracePlan, Workload, canonical_target, measured
+from chameleon_tvm._metaschedule.traces import applied, config_of
+from chameleon_tvm._quick_tvm import te, tvm
+from chameleon_tvm._spaces.sketch.options import SketchOptions
 from computing import resolved
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.testing import dummy_object

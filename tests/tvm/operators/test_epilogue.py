@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
 from computing import NATIVE
 
 FULL = {"bias": True, "residual": True}

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.epilogues import Quantization
-from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.epilogues import Quantization
+from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
 from computing import NATIVE, naive_convolution
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_tvm.building.remote import artifact
+from chameleon_tvm._building.remote import artifact
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

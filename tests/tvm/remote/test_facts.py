@@ -5,11 +5,11 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_system.permissions import AMX
-from chameleon_system.processor import parse_cpuinfo
-from chameleon_tvm.building.remote import facts as facts_module
-from chameleon_tvm.building.remote.facts import (
+from chameleon_core._errors import TargetError
+from chameleon_system._permissions import AMX
+from chameleon_system._processor import parse_cpuinfo
+from chameleon_tvm._building.remote import facts as facts_module
+from chameleon_tvm._building.remote.facts import (
     ServerFacts,
     ask,
     ask_here,
@@ -17,10 +17,10 @@ from chameleon_tvm.building.remote.facts import (
     own_facts,
     own_version,
 )
-from chameleon_tvm.device.cpus.naming import name_of, native_name
-from chameleon_tvm.device.cpus.registers import Reported
-from chameleon_tvm.device.linking import own_triple
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm._device.cpus.naming import name_of, native_name
+from chameleon_tvm._device.cpus.registers import Reported
+from chameleon_tvm._device.linking import own_triple
+from chameleon_tvm._quick_tvm import tvm
 from computing import ARM, X86, resolved
 from structlog.testing import capture_logs
 

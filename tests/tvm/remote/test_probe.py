@@ -5,13 +5,13 @@ import subprocess
 import tarfile
 
 import pytest
-from chameleon_system.permissions import AMX, refusal
-from chameleon_system.processor import own_architecture, this_processor
-from chameleon_tvm.building.remote.probe import ask_processor, probe_for
-from chameleon_tvm.device.cpus.features import reported_features
-from chameleon_tvm.device.cpus.registers import WORDS, reported
-from chameleon_tvm.device.linking import LINKER, own_triple
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_system._permissions import AMX, refusal
+from chameleon_system._processor import own_architecture, this_processor
+from chameleon_tvm._building.remote.probe import ask_processor, probe_for
+from chameleon_tvm._device.cpus.features import reported_features
+from chameleon_tvm._device.cpus.registers import WORDS, reported
+from chameleon_tvm._device.linking import LINKER, own_triple
+from chameleon_tvm._quick_tvm import tvm
 
 ARM = "aarch64-linux-gnu"
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")

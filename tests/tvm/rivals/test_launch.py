@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_tvm.rivals.launch import answer_of, tuning_limit
+from chameleon_core._errors import ChameleonError
+from chameleon_tvm._rivals.launch import answer_of, tuning_limit
 
 PROGRAMS = {
     "hangs": "import time; time.sleep(600)",
@@ -14,7 +14,7 @@ PROGRAMS = {
     "dies": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     "answers": """
 import os, tempfile
-from chameleon_system.processes.answering import Answers, requests
+from chameleon_system._processes.answering import Answers, requests
 answers, request = Answers(), next(requests())
 print("of no interest")
 folders = [os.getcwd(), tempfile.mkdtemp()]

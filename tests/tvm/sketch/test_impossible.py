@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 import synthetic
-from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.loop.round.stages import SearchStages
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.measurement import Measurement
-from chameleon_core.plugins import NoOptions
-from chameleon_core.space.design import resolved
-from chameleon_core.stages import StageContext
-from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
+from chameleon_core._errors import InvalidConfigurationError
+from chameleon_core._loop.round.stages import SearchStages
+from chameleon_core._loop.round.tuner import TaskTuner
+from chameleon_core._measurement import Measurement
+from chameleon_core._plugins import NoOptions
+from chameleon_core._space.design import resolved
+from chameleon_core._stages import StageContext
+from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace
 
 BATCHES, BATCH_SIZE = 4, 8
 

@@ -4,27 +4,27 @@ import json
 
 import attrs
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
-from chameleon_system import kept as keeping
-from chameleon_system.files import user_cache_folder
-from chameleon_system.processor import Processor, this_processor
-from chameleon_tvm.device import kept_answers
-from chameleon_tvm.device.cpus.features import (
+from chameleon_core._errors import TargetError
+from chameleon_core._plugins import NoOptions
+from chameleon_system import _kept as keeping
+from chameleon_system._files import user_cache_folder
+from chameleon_system._processor import Processor, this_processor
+from chameleon_tvm._device import kept_answers
+from chameleon_tvm._device.cpus.features import (
     architecture_named,
     architecture_of,
     features_named,
     target_features,
 )
-from chameleon_tvm.device.cpus.naming import native_masking, native_name
-from chameleon_tvm.device.kept_answers import kept
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.instructions.choosing import refusals
-from chameleon_tvm.spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._device.cpus.naming import native_masking, native_name
+from chameleon_tvm._device.kept_answers import kept
+from chameleon_tvm._device.targets import TVMTargets, tvm_target
+from chameleon_tvm._instructions.choosing import refusals
+from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
 
 LOOK = """
 import sys
-from chameleon_cli.main import run
+from chameleon_cli._main import run
 assert run(["validate", sys.argv[1]]) == 0
 print("tvm" in sys.modules, "torch" in sys.modules)
 """
@@ -52,8 +52,8 @@ def test_the_second_look_at_a_pipeline_imports_no_tvm(everything, run_python, tm
 
 DESCRIBE = """
 import json, sys
-from chameleon_core.plugins import default_registry
-from chameleon_core.plugins.factory import load_factory
+from chameleon_core._plugins import default_registry
+from chameleon_core._plugins.factory import load_factory
 print(json.dumps(load_factory(default_registry().record("targets", "tvm").machine)()))
 print("tvm" in sys.modules)
 """

@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_core.loop.start.tasks import tasks_of
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions
-from chameleon_system.processor import own_architecture
-from chameleon_tvm.device import targets
-from chameleon_tvm.device.cpus.naming import CpuName
-from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
+from chameleon_core._errors import TargetError
+from chameleon_core._loop.start.tasks import tasks_of
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import NoOptions
+from chameleon_system._processor import own_architecture
+from chameleon_tvm._device import targets
+from chameleon_tvm._device.cpus.naming import CpuName
+from chameleon_tvm._device.targets import TVMTargets, target_info, tvm_target
 from computing import resolved
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
-from chameleon_tvm.spaces.template.algorithms import KNOB, Algorithm, JoinedTemplate, joined
+from chameleon_core._space import Choice, Constraint, DesignSpace, FeatureBlock
+from chameleon_tvm._spaces.template.algorithms import KNOB, Algorithm, JoinedTemplate, joined
 
 
 class Toy(Algorithm):

@@ -5,10 +5,10 @@ from functools import partial
 import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
-from chameleon_tvm.spaces.template.algorithms import KNOB
-from chameleon_tvm.spaces.template.planar_tiling import PLANAR
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
+from chameleon_tvm._spaces.template.algorithms import KNOB
+from chameleon_tvm._spaces.template.planar_tiling import PLANAR
 from computing import EPILOGUES, NATIVE, PROVIDER, X86, few, require_sound, resolved
 from hypothesis import assume, given
 from hypothesis import strategies as st

@@ -6,21 +6,21 @@ import math
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.task import Task
-from chameleon_testing.conformance_cases import grid
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.operators import specs
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.template.base import TemplateBuilder
-from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
-from chameleon_tvm.spaces.template.estimates import first_guesses, spread
-from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, tile_sizes
+from chameleon_core._errors import ConfigError
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._task import Task
+from chameleon_testing._conformance_cases import grid
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._operators import specs
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.template.base import TemplateBuilder
+from chameleon_tvm._spaces.template.conv2d import ConvolutionTemplate, geometry_of
+from chameleon_tvm._spaces.template.estimates import first_guesses, spread
+from chameleon_tvm._spaces.template.geometry import tap_patterns, valid_taps
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm._spaces.template.tiling import ConvolutionTiling, tile_sizes
 from computing import assembly_of, require_sound, resolved
 from hypothesis import given
 from hypothesis import strategies as st

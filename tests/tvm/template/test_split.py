@@ -6,18 +6,18 @@ import attrs
 import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.building.kernel import TVMKernel
-from chameleon_tvm.instructions.amx import AmxBfloat16
-from chameleon_tvm.instructions.emission import permissions_of
-from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
-from chameleon_tvm.spaces.template import split_products
-from chameleon_tvm.spaces.template.algorithms import KNOB, split_error
-from chameleon_tvm.spaces.template.options import SPLITS, TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.spaces.template.split_products import SplitArithmetic
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._building.kernel import TVMKernel
+from chameleon_tvm._instructions.amx import AmxBfloat16
+from chameleon_tvm._instructions.emission import permissions_of
+from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm._spaces.template import split_products
+from chameleon_tvm._spaces.template.algorithms import KNOB, split_error
+from chameleon_tvm._spaces.template.options import SPLITS, TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm._spaces.template.split_products import SplitArithmetic
+from chameleon_tvm._types import BFLOAT16, STORAGE
 from chameleon_tvm.testing.loop_tiles import LoopTiles
-from chameleon_tvm.types import BFLOAT16, STORAGE
 from computing import NATIVE, X86, assembly_of, few, resolved
 from hypothesis import assume, given
 from hypothesis import strategies as st

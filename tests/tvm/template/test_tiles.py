@@ -6,20 +6,20 @@ from functools import partial
 import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
-from chameleon_tvm.instructions.emission import permissions_of
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.spaces.template import tile_products
-from chameleon_tvm.spaces.template.algorithms import KNOB
-from chameleon_tvm.spaces.template.conv2d import geometry_of
-from chameleon_tvm.spaces.template.provider import template_of
-from chameleon_tvm.spaces.template.tile_products import TileProducts
-from chameleon_tvm.spaces.template.tile_tiling import TILED, Runs
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._building.lowering import compile_function
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
+from chameleon_tvm._instructions.emission import permissions_of
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm._quick_tvm import tvm
+from chameleon_tvm._spaces.template import tile_products
+from chameleon_tvm._spaces.template.algorithms import KNOB
+from chameleon_tvm._spaces.template.conv2d import geometry_of
+from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm._spaces.template.tile_products import TileProducts
+from chameleon_tvm._spaces.template.tile_tiling import TILED, Runs
 from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from chameleon_tvm.testing.loop_tiles import LoopTiles
 from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved

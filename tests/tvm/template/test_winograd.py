@@ -6,15 +6,15 @@ import attrs
 import computing
 import numpy as np
 import pytest
-from chameleon_tvm.device.cpus.features import host_features
-from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.operators.specs import Conv2dSpec
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.loops.trees import found
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.spaces.template.transforms import expected_error, transforms
+from chameleon_tvm._device.cpus.features import host_features
+from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.specs import Conv2dSpec
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.loops.trees import found
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm._spaces.template.transforms import expected_error, transforms
 from computing import NATIVE, few, first_of, require_sound, resolved, shapes_of
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chameleon_core.api.exports import (
+    from chameleon_core._api.exports import (
         STOP,
         Asked,
         Measurements,

@@ -21,10 +21,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core import stages
-from chameleon_core.measurement import Measurement
-from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import (
+from chameleon_core import _stages as stages
+from chameleon_core._measurement import Measurement
+from chameleon_core._space import Configs, DesignSpace
+from chameleon_core._stages import (
     Arrays,
     Candidates,
     MeasureJob,
@@ -33,11 +33,11 @@ from chameleon_core.stages import (
     StageContext,
     Visited,
 )
-from chameleon_core.task import Task
+from chameleon_core._task import Task
 from numpy.typing import NDArray
 
-from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
-from chameleon_testing.generators import SEED, check_seeds, trial
+from chameleon_testing._conformance_cases import context_of, observe, quality, spaces
+from chameleon_testing._generators import SEED, check_seeds, trial
 
 _COUNT = 8
 """Number of configurations that a stage is asked for at a time."""

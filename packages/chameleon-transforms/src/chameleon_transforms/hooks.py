@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import attrs
 from attrs import validators
-from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
-from chameleon_core.plugins.options import option
-from chameleon_core.plugins.records import recorder
+from chameleon_core._plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
+from chameleon_core._plugins.options import option
+from chameleon_core._plugins.records import recorder
 
-from chameleon_transforms.section import Transformation
+from chameleon_transforms._section import Transformation
 
 
 def _factors(*default: int, what: str) -> tuple[int, ...]:
@@ -123,5 +123,5 @@ def chameleon_network_scores() -> Iterable[PluginRecord]:
 def chameleon_commands() -> Iterable[CommandRecord]:
     """The command that transforms the network of a pipeline."""
     summary = "Search transformed networks for latency, score and size."
-    factory = "chameleon_transforms.commands.transform:command"
+    factory = "chameleon_transforms._commands.transform:command"
     yield CommandRecord(name="transform", summary=summary, factory=factory)

@@ -16,23 +16,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core.plugins import NoOptions
-from chameleon_testing.generators import trial
+from chameleon_core._plugins import NoOptions
+from chameleon_testing._generators import trial
 from chameleon_testing.suites.base import StageSuite
-from chameleon_tvm.operators.base import Operator, operator_of
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.types import FLOAT32, tolerance_of
+from chameleon_tvm._operators.base import Operator, operator_of
+from chameleon_tvm._quick_tvm import tvm
+from chameleon_tvm._types import FLOAT32, tolerance_of
 from numpy.typing import NDArray
 from torch import nn
 
-from chameleon_transforms.nest.domain import Nest
-from chameleon_transforms.nest.modules import TransformedConvolution, module_of
-from chameleon_transforms.nest.program import Program, whole
-from chameleon_transforms.nest.tasks import Spec, spec_of
-from chameleon_transforms.network.channels import traced
-from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.transforms.grouping import Depthwise
+from chameleon_transforms._nest.domain import Nest
+from chameleon_transforms._nest.modules import TransformedConvolution, module_of
+from chameleon_transforms._nest.program import Program, whole
+from chameleon_transforms._nest.tasks import Spec, spec_of
+from chameleon_transforms._network.channels import traced
+from chameleon_transforms._network.space import NetworkSpace
+from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._transforms.grouping import Depthwise
 
 _SAMPLES = 4
 _SIDE = 6

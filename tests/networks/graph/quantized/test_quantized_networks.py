@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import fastest
-from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
-from chameleon_networks.graph.relaxed import relax
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Winner
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fused_operators import fastest
+from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.operators import left_over
+from chameleon_networks._graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
+from chameleon_networks._graph.relaxed import relax
+from chameleon_tvm._device.targets import TVMTargets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -1,10 +1,10 @@
 """Kernels take strides where no vector reaches over a gap, tables where none goes along an axis."""
 
 import pytest
-from chameleon_networks.compile.network_pipeline import PLAIN
-from chameleon_networks.compile.sequence.accesses import count_lookups, table_axis, takes_strides
-from chameleon_tvm import emit
-from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_networks._compile.network_pipeline import PLAIN
+from chameleon_networks._compile.sequence.accesses import count_lookups, table_axis, takes_strides
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._quick_tvm import te, tirx
 
 ROWS, WIDTH = 4, 8
 GAPS = (2 * WIDTH, 1)

@@ -2,11 +2,11 @@
 
 import attrs
 import numpy as np
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.relaxed import relax
-from chameleon_system.permissions import AMX
-from chameleon_tvm.instructions.emission import using
-from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._graph.relaxed import relax
+from chameleon_system._permissions import AMX
+from chameleon_tvm._instructions.emission import using
+from chameleon_tvm._instructions.multiply_add import MultiplyAdd
 
 from ...modules import expected, module_of  # noqa: TID252 - shared by folders
 

@@ -6,18 +6,18 @@ import contextlib
 import io
 from typing import Any, ClassVar
 
-from chameleon_core.errors import ChameleonError, TargetError
-from chameleon_core.loop.start.tasks import target_of
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.resolve import keys_of
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, default_registry, hookimpl
-from chameleon_core.plugins.factory import load_factory
-from chameleon_core.stages import Frontend
-from chameleon_core.task import Task
+from chameleon_core._errors import ChameleonError, TargetError
+from chameleon_core._loop.start.tasks import target_of
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.resolve import keys_of
+from chameleon_core._pipeline.schema import ResolvedPipeline
+from chameleon_core._plugins import NoOptions, PluginRecord, Registry, default_registry, hookimpl
+from chameleon_core._plugins.factory import load_factory
+from chameleon_core._stages import Frontend
+from chameleon_core._task import Task
 
+from chameleon_testing._generators import trial
 from chameleon_testing.conformance import after_json
-from chameleon_testing.generators import trial
 from chameleon_testing.suites.base import ConformanceSuite, StageSuite
 
 

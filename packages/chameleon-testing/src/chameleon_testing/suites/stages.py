@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.schedulers import SchedulerContext, TaskState
-from chameleon_core.stages import Contender, MeasureJob, Record, RecordKey, RivalTrace, StageRef
-from chameleon_core.task import Task
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._pipeline.schema import ResolvedPipeline
+from chameleon_core._schedulers import SchedulerContext, TaskState
+from chameleon_core._stages import Contender, MeasureJob, Record, RecordKey, RivalTrace, StageRef
+from chameleon_core._task import Task
 
 from chameleon_testing import conformance as checks
-from chameleon_testing.generators import SEED, trial
+from chameleon_testing._generators import SEED, trial
 from chameleon_testing.suites.base import StageSuite, TaskSuite
 
 _SAMPLE = 4

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core.stages import Arrays, Builder
-from chameleon_core.task import Task
+from chameleon_core._stages import Arrays, Builder
+from chameleon_core._task import Task
 from chameleon_testing.conformance import check_space_provider, require_close
 
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
 
 _SEED = 0
 

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_core.plugins import InstructionRecord, NoOptions
+from chameleon_core._plugins import InstructionRecord, NoOptions
 from numpy.typing import NDArray
 
-from chameleon_tvm.building.lowering import lower_function
-from chameleon_tvm.device.cpus.description import is_this_cpu
-from chameleon_tvm.device.cpus.features import architecture_of, target_features
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Instruction
-from chameleon_tvm.instructions.choosing import instruction_of
-from chameleon_tvm.instructions.emission import require_permissions, using
-from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
-from chameleon_tvm.quick_tvm import tirx, tvm
-from chameleon_tvm.types import BFLOAT16, STORAGE
+from chameleon_tvm._building.lowering import lower_function
+from chameleon_tvm._device.cpus.description import is_this_cpu
+from chameleon_tvm._device.cpus.features import architecture_of, target_features
+from chameleon_tvm._device.targets import TVMTargets, tvm_target
+from chameleon_tvm._instructions.base import BFLOAT16_BITS, Dot, Instruction
+from chameleon_tvm._instructions.choosing import instruction_of
+from chameleon_tvm._instructions.emission import require_permissions, using
+from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
+from chameleon_tvm._quick_tvm import tirx, tvm
+from chameleon_tvm._types import BFLOAT16, STORAGE
 
 Array = NDArray[Any]
 Stmt = Any

@@ -8,12 +8,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm import emit
-from chameleon_tvm.emit import Buffer, Expr, Stmt
-from chameleon_tvm.instructions.base import BFLOAT16_BITS
-from chameleon_tvm.instructions.tiles import Register, TileProduct
-from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.types import BFLOAT16, STORAGE
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._emit import Buffer, Expr, Stmt
+from chameleon_tvm._instructions.base import BFLOAT16_BITS
+from chameleon_tvm._instructions.tiles import Register, TileProduct
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._types import BFLOAT16, STORAGE
 
 
 class LoopTiles(TileProduct):

@@ -1,0 +1,69 @@
+"""A cost model in which several models take turns, since each errs about some spaces."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from chameleon_core._pipeline.members import create_member
+from chameleon_core._space import Configs
+from chameleon_core._stages import CostModel, Observations, Scores, StageContext
+from numpy.typing import NDArray
+
+from chameleon_cost_models._options import AlternatingOptions
+
+
+class AlternatingModels(CostModel):
+    """Lets several cost models take turns: each round uses the next model.
+
+    A search with one model stays near configurations about which this model is confidently wrong.
+    Measurements of another model's rounds correct such errors. Only the round's model is fitted, so
+    a round takes no longer than with one model. The number of measurements alone decides which
+    model is next.
+
+    Args:
+        options: The names and options of the models.
+        context: The task's context. Each model gets a random generator of its own.
+    """
+
+    def __init__(self, options: AlternatingOptions, context: StageContext) -> None:
+        generators = context.rng.spawn(len(options.models))
+        self._models: list[CostModel] = [
+            create_member("cost_models", member, attrs.evolve(context, rng=rng))
+            for member, rng in zip(options.models, generators, strict=True)
+        ]
+        self._batch = max(context.batch_size, 1)
+        self._turn = self._models[0]
+
+    @property
+    def trained(self) -> bool:
+        return self._turn.trained
+
+    def fit(self, observations: Observations) -> None:
+        """Fit the model whose turn it is, or the next one that can learn from the observations."""
+        first = -(-len(observations) // self._batch) % len(self._models)
+        for model in self._models[first:] + self._models[:first]:
+            self._turn = model
+            model.fit(observations)
+            if model.trained:
+                return
+
+    def predict(self, configs: Configs) -> Scores:
+        """The score of each configuration by the model of this round, shape (n,).
+
+        The unit is that model's own.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
+        """
+        return self._turn.predict(configs)
+
+    def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
+        """The rows that the model of this round selects for a batch, or None.
+
+        None means the rows with the best scores.
+
+        Args:
+            configs: The explorer's candidates, best score first, shape (n, knobs).
+            count: The largest number of rows.
+        """
+        return self._turn.select_batch(configs, count)

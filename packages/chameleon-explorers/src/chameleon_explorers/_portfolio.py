@@ -1,0 +1,91 @@
+"""An explorer that gives each round to one of several explorers, by their recent success."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+from chameleon_core import _stages as stages
+from chameleon_core._pipeline.members import create_member
+
+from chameleon_explorers._options import PortfolioOptions
+
+
+@attrs.define(kw_only=True)
+class Arm:
+    """One explorer of a portfolio, and the improvement that its rounds brought.
+
+    Attributes:
+        explorer: The explorer.
+        rounds: The number of rounds that the explorer got. Older rounds count less.
+        improvement: The sum over these rounds of the share by which the lowest time fell, between 0
+            and 1 per round. Older rounds count less.
+    """
+
+    explorer: stages.Explorer
+    rounds: float = 0.0
+    improvement: float = 0.0
+
+
+class PortfolioExplorer(stages.Explorer):
+    """Gives each round to one of several explorers; every explorer sees all measurements.
+
+    The choice follows a discounted upper confidence bound (Garivier and Moulines, 2011, section
+    2.1). It prefers explorers whose recent rounds improved the lowest time. Explorers without a
+    recent round get a turn now and then, since another explorer may be best later in the search.
+    """
+
+    def __init__(self, options: PortfolioOptions, context: stages.StageContext) -> None:
+        self._options = options
+        generators = context.rng.spawn(len(options.explorers))
+        self._arms = [
+            Arm(explorer=create_member("explorers", member, attrs.evolve(context, rng=rng)))
+            for member, rng in zip(options.explorers, generators, strict=True)
+        ]
+        self._chosen: Arm | None = None
+        self._best_cost = math.inf
+
+    def explore(
+        self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
+    ) -> stages.Candidates:
+        """Candidates of the most promising explorer that has any."""
+        for arm in sorted(self._arms, key=self._promise, reverse=True):
+            candidates = arm.explorer.explore(score, visited, count)
+            self._chosen = arm
+            if len(candidates.configs):
+                break
+        return candidates
+
+    def observe(self, observations: stages.Observations) -> None:
+        """Credit the explorer of the last round with its improvement, and inform all explorers.
+
+        Args:
+            observations: All measurements of the task so far.
+        """
+        best = observations.best_cost
+        if self._chosen is not None:
+            for arm in self._arms:
+                arm.rounds *= self._options.discount
+                arm.improvement *= self._options.discount
+            self._chosen.rounds += 1.0
+            self._chosen.improvement += self._gain(best)
+            self._chosen = None
+        self._best_cost = best
+        for arm in self._arms:
+            arm.explorer.observe(observations)
+
+    def _gain(self, best: float) -> float:
+        """The share by which the lowest time fell; 0 if there is no earlier or no new time."""
+        if not math.isfinite(self._best_cost) or not math.isfinite(best):
+            return 0.0
+        return 1.0 - best / self._best_cost
+
+    def _promise(self, arm: Arm) -> float:
+        """The upper confidence bound of an explorer's improvement per round."""
+        if not arm.rounds:
+            return math.inf
+        # Gains shrink as a search goes on: what counts is how they compare with one another.
+        scale = max(arm.improvement / arm.rounds for arm in self._arms if arm.rounds) or 1.0
+        total = sum(arm.rounds for arm in self._arms)
+        doubt = math.sqrt(math.log(1.0 + total) / arm.rounds)
+        return arm.improvement / arm.rounds / scale + self._options.curiosity * doubt

@@ -1,0 +1,251 @@
+"""The built-in presets: named pipelines of built-in stages.
+
+This package defines the presets because they differ mainly in their explorers. Each preset names
+every stage, so that ``chameleon validate`` prints all that a run will do. A pipeline may override
+any part of a preset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chameleon_core._plugins import PresetRecord
+
+_AROUND_THE_SEARCH: dict[str, Any] = {
+    "target": "native",
+    "space": "auto",
+    "runner": "local",
+    "scheduler": "round-robin",
+    "baselines": ["untuned", "onednn"],
+    "seed": 0,
+}
+"""The stages and options outside the search, which all presets share."""
+
+DEFAULT = PresetRecord(
+    name="default",
+    summary="Two models take turns after every few measurements, eager for what they do not know",
+    pipeline={
+        **_AROUND_THE_SEARCH,
+        # What the model thinks best of everything in a space small enough to score as a whole, as
+        # templates and recorded tables are; elsewhere chains that never go down and start at the
+        # best measured, which reach AutoTVM's final score in a fraction of its steps
+        # (benchmarks/search_steps.py, "annealing elites, cold"). One measurement in four goes to
+        # a neighbour of the best: on recorded tables the model alone now and then stays beside an
+        # optimum that it is wrong about.
+        "explorer": {
+            "name": "annealing",
+            "chains": 128,
+            "steps": 40,
+            "temperature": 0.0,
+            "early_stop": 8,
+            "persistent": False,
+            "elites": 32,
+            "exhaustive": True,
+            "neighbours": 0.25,
+        },
+        # Trees and a Gaussian process take turns, as each is sure and wrong about some spaces
+        # (docs/benchmarks.md): trees know conditional knobs and steps, the process what lies
+        # between measurements, and how much one measurement tells of another. Both are asked for
+        # the uncertain, too, so that a search does not settle at the first good place.
+        "cost_model": {
+            "name": "alternating",
+            "models": [{"name": "mixed", "kappa": 3.0}, {"name": "gaussian-process", "kappa": 2.0}],
+        },
+        "sampler": {"name": "greedy", "epsilon": 0.05},
+        "synthesizer": "none",
+        # Rounds as small as the runner can be kept busy with (``Runner.batch_size``); of a long
+        # plan the process chooses those that tell most together.
+        "budget": {"measurements": 64, "plan_size": 256},
+    },
+    reasons={
+        "space": "A template if there is one for the operator and the target: it has few knobs, "
+        "and its kernels use vectors. Other operators get a sketch, which TVM's rules generate.",
+        "explorer": "If a design space is small, the cost model scores all of its configurations. "
+        "Otherwise simulated annealing at temperature 0 starts at the best measured "
+        "configurations. A quarter of each batch are neighbours of the best one, because the "
+        "model may be wrong about them.",
+        "cost_model": "Boosted trees and a Gaussian process take turns, because each is wrong "
+        "about some design spaces, and a search with one model does not notice its errors.",
+        "sampler": "The configurations with the best scores. One in twenty is random, so that the "
+        "cost model learns from all parts of the design space.",
+        "synthesizer": "Replaces nothing, because the sampler `greedy` selects only configurations "
+        "that can be measured.",
+        "runner": "Builds, checks and times kernels on this machine. Other runners use remote "
+        "devices, GPUs or recorded tables.",
+        "scheduler": "Gives each operator the same number of batches. For a network with `scope: "
+        "network`, choose `gradient`: it prefers operators on which the network's time depends.",
+        "baselines": "TVM's kernel without tuning, and the kernel of Intel's library oneDNN.",
+        "budget": "On recorded tables, this search needed 17 to 105 measurements to reach 95 % of "
+        "the best speed (docs/benchmarks.md). With more, a search may find a faster kernel.",
+        "seed": "The same seed and measurements give the same proposals.",
+    },
+)
+
+_AUTOTVM_TREES = {
+    "name": "xgboost",
+    "objective": "reg",
+    "max_depth": 3,
+    "learning_rate": 0.3,
+    "gamma": 1e-4,
+    "min_child_weight": 1.0,
+}
+
+AUTOTVM = PresetRecord(
+    name="autotvm",
+    summary="AutoTVM's search with its published numbers: 1000 measurements in rounds of 64",
+    pipeline={
+        **_AROUND_THE_SEARCH,
+        "explorer": {
+            "name": "annealing",
+            "chains": 128,
+            "steps": 500,
+            "temperature": 1.0,
+            "early_stop": 50,
+            "persistent": True,
+            "elites": 0,
+            "exhaustive": False,
+            "neighbours": 0.0,
+        },
+        "cost_model": _AUTOTVM_TREES,
+        "sampler": {"name": "greedy", "epsilon": 0.05},
+        "synthesizer": "none",
+        "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 64},
+    },
+)
+
+PRESETS = (DEFAULT, AUTOTVM)
+
+_COMMON: dict[str, Any] = {
+    **_AROUND_THE_SEARCH,
+    "cost_model": "none",
+    # No random picks: these explorers decide themselves how much of a batch goes elsewhere.
+    "sampler": {"name": "greedy", "epsilon": 0.0},
+    "synthesizer": "none",
+}
+"""The stages that all presets without a cost model share."""
+
+LOCAL = PresetRecord(
+    name="local",
+    summary="Iterated local search on measurements alone",
+    pipeline={
+        **_COMMON,
+        "explorer": {"name": "local", "share": 0.5, "climbs": 1, "kick": 2, "restart": 1.0},
+        "budget": {"measurements": 256},
+    },
+)
+
+DROPLET = PresetRecord(
+    name="droplet",
+    summary="Coordinate descent with growing steps, on measurements alone",
+    pipeline={
+        **_COMMON,
+        "explorer": {"name": "droplet", "kick": 2},
+        "budget": {"measurements": 256},
+    },
+)
+
+GENETIC = PresetRecord(
+    name="genetic",
+    summary="AutoTVM's genetic algorithm, on measurements alone",
+    pipeline={
+        **_COMMON,
+        "explorer": {
+            "name": "genetic",
+            "population": 100,
+            "elites": 3,
+            "mutation": 0.1,
+            "fitness": "measured",
+        },
+        "budget": {"measurements": 1000, "batch_size": 64},
+    },
+)
+
+MODEL_FREE = (LOCAL, DROPLET, GENETIC)
+
+PPO_PAPER: dict[str, Any] = {
+    "name": "ppo",
+    # Table 7.
+    "episodes": 128,
+    "steps": 500,
+    # Section 3.2: the configuration is the state, an action turns every knob down, up or not at
+    # all, and the score is the reward. The paper does not say how often the agent learns; its
+    # episodes come one after the other. Here they walk together, and it learns on the way.
+    "horizon": 20,
+    "early_stop": 0,
+    "end_share": None,
+    "network": "shared",
+    "width": 20,
+    "temperature": 1.0,
+    "moves": 0.0,
+    "jumps": False,
+    "masking": False,
+    "reward": "score",
+    "keep_best": False,
+    "illegal_penalty": 0.0,
+    "elites": 0,
+    "restarts": 0.0,
+    # Table 9.
+    "learning_rate": 1e-3,
+    "discount": 0.9,
+    "gae": 0.99,
+    "epochs": 3,
+    "clip": 0.3,
+    "value_coefficient": 1.0,
+    "entropy": 0.1,
+    "entropy_end": None,
+    "minibatch": None,
+    "transfer": False,
+}
+"""Options of the explorer ``ppo`` as in Ahn et al. (2020), tables 7 and 9."""
+
+PPO_RELEASE: dict[str, Any] = {
+    **PPO_PAPER,
+    "end_share": 0.75,
+    "network": "separate",
+    "temperature": 0.1,
+    "clip": 0.2,
+    "entropy": 0.3,
+    "minibatch": 32,
+}
+"""Options of the explorer ``ppo`` as in the code that was released with Ahn et al. (2020)."""
+
+_PUBLISHED: dict[str, Any] = {
+    **_AROUND_THE_SEARCH,
+    "cost_model": _AUTOTVM_TREES,
+    # Table 7: 16 iterations, the equivalent of 1000 measurements in batches of at most 64. The
+    # sampler clusters what the exploration found, of which the best are kept.
+    "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 512},
+}
+"""The stages that ``paper`` and ``release`` share; the cost model's parameters are AutoTVM's."""
+
+_KNEE: dict[str, Any] = {
+    "name": "kmeans-knee",
+    "threshold": 2.5,
+    "smallest": 8,
+    "largest": 64,
+    "step": 1,
+    "knobs": "all",
+    "scaled": False,
+    "representative": "floor",
+}
+
+PAPER = PresetRecord(
+    name="paper",
+    summary="CHAMELEON as published: PPO, adaptive sampling to the letter, sample synthesis",
+    pipeline={**_PUBLISHED, "explorer": PPO_PAPER, "sampler": _KNEE, "synthesizer": "mode"},
+)
+
+RELEASE = PresetRecord(
+    name="release",
+    summary="CHAMELEON as the code released with the paper has it",
+    pipeline={
+        **_PUBLISHED,
+        "explorer": PPO_RELEASE,
+        "sampler": {**_KNEE, "step": 8, "knobs": "widest"},
+        # It has no synthesis: what cannot be measured is drawn at random, as the loop does.
+        "synthesizer": "none",
+    },
+)
+
+PUBLISHED = (PAPER, RELEASE)
+"""The presets ``paper`` and ``release``."""

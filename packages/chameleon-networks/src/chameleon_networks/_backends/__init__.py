@@ -1,0 +1,76 @@
+"""Chameleon as a backend of ``torch.compile`` and of ONNX."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from chameleon_system._imports import without_collecting
+from chameleon_system._kept import keep_bytes, kept_path
+
+from chameleon_networks._backends.waiting_run import started_early
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["compile"]
+
+COMPILED_MODULES = "modules"
+"""Folder in the user's cache folder with a mark of each module that was compiled."""
+
+_LOCK = threading.Lock()
+
+
+class StaysError(Exception):
+    """Chameleon cannot compile a graph of torch, so torch's own code keeps computing it.
+
+    The message names the reason.
+    """
+
+
+def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
+    """Compile a torch module for the shapes of an example, with ``torch.compile`` and Chameleon.
+
+    A call with other shapes compiles another network. torch itself computes calls that need
+    gradients.
+
+    Args:
+        module: A module in evaluation mode.
+        example: The arguments of one call: a tensor, a tuple of positional arguments, or a mapping
+            of keyword arguments.
+        options: Options of Chameleon's backend, such as ``mode="tuned"`` and ``seconds=120``. See
+            ``graph_options.BackendOptions``.
+
+    Returns:
+        A module that takes the same arguments as ``module`` and returns the same outputs.
+
+    Example:
+        >>> import torch
+        >>> from chameleon_networks._backends import compile
+        >>> layer = compile(torch.nn.Linear(8, 4).eval(), torch.zeros(2, 8))
+        >>> layer(torch.zeros(2, 8)).shape
+        torch.Size([2, 4])
+    """
+    import torch  # noqa: PLC0415 - takes seconds, and ONNX's backend needs none
+
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(Exception):  # the process starts later then
+            known = kept_path(COMPILED_MODULES, repr(module))
+            if "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options:
+                # The process imports TVM while torch imports what it traces with.
+                stack.enter_context(started_early())
+            keep_bytes(known, b"")
+        # Two threads at once would both register the backend's name in torch.
+        with without_collecting(), _LOCK:
+            compiled: nn.Module = torch.compile(
+                module, backend="chameleon", dynamic=False, options=options
+            )
+        with torch.inference_mode():
+            if isinstance(example, Mapping):
+                compiled(**example)
+            else:
+                compiled(*(example if isinstance(example, tuple) else (example,)))
+    return compiled

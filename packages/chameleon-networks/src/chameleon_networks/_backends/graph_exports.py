@@ -1,0 +1,172 @@
+"""Exports graphs of ``torch.compile``, and imports them where a run of this machine finds them.
+
+Only graphs without a network in the cache need this module, whose imports take long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+import torch
+from chameleon_core._errors import ConfigError
+from chameleon_core._words import in_one_line
+from chameleon_tvm._words import first_line
+from torch import Tensor, fx, nn
+from torch._dynamo.convert_frame import compile_lock
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from chameleon_networks._backends import StaysError
+from chameleon_networks._frameworks.running import TORCH, torch_inference
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._importers.sources import TorchNetwork
+from chameleon_networks._importers.torch import inference
+from chameleon_networks._importers.torch.lowering.decompositions import calls_of, in_core_operators
+from chameleon_networks._running.kept_networks import KeptAnswers, kept_network
+from chameleon_networks._running.verify import samples_of
+
+log = structlog.get_logger()
+
+_STRIDED = torch.ops.aten.as_strided.default
+_OFFSET = 3
+"""The place of the offset among the arguments of ``as_strided``."""
+
+
+class _Frozen(nn.Module):
+    """A graph whose weights are constants."""
+
+    def __init__(
+        self, graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
+    ) -> None:
+        super().__init__()
+        self.graph = graph
+        self.names = [f"weight_{i}" if i in weights else "" for i in range(len(arguments))]
+        for name, value in zip(self.names, arguments, strict=True):
+            if name:
+                self.register_buffer(name, value.detach())
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """Its outputs."""
+        rest = iter(inputs)
+        return self.graph(*(getattr(self, name) if name else next(rest) for name in self.names))
+
+
+@contextlib.contextmanager
+def _tracing() -> Iterator[None]:
+    """Trace a graph in this thread, while other threads compute but do not trace.
+
+    Flags of torch count for all threads. While a graph is exported, ``torch.compile`` does nothing,
+    and calls of compiled functions may raise an error. They do so too while fx traces a graph
+    without the flag of a compilation. So code of other threads sees meanwhile that torch compiles.
+    """
+    compiler: Any = torch.compiler
+    own = threading.get_ident()
+    with compile_lock:
+        exporting = getattr(compiler, "is_exporting", None)  # older versions of torch have none
+        compiling = compiler._is_compiling_flag  # noqa: SLF001 - torch documents no other name
+        if exporting is not None:
+            compiler.is_exporting = lambda: threading.get_ident() == own and exporting()
+        compiler._is_compiling_flag = True  # noqa: SLF001
+        try:
+            yield
+        finally:
+            compiler._is_compiling_flag = compiling  # noqa: SLF001
+            if exporting is not None:
+                compiler.is_exporting = exporting
+
+
+def in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
+    """Trace the operators of a graph, also those in functions that torch calls as a whole.
+
+    Args:
+        graph: The graph, as torch traced it.
+        arguments: The arguments of one call of the graph.
+
+    Raises:
+        StaysError: torch cannot trace the graph.
+    """
+    try:
+        with _tracing():
+            return make_fx(graph, tracing_mode="fake")(*arguments)
+    except Exception as error:
+        raise StaysError(f"torch cannot trace it: {first_line(error)}") from error
+
+
+def exported(
+    graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
+) -> ExportedProgram:
+    """Export a graph as a torch program, and check that its calls do nothing but return tensors.
+
+    Args:
+        graph: The graph, as torch traced it.
+        arguments: The arguments of one call of the graph.
+        weights: Indices of the arguments that become constants of the program.
+
+    Raises:
+        StaysError: torch cannot export the graph, or a call of it does something else.
+    """
+    inputs = tuple(value.detach() for i, value in enumerate(arguments) if i not in weights)
+    if not inputs:
+        raise StaysError("it has no inputs")
+    try:
+        with _tracing():
+            program = torch.export.export(_Frozen(graph, arguments, weights), inputs, strict=False)
+            # Changes in place of arguments and weights become outputs of their own.
+            core = in_core_operators(program)
+    except Exception as error:
+        raise StaysError(f"torch cannot export it: {first_line(error)}") from error
+    outputs = core.graph_signature.output_specs
+    # Tokens order checks, such as that of a matrix to invert.
+    if any(spec.kind not in {OutputKind.USER_OUTPUT, OutputKind.TOKEN} for spec in outputs):
+        raise StaysError("a call changes a tensor in place")
+    for node in (*calls_of(program), *calls_of(core)):
+        if inference.draws_numbers(node):
+            raise StaysError(f"it draws random numbers ({node.target})")
+    program.graph.eliminate_dead_code()  # torch cannot load a program with an unused ``item``
+    for node in calls_of(program):
+        offset = len(node.args) > _OFFSET or "storage_offset" in node.kwargs
+        if node.target is _STRIDED and offset:
+            raise StaysError("as_strided reads from an offset in memory, which a call may change")
+    return program
+
+
+def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | None:
+    """Keep the graph of an exported program, and torch's answers, where a run looks for them.
+
+    The result is a function that removes them again. It is None if an unexpected error keeps them
+    from being kept, which the log names. The run then imports the graph itself.
+
+    Args:
+        file: The file of the program.
+        program: The program.
+
+    Raises:
+        StaysError: Chameleon cannot compile the program, so that no run is needed to find out.
+    """
+    network = TorchNetwork(TorchOptions(source=str(file), compare=False))
+    vars(network)["program"] = program
+    network.kept = kept = kept_network(network)
+    assert kept is not None  # noqa: S101 - a file has an origin
+    try:
+        with _tracing():
+            network.keep()
+        samples = samples_of(network.samples)
+        run = torch_inference(program.module(), program)
+        answers = KeptAnswers(reference=TORCH, outputs=[run(inputs) for inputs in samples])
+        if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
+            kept.keep_answers(answers, samples)
+    except ConfigError as error:
+        kept.forget()
+        raise StaysError(in_one_line(error)) from error
+    except Exception as error:  # noqa: BLE001 - the run may succeed, or raises the same error
+        log.info("a graph is not kept for its run", reason=in_one_line(error))
+        kept.forget()
+        return None
+    return kept.forget

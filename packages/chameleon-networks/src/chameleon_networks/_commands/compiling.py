@@ -1,0 +1,67 @@
+"""The implementation of ``chameleon compile``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from chameleon_cli._results_table import print_network
+from chameleon_cli._streams import results_alone
+from chameleon_core._errors import ChameleonError, ExitCode
+from chameleon_core._loop.end.result import slower
+from chameleon_core._network_result import NetworkResult
+from chameleon_core._run_folder import NETWORK
+from chameleon_core._run_view import RunView
+from chameleon_core._stages import Delivery
+
+from chameleon_networks._commands import runs
+
+
+def compile_run(
+    folder: Path, output: Path | None, max_error: float | None, *, trust_source: bool
+) -> NetworkResult:
+    """Compile the network of a run folder again from stored measurements, without tuning.
+
+    Args:
+        folder: The run folder.
+        output: The folder for the network. None means the folder ``network`` in the run folder.
+        max_error: The largest accepted error, which replaces the limit in the pipeline. None keeps
+            the pipeline's limit.
+        trust_source: Whether code that the pipeline names may be imported.
+    """
+    with results_alone(), RunView(folder) as run:
+        pipeline = runs.pipeline_of(run, trust_source=trust_source)
+        if max_error is not None:
+            pipeline = runs.with_max_error(pipeline, max_error)
+        return runs.network_of(pipeline, run).deliver(
+            Delivery(
+                target=run.target,
+                winners=(*runs.winners_of(run), *runs.guesses_for(run, pipeline)),
+                space=pipeline.space.create(),
+                folder=(output or folder / NETWORK).absolute(),
+                threads=runs.threads_of(run),
+                measures=run.document.get("budget", {}).get("measurements") != 0,
+            )
+        )
+
+
+def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
+    """Print the result of ``chameleon compile``; exit with an error if no network was delivered.
+
+    Args:
+        folder: The run folder.
+        result: The result of compiling the network.
+        as_json: Whether to print JSON instead of text.
+    """
+    if as_json:
+        click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
+    else:
+        behind = slower(result, ())
+        if behind is not None:
+            click.echo(behind)
+        print_network(result)
+    if result.failure is not None:
+        error = ChameleonError(result.failure, hint="See the log above for the reason.")
+        click.echo(str(error), err=True)
+        raise SystemExit(ExitCode.NO_VALID_RESULT)

@@ -1,0 +1,170 @@
+"""Reads from a run folder what the commands about networks need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+from chameleon_core._errors import ConfigError, RunFolderError
+from chameleon_core._loop.end.comparison import alternatives, best_of, winner
+from chameleon_core._loop.end.delivery import guessed, guesses_of
+from chameleon_core._loop.round.task_run import TaskRecords
+from chameleon_core._loop.start.frontend import recalled
+from chameleon_core._loop.start.shared_records import shares_records
+from chameleon_core._loop.start.tasks import frontend_of, spaces_of
+from chameleon_core._pipeline.load import subject_from_dict
+from chameleon_core._pipeline.schema import Subject
+from chameleon_core._run_folder import NETWORK
+from chameleon_core._run_view import RunView
+from chameleon_core._stages import Winner
+from chameleon_core._task import Task
+from chameleon_core._trust import check_sources
+
+from chameleon_networks._delivery.bucketed import NetworkWork
+from chameleon_networks._delivery.frontends import NetworksFrontend
+
+
+def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
+    """Read the model and the design space of a run's pipeline.
+
+    Plugins for the search (explorer, cost model and others) need not be installed, since nothing is
+    searched.
+
+    Args:
+        run: The run folder.
+        trust_source: Whether code that the pipeline names may be imported.
+
+    Raises:
+        RunFolderError: The folder has no pipeline.
+        ConfigError: The pipeline names code, and ``trust_source`` is False.
+    """
+    document = run.document
+    if not document:
+        raise RunFolderError(
+            f"{run.folder} does not say which pipeline it belongs to",
+            hint="Run `chameleon run` on the pipeline first.",
+        )
+    pipeline = subject_from_dict(document)
+    named = (pipeline.model.options, pipeline.space.options, *pipeline.sections.values())
+    check_sources(run.folder, *named, trust_source=trust_source)
+    return pipeline
+
+
+def with_max_error(pipeline: Subject, max_error: float) -> Subject:
+    """Return a pipeline in which another largest error of the network's outputs is accepted.
+
+    Args:
+        pipeline: The pipeline of a run.
+        max_error: The largest accepted error.
+
+    Raises:
+        ConfigError: The pipeline has no section ``precision``. Its run measured operators in
+            float32 only, so another accepted error would not lead to other dtypes.
+    """
+    precision = pipeline.sections.get("precision")
+    if precision is None:
+        raise ConfigError(
+            "--max-error chooses among types, and this run measured operators in float32 alone",
+            hint="Name a 'precision' in the pipeline and run it into another folder.",
+        )
+    precision = attrs.evolve(precision, max_error=max_error)
+    return attrs.evolve(pipeline, sections={**pipeline.sections, "precision": precision})
+
+
+def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
+    """Read the network of a run, in the layout (order of axes) that the run chose.
+
+    Args:
+        pipeline: The pipeline of the run.
+        run: The run folder.
+
+    Raises:
+        ConfigError: The model of the run is no network.
+    """
+    frontend = frontend_of(pipeline)
+    if not isinstance(frontend, NetworksFrontend):
+        raise ConfigError(
+            f"the model of this run, {pipeline.model.name!r}, is no network",
+            hint="Runs on builtin, torch and onnx models can be compiled.",
+        )
+    recalled(pipeline, frontend, run.store)
+    return frontend.work
+
+
+def delivered_in(folder: Path) -> Path:
+    """The folder of the network that was delivered in a run folder.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        RunFolderError: No network was delivered.
+    """
+    delivered = folder / NETWORK
+    if not delivered.is_dir():
+        raise RunFolderError(
+            f"no network was delivered in {folder}",
+            hint=f"Try `chameleon compile {folder}`; it says what is wrong.",
+        )
+    return delivered
+
+
+def threads_of(run: RunView) -> int:
+    """Number of threads that the kernels of a run were measured with."""
+    return int(run.runner.get("threads") or 1)
+
+
+def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
+    """The best guess for each task that was never measured.
+
+    It is the configuration that a trained predictor chose, or else the first guess of the design
+    space. Commands that write kernels use it.
+
+    Args:
+        run: The run folder.
+        pipeline: The pipeline of the run.
+    """
+    operators = () if run.result is None else run.result.operators
+    predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
+    unmeasured = [
+        stored.task for stored in run.store.tasks() if not run.store.measurements(stored.id)
+    ]
+    spaces = spaces_of(pipeline, unmeasured, among=True)
+    guesses = (
+        guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
+        for task, space in zip(unmeasured, spaces, strict=True)
+    )
+    return tuple(winner for winner in guesses if winner is not None)
+
+
+def winners_of(run: RunView) -> tuple[Winner, ...]:
+    """The best configuration of each measured task.
+
+    It is the winner of the final comparison if there was one, else the fastest measured
+    configuration. A run with a budget of 0 has only a final comparison, of recommended
+    configurations.
+    """
+    winners, store, shared = [], run.store, shares_records(run.store)
+    for stored in store.tasks():
+        records = TaskRecords(store, stored)
+        valid = {m.config: m for m in records.measured.values() if m.ok}
+        comparison = store.comparison(stored.id)
+        config = None if comparison is None else winner(comparison, shared=shared)
+        tuned = {} if comparison is None else dict(comparison.tuned)
+        best = None
+        if config is not None:
+            best = valid.get(config) or attrs.evolve(tuned[config], config=config)
+        recorded = best is None
+        best = best or best_of(valid.values(), shared=shared)
+        if best is not None:
+            others = alternatives(list(valid.values()), best.config)
+            winners.append(
+                Winner(
+                    task=stored.task,
+                    config=best.config,
+                    seconds=best.cost,
+                    alternatives=others,
+                    recorded=recorded and records.is_recorded(best.config),
+                )
+            )
+    return tuple(winners)

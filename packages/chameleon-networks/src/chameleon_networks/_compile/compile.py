@@ -1,0 +1,470 @@
+"""Compiles a prepared network with its tuned kernels, to a list of kernel calls or to bytecode.
+
+TVM's virtual machine runs the bytecode (Relax).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import attrs
+import chameleon_tvm
+import numpy as np
+import structlog
+from chameleon_system._cores import usable_cores
+from chameleon_system._kept import keep_bytes, kept_path, recalled_bytes, surroundings
+from chameleon_tvm._building.lowering import UNCHECKED
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._instructions.emission import permissions_of
+from chameleon_tvm._quick_tvm import te, tirx
+from chameleon_tvm._spaces.loops.partial_sums import begun
+from chameleon_tvm._spaces.loops.trees import structural_hash, structural_map
+from chameleon_tvm._types import BFLOAT16, INT8, array_type
+from chameleon_tvm._words import symbol_of
+
+from chameleon_networks._compile.defaults import OURS, is_scheduled, with_default_schedules
+from chameleon_networks._compile.kernels import Kernels, OperatorKernel
+from chameleon_networks._compile.loop_tasks import TunedLoops
+from chameleon_networks._compile.network_pipeline import PIPELINE
+from chameleon_networks._compile.placing import with_kernels
+from chameleon_networks._compile.scans import with_scans
+from chameleon_networks._compile.sequence.calls import Call, CallSequence, NotStatic, sequence_of
+from chameleon_networks._compile.sequence.changes import with_views
+from chameleon_networks._compile.sequence.library import (
+    KEPT_OBJECTS,
+    SequenceExecutable,
+    archive_of,
+    object_files,
+    parallel_extents,
+)
+from chameleon_networks._compile.sequence.lookups import with_lookups
+from chameleon_networks._compile.sequence.marks import with_marks, with_useful_marks
+from chameleon_networks._compile.sequence.variants import with_variants
+from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.relaxed import called, each_number, relax, tvm
+
+log = structlog.get_logger()
+
+_PARTS_PER_CORE = 2
+"""Parts in which a network's functions are compiled, so that cores end at about the same time."""
+
+_DIGEST_BYTES = 16
+
+_LEAST_PART = 4
+"""Functions of a part. Each part costs TVM as much as half of a small function."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CompiledNetwork:
+    """A compiled network that can be written into a folder.
+
+    Attributes:
+        executable: An object with a method ``export_library``, which writes the network as a
+            library.
+        virtual_machine: The reason why TVM's virtual machine must run the network, or None.
+        functions: The functions of the kernels before they were scheduled, by kernel name.
+        unscheduled: Names of the kernels for which Chameleon has no schedule. TVM runs their loops
+            on one thread.
+        permissions: Permissions that a process must request from the operating system before it
+            runs the network, such as AMX.
+    """
+
+    executable: Any
+    virtual_machine: str | None = None
+    functions: Mapping[str, Any] = attrs.field(factory=dict)
+    unscheduled: frozenset[str] = frozenset()
+    permissions: frozenset[str] = frozenset()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts about the code in the manifest of a network's folder, as JSON values."""
+        permissions = sorted(self.permissions)
+        return {
+            "virtual_machine": self.virtual_machine,
+            **({"permissions": permissions} if permissions else {}),
+        }
+
+
+def compiled(
+    module: Any,
+    chains: Sequence[FusedOperator],
+    kernels: Kernels,
+    target: str,
+    *,
+    wait: bool = True,
+) -> CompiledNetwork:
+    """Compile a network for a target.
+
+    Args:
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        kernels: The tuned kernels. Fused operators without one are compiled with default schedules.
+        target: The resolved target.
+        wait: Whether to wait until TVM has compiled the kernels. If False, threads may still
+            compile them. If that fails, writing the network raises the error.
+    """
+    resolved = tvm_target(target)
+    with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+        module = fused(with_kernels(module, chains, kernels.of))
+        needed = [permissions_of(function) for _, function in module.functions_items()]
+        permissions = frozenset().union(*needed)
+        try:
+            network = _call_sequence(module, target, kernels.loops, wait=wait)
+            return attrs.evolve(network, permissions=permissions)
+        except NotStatic as reason:
+            log.info("network_needs_the_virtual_machine", because=str(reason))
+            executable = interpreted(module, target, kernels.loops)
+            return CompiledNetwork(
+                executable=executable, virtual_machine=str(reason), permissions=permissions
+            )
+
+
+def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
+    """Compile a network to a ``relax.Executable``, which TVM's virtual machine runs.
+
+    Args:
+        module: The module that ``fused`` returned.
+        target: The resolved target, which is also TVM's current target.
+        loops: The tuned schedules of functions such as a softmax, which have no matrix product.
+            Functions without a tuned schedule get a default schedule.
+    """
+    module = with_default_schedules(module, target, lambda _, function: loops.plan(function))
+    main = _WithoutEmptyConstants(module).visit_expr(module["main"])
+    module.update_func(module.get_global_var("main"), main)
+    return relax.build(module, tvm_target(target), tir_pipeline=PIPELINE)
+
+
+@relax.expr_functor.mutator
+class _WithoutEmptyConstants(relax.PyExprMutator):
+    """Allocates empty tensors instead of constants, which TVM cannot load from a file."""
+
+    def visit_generic_const_(self, constant: Any) -> Any:
+        if 0 not in map(int, getattr(constant.ty, "shape", ())):
+            return constant
+        made = relax.op.builtin.alloc_tensor(constant.ty.shape, str(constant.ty.dtype), 0)
+        return self.builder_.emit(made)
+
+
+def fused_functions(
+    module: Any, chains: Sequence[FusedOperator], target: str
+) -> list[tuple[Any, int]]:
+    """The functions of a network that are not kernels of its fused operators, such as a softmax.
+
+    They may be tuned, too, if they take long. Each comes with the number of its calls in one
+    inference.
+
+    Args:
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        target: The resolved target.
+    """
+    with tvm_target(target), tvm.transform.PassContext(opt_level=3):
+        functions = fused(with_kernels(module, chains, _placeholder))
+    calls: Counter[str] = Counter()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.Call):
+            calls.update(
+                str(arg.name_hint) for arg in expression.args if isinstance(arg, tvm.ir.GlobalVar)
+            )
+
+    relax.analysis.post_order_visit(functions["main"], visit)
+    return [
+        (function, calls[str(variable.name_hint)])
+        for variable, function in functions.functions_items()
+        if isinstance(function, tirx.PrimFunc) and OURS not in (function.attrs or {})
+    ]
+
+
+def _placeholder(chain: FusedOperator) -> OperatorKernel:
+    """A kernel that computes nothing, to look at the functions around it."""
+    # They get the shapes of what they are put at, some of which is not in the graph yet.
+    # What is not in the graph yet has no type; such chains are of float32.
+    types = [getattr(expression, "ty", None) for expression in (*chain.inputs, chain.last)]
+    kinds = ["float32" if kind is None else str(kind.dtype) for kind in types]
+    buffers = [tirx.decl_buffer([1], kind, f"x{index}") for index, kind in enumerate(kinds)]
+    function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
+    return OperatorKernel(
+        task="placeholder",
+        function=function,
+        arguments=(None,) * len(chain.inputs),
+        plain_loops=True,
+    )
+
+
+def fused(module: Any) -> Any:
+    """Lower a network to calls of functions, and fuse operators into one function if possible.
+
+    Args:
+        module: The Relax ``IRModule`` of the network, in which kernels are already placed.
+    """
+    passes = relax.transform
+    for module_pass in (
+        with_marks,
+        passes.LegalizeOps(_LOWERED),
+        _with_usual_extremes,
+        passes.AnnotateTIROpPattern(),
+        with_useful_marks,
+        passes.FuseOps(),
+        passes.FuseTIR(),
+        passes.DeadCodeElimination(),
+        with_scans,
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        passes.LegalizeOps(),
+        passes.RewriteDataflowReshape(),
+        passes.DeadCodeElimination(),
+    ):
+        module = module_pass(module)
+    return module
+
+
+def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -> CompiledNetwork:
+    """Compile a network to a sequence of kernel calls.
+
+    Raises:
+        NotStatic: The network contains something else than kernel calls.
+    """
+    sequence = sequence_of(module)
+    functions = {call.kernel: module[call.kernel] for call in sequence.calls}
+    sequence, functions = with_lookups(sequence, functions)
+    sequence, functions = with_views(sequence, functions)
+    sequence, functions = _named_after_tasks(sequence, functions, loops)
+    sequence, placed = with_variants(sequence, functions)
+    whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
+    sequence = _named_by_task(sequence, functions)
+    named = {name: function.with_attr("global_symbol", name) for name, function in placed.items()}
+    # Strides of views decide on vectors, so that schedules come last.
+    kernels = with_default_schedules(
+        tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
+    )
+    scheduled = {
+        str(variable.name_hint): function for variable, function in kernels.functions_items()
+    }
+    pool = ThreadPoolExecutor(1)
+    archive = pool.submit(_object_files, scheduled, target, pool)
+    if wait:
+        archive.result()
+        pool.shutdown()
+    executable = SequenceExecutable(
+        kernels=archive.result,
+        sequence=sequence,
+        loops={name: parallel_extents(function) for name, function in scheduled.items()},
+    )
+    unscheduled = frozenset(
+        name for name, function in scheduled.items() if not is_scheduled(function)
+    )
+    return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
+
+
+def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> bytes:
+    """The object files of scheduled functions, which an earlier process may have compiled.
+
+    If none has, a thread of ``pool`` keeps them for later processes.
+    """
+    hashes = {name: structural_hash(function) for name, function in functions.items()}
+    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, hashes])
+    known = recalled_bytes(file)
+    # TVM's structural hash is the same for a copy from a to b and for one from b to a.
+    if known is not None and known[:_DIGEST_BYTES] == _digest(functions):
+        return known[_DIGEST_BYTES:]
+    archive = _compiled_in_threads(functions, target)
+    # Whoever waits for the object files need not wait for the functions' texts.
+    pool.submit(lambda: keep_bytes(file, _digest(functions) + archive))
+    return archive
+
+
+def _digest(functions: Mapping[str, Any]) -> bytes:
+    """A digest of the names and the whole text of functions."""
+    with ThreadPoolExecutor(len(usable_cores())) as pool:
+        texts = [*functions, *pool.map(tvm.ir.save_json, functions.values())]
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def _compiled_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
+    """The object files of scheduled functions. TVM holds no lock of Python while it compiles."""
+    named = list(functions.items())
+    cores = len(usable_cores())
+    parts = max(1, min(_PARTS_PER_CORE * cores, len(named) // _LEAST_PART))
+
+    def compiled_part(number: int) -> list[bytes]:
+        resolved = tvm_target(target)
+        with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+            module = tvm.IRModule(dict(named[number::parts]))
+            return object_files(tvm.compile(module, target=resolved, tir_pipeline=PIPELINE))
+
+    with ThreadPoolExecutor(cores) as pool:
+        archives = pool.map(compiled_part, range(parts))
+        return archive_of(content for objects in archives for content in objects)
+
+
+def _surroundings() -> list[Any]:
+    """Versions, code and machine that object files depend on."""
+    own = Path(__file__).parents[1]
+    return surroundings(
+        ("apache-tvm", "apache-tvm-ffi"), (own, Path(chameleon_tvm.__file__).parent)
+    )
+
+
+def _named_after_tasks(
+    sequence: CallSequence, functions: Mapping[str, Any], loops: TunedLoops
+) -> tuple[CallSequence, dict[str, Any]]:
+    """Rename tuned functions of loops like tuned kernels, in the calls and the functions."""
+    names = {name: loops.task_of(function) for name, function in functions.items()}
+    renamed = {name: symbol_of(task) if task else name for name, task in names.items()}
+    calls = [
+        attrs.evolve(call, kernel=renamed[call.kernel], symbol=renamed[call.kernel])
+        for call in sequence.calls
+    ]
+    kernels = {renamed[name]: function for name, function in functions.items()}
+    return attrs.evolve(sequence, calls=tuple(calls)), kernels
+
+
+def _named_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
+    """Name the calls of tuned kernels by their tasks.
+
+    A task that occurs with several output shapes or dtypes has several functions. Only one of these
+    has the name that profiles use.
+    """
+
+    def named(call: Call) -> Call:
+        task = (functions[call.kernel].attrs or {}).get(OURS)
+        return call if task is None else attrs.evolve(call, kernel=symbol_of(str(task)))
+
+    return attrs.evolve(sequence, calls=tuple(named(call) for call in sequence.calls))
+
+
+def untuned(module: Any, target: str) -> Any:
+    """Compile a network to a ``relax.Executable`` with TVM's own schedules, as a baseline.
+
+    Args:
+        module: The network as it was imported, or prepared.
+        target: The resolved target.
+    """
+    resolved = tvm_target(target)
+    with resolved, tvm.transform.PassContext(opt_level=3):
+        lowered = relax.transform.LegalizeOps(_ORDERS)(module)
+        return relax.build(relax.get_pipeline("zero")(lowered), resolved)
+
+
+def _with_usual_extremes(module: Any) -> Any:
+    """Let maxima and minima treat infinity and NaN as frameworks do.
+
+    Reductions begin at infinity. TVM begins them at the largest finite number of the dtype, so that
+    the maximum of infinite numbers would be finite. A constant becomes the first operand, as the
+    result is the second operand if either of them is NaN.
+
+    Args:
+        module: An ``IRModule`` with TensorIR functions and others.
+    """
+    functions = {
+        variable: _with_constants_first(begun(function, infinite=True))
+        if isinstance(function, tirx.PrimFunc)
+        else function
+        for variable, function in module.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _with_constants_first(function: Any) -> Any:
+    def exchanged(extreme: Any) -> Any:
+        a, b = extreme.a, extreme.b
+        is_number = isinstance(b, tvm.ir.TensorLoad) and not b.indices
+        return type(extreme)(b, a) if is_number or isinstance(b, tirx.FloatImm) else extreme
+
+    body = structural_map(function.body, [(tirx.Max, exchanged), (tirx.Min, exchanged)])
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A function that lowers ``argmax`` or ``argmin``, so that vectors compute it.
+
+    It searches the extreme first, and then the first element that equals it. TVM would compare
+    numbers and their places at once, and returns -1 for an axis of infinite numbers.
+
+    Args:
+        extreme: TVM's maximum or minimum along an axis.
+    """
+
+    def lowered(builder: Any, call: Any) -> Any:
+        def places(x: Any) -> Any:
+            if call.attrs.axis is None:
+                x = tvm.topi.reshape(x, [math.prod(map(int, x.shape))])
+            axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % len(x.shape)
+            numbers = tvm.topi.cast(x, INT8) if str(x.dtype) == "bool" else x
+            best = extreme(numbers, axis, keepdims=True)
+            along = te.reduce_axis((0, x.shape[axis]), "along")
+            last = tirx.const(int(x.shape[axis]) - 1, "int32")
+
+            def place(*at: Any) -> Any:
+                number = numbers(*at[:axis], along, *at[axis + 1 :])
+                here = tirx.Cast("int32", along.var)
+                place = tirx.Select(number == best(*at), here, last)
+                if "float" in str(number.ty):  # NaN is the extreme, and unequal to itself
+                    infinity = tirx.FloatImm(str(number.ty), math.inf)
+                    place = tirx.Select(number <= infinity, place, here)
+                return te.min(place, axis=along)
+
+            first = te.compute(best.shape, place, name="first")
+
+            def given(*at: Any) -> Any:
+                kept = at if call.attrs.keepdims else (*at[:axis], 0, *at[axis:])
+                return tirx.Cast(str(call.ty.dtype), first(*kept[: len(x.shape)]))
+
+            return te.compute([*call.ty.shape], given, name="place")
+
+        name = str(call.op.name).removeprefix("relax.")
+        return builder.call_te(places, call.args[0], primfunc_name_hint=name)
+
+    return lowered
+
+
+def _in_order(builder: Any, call: Any) -> Any:
+    """Lower ``argsort`` or ``topk`` to an order of integers."""
+    data = call.args[0]
+    if str(data.ty.dtype) in _SORTED:
+        return call
+    keys = builder.emit(each_number(builder, _key, data, "keys"))
+    if str(call.op.name) == "relax.argsort":
+        return called(call, [keys])
+    places = builder.emit(called(call, [keys], ret_type="indices"))
+    gather = builder.call_te(tvm.topi.gather, data, int(call.attrs.axis), places)
+    return relax.Tuple([builder.emit(gather), places])
+
+
+_SORTED = ("int32", "int64")
+"""Dtypes that TVM's run-time library sorts. It sorts fractions, too, but misplaces NaN."""
+
+
+def _key(number: Any) -> Any:
+    """An integer in the order of numbers. As in torch, zeros are equal, and NaN is the largest.
+
+    It is the bits of a fraction without its sign, negated if the fraction is negative.
+    """
+    if str(number.ty) == BFLOAT16:
+        number = tirx.Cast("float32", number)
+    kind = array_type(str(number.ty))
+    whole = _SORTED[kind.name in {"uint32", "uint64", "float64"}]
+    if "float" not in kind.name:
+        integer = tirx.Cast(whole, number)
+        return integer ^ tirx.min_value(whole) if kind.name == "uint64" else integer
+    stored = f"int{8 * kind.itemsize}"
+    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
+    nan = tirx.max_value(stored).astype(whole)
+    bits = tirx.Cast(whole, tirx.reinterpret(stored, number))
+    size = bits & nan
+    signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
+    return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
+
+
+_LOWERED = {f"relax.arg{name}": _place_of(getattr(tvm.topi, name)) for name in ("max", "min")}
+_ORDERS = dict.fromkeys(("relax.argsort", "relax.topk"), _in_order)
+_LOWERED |= _ORDERS
+"""Functions that lower an operator, by its name."""

@@ -1,0 +1,60 @@
+"""Default schedules for functions that are not tuned.
+
+Without a schedule, TVM would run the loops of a function on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from chameleon_core._fallbacks import fall_back
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._spaces.loops.lowered import LANES
+from chameleon_tvm._spaces.loops.partial_sums import REFUSED
+from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm._words import telling_line
+
+log = structlog.get_logger()
+
+OURS = "chameleon.task"
+"""An attribute of functions that are already scheduled: the task that they were tuned as."""
+
+
+LOOPS = "chameleon.loops"
+"""An attribute of functions that are already vectorized and parallel loops."""
+
+
+def is_scheduled(function: Any) -> bool:
+    """Whether a function has a schedule of Chameleon. Without one, TVM runs it on one thread."""
+    return any(name in (function.attrs or {}) for name in (OURS, LOOPS, LANES))
+
+
+def with_default_schedules(
+    module: Any, target: str, plan_of: Callable[[str, Any], LoopPlan | None] | None = None
+) -> Any:
+    """Schedule each function of a module that has no schedule yet, for a CPU.
+
+    Args:
+        module: An ``IRModule`` after ``FuseTIR``.
+        target: The resolved target.
+        plan_of: A function that gets a function's name and the function. It returns the schedule
+            with which the function was tuned, or None to use the default schedule.
+    """
+    lanes = target_info(target).lanes("float32")
+    for variable, function in list(module.functions_items()):
+        if not isinstance(function, tirx.PrimFunc) or is_scheduled(function):
+            continue
+        try:
+            tuned = None if plan_of is None else plan_of(str(variable.name_hint), function)
+            loops = scheduled(function, tuned or default_plan(function), lanes)
+        except REFUSED as error:
+            log.debug("default_schedule_refused", problem=telling_line(error))
+            continue
+        except Exception as error:  # noqa: BLE001 - TVM's own schedule replaces it
+            fall_back("default_schedule_failed", error, function=variable.name_hint)
+            continue
+        module.update_func(variable, loops)
+    return module

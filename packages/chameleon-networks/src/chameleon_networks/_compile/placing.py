@@ -1,0 +1,155 @@
+"""Puts tuned kernels into a network's graph: one call replaces each fused operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from chameleon_tvm._emit import with_shapes
+from chameleon_tvm._words import symbol_of
+from numpy.typing import NDArray
+
+from chameleon_networks._compile.defaults import OURS
+from chameleon_networks._compile.kernels import OperatorKernel
+from chameleon_networks._compile.network_pipeline import PLAIN
+from chameleon_networks._graph.constants import array_of, constant_of
+from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.relaxed import emitted, relax, rewritten, tvm
+
+_OPAQUE = 8
+"""TVM's ``OpPatternKind`` of functions that are never fused."""
+
+
+def with_kernels(
+    module: Any,
+    chains: Sequence[FusedOperator],
+    kernel_of: Callable[[FusedOperator], OperatorKernel | None],
+    *,
+    reshape: bool = False,
+    reading: Callable[[FusedOperator, int, Any], Any] | None = None,
+) -> Any:
+    """Replace fused operators of a network by calls of kernels.
+
+    Args:
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        kernel_of: A function that returns the kernel of a fused operator, or None to keep the
+            operators.
+        reshape: Whether the graph reshapes its tensors to the shapes of the kernels' parameters. If
+            False, the kernels' parameters are declared with the shapes of the tensors instead.
+        reading: A function that replaces the inputs of kernels, for example by rounded tensors. It
+            gets the fused operator, the number of the input, and the tensor, and returns the tensor
+            that the kernel reads. With ``reading``, the constants of the kernels become further
+            parameters of ``main``, in the order of the calls.
+    """
+    kernels = {chain.last: (chain, kernel_of(chain)) for chain in chains}
+    placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}
+    return rewritten(module, _Placer(module, placed, reshape=reshape, reading=reading))
+
+
+@relax.expr_functor.mutator
+class _Placer(relax.PyExprMutator):
+    """Replaces the last operator of each fused operator by a call of the kernel.
+
+    The first operator would be too early: the residual may be defined after the convolution.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        placed: dict[Any, tuple[FusedOperator, Any]],
+        *,
+        reshape: bool,
+        reading: Callable[[FusedOperator, int, Any], Any] | None,
+    ) -> None:
+        super().__init__(module)
+        self._placed = placed
+        self._reshape = reshape
+        self._reading = reading
+        self._parameters: list[Any] = []
+        self._functions: dict[Any, Any] = {}
+
+    def visit_function_(self, function: Any) -> Any:
+        main = super().visit_function_(function)
+        parameters = [*main.params, *self._parameters]
+        return relax.Function(parameters, main.body, main.ret_ty, main.is_pure, main.attrs)
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        if binding.var not in self._placed:
+            super().visit_var_binding_(binding)
+            return
+        chain, kernel = self._placed[binding.var]
+        inputs = iter(enumerate(chain.inputs))
+        arguments = [
+            self._input(chain, *next(inputs)) if constant is None else self._constant(constant)
+            for constant in kernel.arguments
+        ]
+        shape = shape_of(binding.var)
+        if self._reshape:
+            *inside, out = [[int(e) for e in buffer.shape] for buffer in kernel.function.params]
+            arguments = [
+                argument if list(shape_of(argument)) == wanted else self._reshaped(argument, wanted)
+                for argument, wanted in zip(arguments, inside, strict=True)
+            ]
+        else:
+            out = list(shape)
+        call = relax.call_tir(
+            self._function(kernel, arguments, out),
+            arguments,
+            relax.TensorType(out, str(binding.var.ty.dtype)),
+        )
+        if out != list(shape):
+            call = relax.op.reshape(self.builder_.emit(call), list(shape))
+        self.set_var_remap(binding.var, emitted(self.builder_, call, binding.var))
+
+    def _input(self, chain: FusedOperator, number: int, tensor: Any) -> Any:
+        argument = self.visit_expr(tensor)
+        # Data may be constant as well, such as a recurrent layer's first state.
+        if self._reading is not None and not isinstance(argument, tvm.ir.GenericConst):
+            argument = self._reading(chain, number, argument)
+        # A chain may ask for a value that the graph does not have yet.
+        return self.builder_.emit(argument) if isinstance(argument, relax.Call) else argument
+
+    def _constant(self, array: NDArray[Any]) -> Any:
+        constant = constant_of(np.ascontiguousarray(array))
+        if self._reading is None:
+            return constant
+        self._parameters.append(relax.Var(f"constant_{len(self._parameters)}", constant.ty))
+        return self._parameters[-1]
+
+    def _reshaped(self, argument: Any, shape: Sequence[int]) -> Any:
+        if isinstance(argument, tvm.ir.GenericConst):
+            return relax.const(array_of(argument).reshape(shape))
+        return self.builder_.emit(relax.op.reshape(argument, list(shape)))
+
+    def _function(
+        self, kernel: OperatorKernel, arguments: Sequence[Any], out: Sequence[int]
+    ) -> Any:
+        """The kernel's function in the module. Calls with the same shapes and dtypes share it."""
+        shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
+        # A kernel in eight bits writes its output in those or in another type, by its readers.
+        kinds = tuple(str(parameter.dtype) for parameter in kernel.function.params)
+        key = kernel.task, shapes, kinds
+        if key not in self._functions:
+            function = _shaped(kernel.function, shapes).without_attr("global_symbol")
+            function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
+            if kernel.plain_loops:
+                function = _in_block(function).with_attr(PLAIN, 1)
+            variable = self.builder_.add_func(function, symbol_of(kernel.task))
+            self._functions[key] = variable
+        return self._functions[key]
+
+
+def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """A function whose parameters have the shapes of the graph's arrays."""
+    names = [str(parameter.name) for parameter in function.params]
+    shaped = with_shapes(function, dict(zip(names, shapes, strict=True)))
+    return shaped.with_attrs(dict(function.attrs))
+
+
+def _in_block(function: Any) -> Any:
+    """A function whose body is in a block, which ``RewriteDataflowReshape`` expects."""
+    block = tvm.s_tir.SBlock([], [], [], "root", function.body)
+    return function.with_body(tvm.s_tir.SBlockRealize([], True, block))

@@ -1,0 +1,228 @@
+"""Finds out whether a kernel can read or write a tensor in place that otherwise must be copied.
+
+Such a tensor may be a part of a larger tensor, with gaps between its rows in memory. Or it may have
+shuffled channels, if the kernel can look up the position of each channel in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+from chameleon_tvm._quick_tvm import tirx
+from tvm_ffi.structural import WalkResult, structural_hash, structural_walk
+
+from chameleon_networks._compile.network_pipeline import PLAIN
+from chameleon_networks._compile.sequence.variants import aliases, axis_by_buffer, extents
+from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._graph.strides import axis_in, is_dense, reshaped_strides
+
+Function = Any
+Buffer = Any
+
+
+def takes_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
+    """Whether a kernel can read or write a parameter whose tensor has gaps in memory.
+
+    The result is True if the function accesses the parameter only in shapes that are possible with
+    these strides. Also, no vector of the function may reach over a gap, and the function must not
+    pass the parameter's address to another function.
+
+    Args:
+        function: A function whose parameters are buffers without gaps.
+        position: The number of the parameter.
+        strides: The strides of the parameter's axes, in elements.
+    """
+    parameter = function.params[position]
+    if is_dense(extents(parameter), strides):
+        return True
+    known: dict[Buffer, Sequence[int]] = {}
+    for buffer in (parameter, *aliases(function, parameter)):
+        view = reshaped_strides(extents(parameter), strides, extents(buffer))
+        if view is None:
+            return False
+        known[buffer] = view
+    return _Accesses(function, known).fit(known)
+
+
+def table_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
+    """Find the axis of a parameter along which a kernel can read through a table, or None.
+
+    For each index along the axis, the table has the place of the channel that the kernel reads
+    instead. So the kernel reads shuffled channels in place.
+
+    The result is the axis of the parameter that corresponds to ``axis``. It is None if vectors run
+    along this axis, or if the parameter's shape joins ``axis`` with another axis. It is None if the
+    function passes the parameter's address on. It is also None if the loops of the function are not
+    final, because its schedule may vectorize any axis.
+
+    Args:
+        function: A function whose parameters are buffers.
+        position: The number of a parameter that is only read.
+        shape: The shape of the tensor that is passed to the parameter, or the shape of a part of
+            this tensor along ``axis``. The parameter may have another shape, as after a reshape.
+        axis: The axis of ``shape`` with the channels to look up.
+    """
+    if PLAIN not in (function.attrs or {}):
+        return None
+    index = axis_in(shape, axis, extents(function.params[position]))
+    if index is None:
+        return None
+    axes = axis_by_buffer(function, position, index)
+    return index if None not in axes.values() and _Accesses(function, axes).single(axes) else None
+
+
+def count_lookups(function: Function, position: int, axis: int) -> int:
+    """Estimate the cost of a table: how often a kernel would look up an index in the table.
+
+    Equal indices in a loop's body count once.
+
+    Args:
+        function: A function whose parameters are buffers.
+        position: The number of a parameter.
+        axis: The result of ``table_axis`` for the parameter.
+    """
+    axes = axis_by_buffer(function, position, axis)
+    return _Accesses(function, axes).distinct(axes)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Access:
+    """A load or a store of an element of a buffer.
+
+    Attributes:
+        buffer: The buffer.
+        indices: The indices of the element.
+        loop: The number of the innermost loop around the access.
+        times: How often the body of that loop is executed, at most.
+    """
+
+    buffer: Buffer
+    indices: Sequence[Any]
+    loop: int
+    times: int
+
+
+class _Accesses:
+    """How a function loads and stores elements of some buffers."""
+
+    def __init__(self, function: Function, buffers: Collection[Buffer]) -> None:
+        self._analyzer = tvm.sym.Analyzer()
+        self._buffers = buffers
+        self._accesses: list[_Access] = []
+        self._declared: list[Any] = []
+        self._calls: list[Any] = []
+        self._loops = self._loop = 0
+        self._times = 1
+        self._walk(function)
+        self._escapes = any(
+            isinstance(argument, tvm.ir.Var) and argument in buffers
+            for call in self._calls
+            if not any(call.same_as(view.data) for view in self._declared)
+            for argument in call.args
+        )
+
+    def _walk(self, node: Any) -> None:
+        structural_walk(
+            node,
+            [
+                (tvm.ir.expr.TensorLoad, lambda load: self._access(load.source, load.indices)),
+                (tirx.BufferStore, lambda store: self._access(store.buffer, store.indices)),
+                (tirx.For, self._inside_loop),
+                (tirx.DeclBuffer, self._declared.append),
+                (tvm.ir.Call, self._calls.append),
+            ],
+            order="pre",
+        )
+
+    def _access(self, buffer: Buffer, indices: Sequence[Any]) -> None:
+        if buffer in self._buffers:
+            access = _Access(buffer=buffer, indices=indices, loop=self._loop, times=self._times)
+            self._accesses.append(access)
+
+    def _inside_loop(self, loop: Any) -> WalkResult:
+        extent = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
+        self._analyzer.bind(loop.loop_var, extent)
+        outside = self._loop, self._times
+        self._loops += 1
+        self._loop = self._loops
+        self._times *= int(self._analyzer.const_int_bound(loop.extent).max_value)
+        self._walk(loop.body)
+        self._loop, self._times = outside
+        return WalkResult.SKIP
+
+    def fit(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
+        """Whether a kernel can use buffers with given strides: no vector may reach over a gap.
+
+        Args:
+            strides: The strides of each buffer's axes, in elements.
+        """
+        return not self._escapes and all(
+            self._inside(access.buffer, access.indices, strides[access.buffer])
+            for access in self._accesses
+            if any(map(_is_vector, access.indices))
+        )
+
+    def single(self, axes: Mapping[Buffer, Any]) -> bool:
+        """Whether each access to buffers touches one index of an axis at a time, within bounds.
+
+        If so, a kernel can look up this index in a table. An access by vectors along the axis
+        touches several indices at once, so the result is then False.
+
+        Args:
+            axes: The number of the axis in each buffer.
+        """
+        if self._escapes:
+            return False
+        for access in self._accesses:
+            axis = axes[access.buffer]
+            index = access.indices[axis]
+            if _is_vector(index):
+                return False
+            bound = self._analyzer.const_int_bound(self._analyzer.simplify(index))
+            if int(bound.min_value) < 0 or int(bound.max_value) >= extents(access.buffer)[axis]:
+                return False
+        return True
+
+    def distinct(self, axes: Mapping[Buffer, Any]) -> int:
+        """How many indices along an axis a run of the function computes, over all its loops.
+
+        If the axis gets a table, the function looks up each of these indices in the table. The
+        result is the sum over all buffers. Equal index expressions in a loop's body count once.
+
+        Args:
+            axes: The position of the axis among each buffer's axes, counted from 0. The position
+                may differ between buffers, because a view may have other axes.
+        """
+        different = {
+            (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times
+            for access in self._accesses
+        }
+        return sum(different.values())
+
+    def _inside(self, buffer: Buffer, indices: Sequence[Any], strides: Sequence[int]) -> bool:
+        """Whether a vector access reads only elements without a gap between them."""
+        *outer, last = indices
+        if any(map(_is_vector, outer)) or not isinstance(last, tirx.Ramp):
+            return False
+        shape = extents(buffer)
+        step = getattr(last.stride, "value", 0)
+        if step <= 0 or strides[-1] != 1:
+            return False
+        dense = 1
+        end: Any = last.base + step * (int(last.lanes) - 1)
+        for axis in range(len(shape) - 1, -1, -1):
+            if shape[axis] == 1:
+                continue
+            if strides[axis] != dense:
+                break
+            if axis != len(shape) - 1:
+                end = end + indices[axis] * dense
+            dense *= shape[axis]
+        bound = self._analyzer.const_int_bound(self._analyzer.simplify(end))
+        return int(bound.max_value) < dense
+
+
+def _is_vector(index: Any) -> bool:
+    return isinstance(index, tirx.Ramp | tirx.Broadcast)

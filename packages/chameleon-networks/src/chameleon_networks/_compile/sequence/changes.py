@@ -1,0 +1,189 @@
+"""Changes a call sequence so that concatenations, splits and slices need no copies."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+from chameleon_tvm._quick_tvm import te
+
+from chameleon_networks._compile.sequence.accesses import takes_strides
+from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor, bytes_of
+from chameleon_networks._compile.sequence.marks import CONCAT, SLICE, SPLIT, mark_of
+from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._graph.strides import Shape, reshaped_strides
+
+Function = Any
+
+
+def with_views(
+    sequence: CallSequence, functions: Mapping[str, Function]
+) -> tuple[CallSequence, dict[str, Function]]:
+    """Replace concatenations, splits and slices by tensors that are parts of other tensors.
+
+    Args:
+        sequence: The calls.
+        functions: The kernels, by name.
+
+    Returns:
+        The remaining calls, and their functions. If a tensor cannot be part of another tensor, a
+        call copies it.
+    """
+    changes = Changes(sequence, functions)
+    _replace_splits(changes)
+    _replace_concatenations(changes)
+    return changes.sequence, changes.functions
+
+
+def _replace_splits(changes: Changes) -> None:
+    """Replace splits and slices, from the first to the last, because parts may be split again."""
+    for position in range(len(changes.calls)):
+        [call] = changes.calls[position]
+        function = changes.functions[call.kernel]
+        mark = mark_of(function)
+        if mark not in {SPLIT, SLICE}:
+            continue
+        copies: list[Call] = []
+        changes.calls[position] = copies
+        [source] = call.reads
+        start = 0
+        for part in call.writes:
+            if mark == SLICE:
+                first = [int(index) for index in function.attrs[SLICE]]
+            else:
+                first = _at(start, int(function.attrs[SPLIT]), part)
+                start += part.shape[int(function.attrs[SPLIT])]
+            view = part_of(source, part.shape, first)
+            if part.storage in changes.returned or not changes.moved(part, view):
+                copies.append(changes.copy(call.kernel, view, part))
+
+
+def _replace_concatenations(changes: Changes) -> None:
+    """Replace concatenations, from last to first, because results may be concatenated again."""
+    for position in range(len(changes.calls) - 1, -1, -1):
+        kernels = [call.kernel for call in changes.calls[position]]
+        if len(kernels) == 1 and mark_of(changes.functions[kernels[0]]) == CONCAT:
+            changes.calls[position] = _parts_copied(changes, position)
+
+
+def _parts_copied(changes: Changes, position: int) -> list[Call]:
+    """Copies of the parts of a concatenation that cannot lie in its result."""
+    [call] = changes.calls[position]
+    axis = int(changes.functions[call.kernel].attrs[CONCAT])
+    copies = []
+    start = 0
+    for number in range(len(call.reads)):
+        # If a part is there twice, the second one has moved with the first.
+        [call] = changes.calls[position]
+        part, [result] = call.reads[number], call.writes
+        view = part_of(result, part.shape, _at(start, axis, part))
+        start += part.shape[axis]
+        free = part.storage.written and part.whole and part.storage not in changes.returned
+        if not free or part.storage is result.storage or not changes.moved(part, view):
+            copies.append(changes.copy(call.kernel, part, view))
+    return copies
+
+
+def _at(start: int, axis: int, part: Tensor) -> list[int]:
+    """The first index on each axis of a part that starts at ``start`` on axis ``axis``."""
+    return [start if dimension == axis else 0 for dimension in range(len(part.shape))]
+
+
+class Changes:
+    """A call sequence that is being changed.
+
+    Passes use it to place tensors in parts of other tensors' memory, and to leave out calls that
+    only copy.
+
+    Args:
+        sequence: The calls.
+        functions: The kernels, by name.
+
+    Attributes:
+        calls: For each call of the original sequence, the calls that replace it.
+        functions: The kernels and the functions that copy, by name.
+        returned: The storages of the network's outputs.
+    """
+
+    def __init__(self, sequence: CallSequence, functions: Mapping[str, Function]) -> None:
+        self._original = sequence
+        self.calls: list[list[Call]] = [[call] for call in sequence.calls]
+        self.functions = dict(functions)
+        self.returned = {output.storage for output in sequence.outputs}
+
+    @property
+    def sequence(self) -> CallSequence:
+        """The sequence with all changes so far."""
+        return attrs.evolve(self._original, calls=tuple(itertools.chain(*self.calls)))
+
+    def moved(self, part: Tensor, view: Tensor) -> bool:
+        """Move a tensor into another storage, if all kernels that use it can access it there.
+
+        Args:
+            part: The tensor, which fills its present storage.
+            view: The tensor's new place, given as a tensor in the other storage.
+
+        Returns:
+            Whether the tensor was moved.
+        """
+        moved: dict[int, list[Call]] = {}
+        for position, calls in enumerate(self.calls):
+            if not any(array.storage is part.storage for call in calls for array in call.arguments):
+                continue
+            replaced = [self._with_moved(call, part, view) for call in calls]
+            if not all(replaced):
+                return False
+            moved[position] = [call for call in replaced if call is not None]
+        for position, calls in moved.items():
+            self.calls[position] = calls
+        return True
+
+    def _with_moved(self, call: Call, part: Tensor, view: Tensor) -> Call | None:
+        """A call with a tensor at its new place.
+
+        None if the kernel cannot read or write it there.
+        """
+        function = self.functions[call.kernel]
+        arguments = [*call.reads, *call.writes]
+        for position, tensor in enumerate(arguments):
+            if tensor.storage is not part.storage:
+                continue
+            strides = None
+            if tensor.whole:
+                strides = reshaped_strides(view.shape, view.strides, tensor.shape)
+            if strides is None or tensor.dtype != part.dtype:
+                return None
+            arguments[position] = attrs.evolve(
+                tensor, storage=view.storage, offset=view.offset, strides=strides
+            )
+            if mark_of(function) is None and not takes_strides(function, position, strides):
+                return None
+        reads = len(call.reads)
+        return attrs.evolve(call, reads=tuple(arguments[:reads]), writes=tuple(arguments[reads:]))
+
+    def copy(self, kernel: str, source: Tensor, target: Tensor) -> Call:
+        """Make the call that copies a tensor to another place in memory.
+
+        Args:
+            kernel: The name of the kernel that the copy replaces, such as a concatenation. The name
+                of the copying kernel begins with it.
+            source: The tensor to copy.
+            target: The place of the copy.
+        """
+        key = (source.shape, source.dtype)
+        name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"
+        if name not in self.functions:
+            array = te.placeholder(*key, "source")
+            copy = tvm.topi.identity(array)
+            self.functions[name] = te.create_prim_func([array, copy]).without_attr("global_symbol")
+        return Call(kernel=name, reads=(source,), writes=(target,))
+
+
+def part_of(whole: Tensor, shape: Shape, first: Sequence[int]) -> Tensor:
+    """The part of a tensor that begins at the given indices."""
+    elements = sum(map(operator.mul, first, whole.strides))
+    offset = whole.offset + elements * bytes_of((1,), whole.dtype)
+    return attrs.evolve(whole, offset=offset, shape=shape)

@@ -1,0 +1,410 @@
+"""Marks concatenations, splits, slices and shuffles that views or tables may replace.
+
+A view is a part of a larger tensor in memory. With a table, a kernel looks up where each channel
+is.
+
+Marked functions are not fused. If all neighbours of a marked function are element-wise or move data
+too, the mark is dropped. Then TVM's fused kernel is as good, since it reads and writes each element
+once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import attrs
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._quick_tvm import te, tirx
+
+from chameleon_networks._compile.sequence.accesses import count_lookups, table_axis
+from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.relaxed import (
+    bindings_of,
+    known_extents,
+    operator_name,
+    relax,
+    rewritten,
+    tvm,
+)
+from chameleon_networks._graph.strided import Step, View, step_of, views_of
+from chameleon_networks._graph.strides import dense_strides
+
+_PATTERN = "op_pattern"
+_INJECTIVE, _FUSIBLE, _OPAQUE = 2, 4, 8
+"""Values of TVM's ``OpPatternKind``. Operators that are at most injective are fused with each
+other. Products and convolutions are fused with element-wise operators after them. Opaque functions
+are never fused."""
+
+
+def with_useful_marks(module: Any) -> Any:
+    """Keep the marks of functions that are worth replacing by views or tables, and drop all others.
+
+    A mark says that a function only moves data, such as a concatenation. A later pass can remove a
+    marked function, so that its neighbours read or write the data in place. This pays only if a
+    neighbour is a kernel with much work, such as a convolution. TVM fuses functions without a mark
+    as usual, which is as fast. Functions that keep their marks are not fused.
+
+    Args:
+        module: The module that ``with_marks`` returned, after ``AnnotateTIROpPattern``.
+    """
+    neighbours = _Neighbours(module)
+    wanted = {kernel.name_hint for kernel in neighbours.worth_a_view()}
+    for variable, function in list(module.functions_items()):
+        if not isinstance(function, tirx.PrimFunc) or mark_of(function) is None:
+            continue
+        if variable.name_hint in wanted:
+            module.update_func(variable, function.with_attr(_PATTERN, _OPAQUE))
+        else:
+            module.update_func(variable, function.without_attr(str(mark_of(function))))
+    # A reshape of a view costs nothing, unless it makes a move that reads it count in its shape.
+    for kernel in neighbours.reshapes_of(wanted):
+        module.update_func(kernel, module[kernel].with_attr(_PATTERN, _OPAQUE))
+    return module
+
+
+class _Neighbours:
+    """Finds the kernel that computes each value of ``main``, and the kernels that read it."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._calls: dict[Any, Any] = {}
+        """The call of the kernel that computes each variable."""
+        self._same: dict[Any, Any] = {}
+        """For fields of tuples and reshaped values, the variable that they come from."""
+        self._reshapes: list[tuple[Any, Any]] = []
+        """The kernels that only reshape, and the variable that each of them reshapes."""
+        self._read: dict[Any, list[tuple[Any, int, Any]]] = defaultdict(list)
+        """For each value, its readers: the kernel, the parameter's number, and the kernel's result.
+        """
+        for binding in bindings_of(module["main"]):
+            self._visit(binding)
+        returned = relax.analysis.free_vars(module["main"].body.body)
+        self._returned = {self._root(variable) for variable in returned}
+        self._looked_up = set(self._worth_tables())
+        self._by_heavy: set[Any] = set()
+        """The variables that heavy kernels compute, perhaps fused with element-wise operators."""
+        for variable, call in self._calls.items():
+            if self._is_by_heavy(call):
+                self._by_heavy.add(variable)
+
+    def worth_a_view(self) -> Iterator[Any]:
+        """Yield the marked kernels that should become views, so that no elements are copied.
+
+        A marked kernel only moves elements, as a concatenation does. TVM fuses such moves into many
+        kernels, but not into kernels with much work, such as convolutions. So a view pays if a
+        kernel with much work reads the moved elements, or writes the parts of a concatenation.
+        """
+        for variable, call in self._calls.items():
+            mark = mark_of(self._module[call.args[0]])
+            readers = [kernel for kernel, _, _ in self._read[variable]]
+            if mark == SHUFFLE:
+                if call.args[0].name_hint in self._looked_up:
+                    yield call.args[0]
+            elif mark == CONCAT:
+                parts = [self._root(part) for part in call.args[1].fields]
+                moved_anyway = (
+                    len(readers) == 1
+                    and self._pattern(readers[0]) == _INJECTIVE
+                    and self._may_be_fused(readers[0])
+                    and variable not in self._returned
+                )
+                written = [part in self._by_heavy for part in parts]
+                if all(written) or (any(written) and not moved_anyway):
+                    yield call.args[0]
+            elif mark is not None and any(map(self._heavy, readers)):
+                yield call.args[0]
+
+    def reshapes_of(self, concatenations: Collection[str]) -> list[Any]:
+        """The kernels that reshape the results of the named concatenations."""
+        return [
+            kernel
+            for kernel, argument in self._reshapes
+            if (call := self._calls.get(self._root(argument))) is not None
+            and mark_of(self._module[call.args[0]]) == CONCAT
+            and call.args[0].name_hint in concatenations
+        ]
+
+    def _worth_tables(self) -> Iterator[str]:
+        """Yield the names of shuffles for which lookups cost less than loads and stores would."""
+        shuffles = {
+            variable: call
+            for variable, call in self._calls.items()
+            if mark_of(self._module[call.args[0]]) == SHUFFLE
+        }
+        while shuffles:
+            group = [next(iter(shuffles))]
+            gain = 0
+            for variable in group:
+                size = math.prod(int(extent) for extent in shuffles[variable].ty_args[0].shape)
+                lookups, following = self._lookups(variable, shuffles[variable])
+                if lookups is not None:
+                    gain += 2 * size - lookups
+                group += [user for user in following if user in shuffles and user not in group]
+            calls = [shuffles.pop(variable) for variable in group]
+            if gain > 0:
+                yield from (str(call.args[0].name_hint) for call in calls)
+
+    def _lookups(self, shuffled: Any, call: Any) -> tuple[int | None, list[Any]]:
+        """How many lookups the readers of a shuffle need, and the shuffles among its readers.
+
+        The number is None if a reader cannot look up its channels, so that they must be copied.
+        """
+        axis = int(self._module[call.args[0]].attrs[SHUFFLE][0])
+        shape = [int(extent) for extent in call.ty_args[0].shape]
+        following: list[Any] = []
+        counts: list[int | None] = []
+        values = [shuffled]
+        for value in values:
+            if value in self._returned:
+                counts.append(None)
+            for kernel, position, result in self._read[value]:
+                function = self._module[kernel]
+                mark = mark_of(function)
+                if mark is None:
+                    there = table_axis(function, position, shape, axis)
+                    counts.append(
+                        None if there is None else count_lookups(function, position, there)
+                    )
+                elif mark == SHUFFLE:
+                    following.append(result)
+                elif result not in values:
+                    values.append(result)
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None, following
+
+    def _may_be_fused(self, kernel: Any) -> bool:
+        mark = mark_of(self._module[kernel])
+        return mark is None or (mark == SHUFFLE and kernel.name_hint not in self._looked_up)
+
+    def _visit(self, binding: Any) -> None:
+        value = binding.value
+        if isinstance(value, relax.TupleGetItem):
+            self._same[binding.var] = value.tuple_value
+        if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
+            return
+        kernel, arguments = value.args[0], value.args[1].fields
+        moves = self._pattern(kernel) == _INJECTIVE and len(arguments) == 1
+        if moves and relax.analysis.has_reshape_pattern(self._module[kernel]):
+            self._same[binding.var] = arguments[0]
+            self._reshapes.append((kernel, arguments[0]))
+            return
+        self._calls[binding.var] = value
+        for position, argument in enumerate(arguments):
+            self._read[self._root(argument)].append((kernel, position, binding.var))
+
+    def _root(self, value: Any) -> Any:
+        while value in self._same:
+            value = self._same[value]
+        return value
+
+    def _pattern(self, kernel: Any) -> int:
+        return int((self._module[kernel].attrs or {}).get(_PATTERN, _OPAQUE))
+
+    def _is_by_heavy(self, call: Any) -> bool:
+        """Whether a call belongs to ``_by_heavy``, which knows the calls before it."""
+        pattern = self._pattern(call.args[0])
+        if pattern > _INJECTIVE:
+            return True
+        sources = [self._root(argument) for argument in call.args[1].fields]
+        if mark_of(self._module[call.args[0]]) == CONCAT:
+            return self._by_heavy.issuperset(sources)
+        return pattern < _INJECTIVE and any(
+            self._fusible(source) and len(self._read[source]) == 1 for source in sources
+        )
+
+    def _fusible(self, value: Any) -> bool:
+        """Whether element-wise operators after a value are fused into its producer."""
+        call = self._calls.get(value)
+        if call is None:
+            return False
+        pattern = self._pattern(call.args[0])
+        return pattern == _FUSIBLE or (pattern < _INJECTIVE and value in self._by_heavy)
+
+    def _heavy(self, kernel: Any) -> bool:
+        """Whether TVM fuses no moves into a kernel: a product, a reduction, or a tuned kernel."""
+        return self._pattern(kernel) > _INJECTIVE or kernel.name_hint in self._looked_up
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Shuffle:
+    """A tensor with the elements of another tensor, in another order along one axis.
+
+    Attributes:
+        source: The other tensor, an expression.
+        axis: The axis.
+        parts: The axis as nested loops, the outermost first. Each is a pair: the number of
+            iterations, and the step along the axis of ``source``.
+    """
+
+    source: Any
+    axis: int
+    parts: tuple[tuple[int, int], ...]
+
+    @property
+    def table(self) -> tuple[int, ...]:
+        """For each index of the axis, the index in ``source``."""
+        digits = [range(0, extent * step, step) for extent, step in self.parts]
+        return tuple(map(sum, itertools.product(*digits)))
+
+
+def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
+    """The shuffle of channels that a reshape or permutation computes, or None for others.
+
+    Args:
+        value: The expression, which may be a reshape or a permutation.
+        values: The expression that each variable is bound to.
+    """
+    if operator_name(value) not in {"relax.reshape", "relax.permute_dims"}:
+        return None
+    parent, derive = cast(Step, step_of(value, values))
+    try:
+        views = [derive(view) for view in views_of(parent, values)]
+    except ConfigError:
+        return None  # a shape is known only while the network runs
+    shuffles = (_shuffle(view) for view in views if view is not None)
+    return next((shuffle for shuffle in shuffles if shuffle is not None), None)
+
+
+def _shuffle(view: View) -> Shuffle | None:
+    """The shuffle that a view represents.
+
+    None if the view changes more than the order of one axis.
+    """
+    shape = shape_of(view.source)
+    strides = dense_strides(shape)
+    several = [axis for axis, parts in enumerate(view.axes) if len(parts) > 1]
+    if view.shape != shape or view.factor != 1.0 or len(several) != 1:
+        return None
+    [axis] = several
+    for index, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
+        if index != axis and extent > 1 and view.axes[index] != ((extent, stride),):
+            return None
+    if any(step % strides[axis] for _, step in view.axes[axis]):
+        return None
+    parts = tuple((extent, step // strides[axis]) for extent, step in view.axes[axis])
+    shuffle = Shuffle(source=view.source, axis=axis, parts=parts)
+    return shuffle if sorted(shuffle.table) == list(range(shape[axis])) else None
+
+
+CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
+"""Attributes of functions: the axis of a concatenation or a split, or the first indices of a slice.
+"""
+SHUFFLE = "chameleon.shuffle"
+"""An attribute of functions that shuffle: the axis, then the source index of each index."""
+
+_MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
+
+
+def with_marks(module: Any) -> Any:
+    """Replace operators that only move data by calls of functions with a mark.
+
+    These operators are concatenations, splits, slices and channel shuffles. Later passes may remove
+    marked functions.
+
+    Args:
+        module: An ``IRModule`` in normal form, before ``LegalizeOps``.
+    """
+    return rewritten(module, _Marker(module))
+
+
+def mark_of(function: Any) -> str | None:
+    """The mark of a function, or None."""
+    return next((mark for mark in _MARKS if mark in (function.attrs or {})), None)
+
+
+@relax.expr_functor.mutator
+class _Marker(relax.PyExprMutator):
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._values = {binding.var: binding.value for binding in bindings_of(module["main"])}
+
+    def visit_call_(self, call: Any) -> Any:
+        shuffle = shuffle_of(call, self._values)
+        if shuffle is not None:
+            return self._shuffled(shuffle)
+        call = self.visit_expr_post_order(call)
+        name = operator_name(call)
+        value: int | list[int] | None
+        if name == "relax.concat" and isinstance(call.args[0], relax.Tuple):
+            arrays, mark, value = list(call.args[0].fields), CONCAT, _axis(call.attrs.axis, call)
+        elif name == "relax.split":
+            arrays, mark, value = [call.args[0]], SPLIT, _axis(call.attrs.axis, call.args[0])
+        elif name == "relax.strided_slice":
+            arrays, mark, value = [call.args[0]], SLICE, _first_indices(call)
+        else:
+            return call
+        kinds = list(call.ty.fields) if mark == SPLIT else [call.ty]
+        every = (*kinds, *(array.ty for array in arrays))
+        shapes: list[Any] = [known_extents(kind) for kind in every]
+        if value is None or None in shapes:
+            return call
+        moved = partial(_moved, mark, value, shapes[: len(kinds)])
+        return self._marked(mark, value, moved, *arrays)
+
+    def _marked(self, mark: str, value: Any, moved: Callable[..., Any], *arrays: Any) -> Any:
+        """Call a new function with a mark, which computes what ``moved`` returns."""
+        name = mark.removeprefix("chameleon.")
+        attributes = {mark: value}
+        return self.builder_.call_te(
+            moved, *arrays, primfunc_name_hint=name, primfunc_attrs=attributes
+        )
+
+    def _shuffled(self, shuffle: Shuffle) -> Any:
+        axis = shuffle.axis
+
+        def shuffled(array: Any) -> Any:
+            def element(*indices: Any) -> Any:
+                (_, far), *inner = shuffle.parts
+                offset, rest = 0, indices[axis]
+                for extent, step in reversed(inner):
+                    offset, rest = offset + rest % extent * step, rest // extent
+                return array(*indices[:axis], offset + rest * far, *indices[axis + 1 :])
+
+            return te.compute(array.shape, element, "shuffle")
+
+        source = self.visit_expr(shuffle.source)
+        return self._marked(SHUFFLE, [axis, *shuffle.table], shuffled, source)
+
+
+def _moved(mark: str, value: Any, shapes: Sequence[Sequence[int]], *inputs: Any) -> Any:
+    """The data as TVM moves it, for the case that no view can replace it."""
+    if mark == CONCAT:
+        return tvm.topi.concatenate(inputs, value)
+    if mark == SLICE:
+        ends = [first + extent for first, extent in zip(value, shapes[0], strict=True)]
+        return tvm.topi.strided_slice(*inputs, value, ends)
+    # TVM's ``split`` refuses parts without elements.
+    extents = [shape[value] for shape in shapes]
+    return [
+        tvm.topi.strided_slice(*inputs, [end - extent], [end], [1], [value])
+        for extent, end in zip(extents, itertools.accumulate(extents), strict=True)
+    ]
+
+
+def _axis(axis: Any, value: Any) -> int:
+    return int(axis if axis is not None else 0) % len(value.ty.shape)
+
+
+def _first_indices(call: Any) -> list[int] | None:
+    """The first index of a slice on each axis.
+
+    None if the slice skips elements or is not static.
+    """
+    source, *lists = call.args
+    if len(lists) < 3 or not all(isinstance(part, relax.Tuple) for part in lists):  # noqa: PLR2004
+        return None
+    if not all(hasattr(field, "value") for part in lists for field in part.fields):
+        return None
+    axes, begins, _, *steps = ([int(field.value) for field in part.fields] for part in lists)
+    if any(step != 1 for part in steps for step in part):
+        return None
+    first = [0] * len(source.ty.shape)
+    for axis, begin in zip(axes, begins, strict=True):
+        extent = int(source.ty.shape[axis])
+        first[axis] = min(max(begin + extent if begin < 0 else begin, 0), extent)
+    return first

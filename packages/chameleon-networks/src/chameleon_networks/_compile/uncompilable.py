@@ -1,0 +1,84 @@
+"""Finds the operator because of which a network cannot be compiled, for the error message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._words import first_line
+
+from chameleon_networks._compile.compile import compiled
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.relaxed import bindings_of, operator_name, relax
+from chameleon_networks._source_location import SourceLocation
+
+
+def no_kernels(target: str) -> Kernels:
+    """The kernels of a network in which nothing is tuned."""
+    return Kernels({}, AutoSpace(AutoOptions()), target)
+
+
+def first_uncompilable(
+    module: Any, target: str, locations: Mapping[str, SourceLocation]
+) -> str | None:
+    """Find the first operator that fails to compile, to name the operator in an error.
+
+    Each operator is compiled separately, because the compiler's own message names no operator. The
+    result is None if each operator compiles on its own.
+
+    Args:
+        module: The network as it was imported.
+        target: The resolved target.
+        locations: The source location of each variable, by the variable's name.
+    """
+    tried = set()
+    for binding in bindings_of(module["main"]):
+        call = binding.value
+        name = operator_name(call).removeprefix("relax.")
+        if not name:
+            continue
+        key = _key(call)
+        if key in tried:
+            continue
+        tried.add(key)
+        problem = _problem(call, target)
+        if problem is not None:
+            known = locations.get(str(binding.var.name))
+            unknown = f"an operator {name} that gives {binding.var.ty}"
+            return f"{known.sentence if known else unknown} cannot be compiled: {problem}"
+    return None
+
+
+def _key(call: Any) -> str:
+    """A key of an operator call. Calls with equal keys are compiled to the same program."""
+    types = [str(getattr(argument, "ty", argument)) for argument in call.args]
+    return f"{call.op.name} {types} {call.attrs}"
+
+
+def _problem(call: Any, target: str) -> str | None:
+    """Compile a call of an operator alone. Returns the compiler's error, or None if it succeeds."""
+    inputs: dict[Any, Any] = {}
+
+    def alone(argument: Any) -> Any:
+        if isinstance(argument, relax.Var):
+            return inputs.setdefault(argument, relax.Var(f"x{len(inputs)}", argument.ty))
+        if isinstance(argument, relax.Tuple):
+            return relax.Tuple([alone(field) for field in argument.fields])
+        return argument
+
+    try:
+        arguments = [alone(argument) for argument in call.args]
+        builder = relax.BlockBuilder()
+        with builder.function("main", list(inputs.values())):
+            with builder.dataflow():
+                output = builder.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
+                result = builder.emit_output(output)
+            builder.emit_func_output(result)
+        compiled(prepared(builder.get(), "NCHW"), [], no_kernels(target), target)
+    # TVM raises errors of many classes at operators that it cannot compile.
+    except Exception as error:  # noqa: BLE001 - the error is the answer
+        return first_line(error)
+    return None

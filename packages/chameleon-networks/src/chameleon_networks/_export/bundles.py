@@ -1,0 +1,226 @@
+"""Exports operators as libraries, and operators or networks as bundles for C."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chameleon_core._errors import ConfigError, RunFolderError, TargetError
+from chameleon_core._stages import SpaceProvider, Winner
+from chameleon_system._processes.stamps import temporary_folder
+from chameleon_tvm._building.exporting import Exported, identifiers, unoccupied
+from chameleon_tvm._words import identifier
+
+from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
+from chameleon_networks._export.operators import deliver_operator
+from chameleon_networks._package.package import FORMAT, MANIFEST, digest_of_file, read_manifest
+from chameleon_networks._runtime.linking import OBJECTS, compiler_command, filled, link_library
+from chameleon_networks._runtime.pack import PACKING, PACKING_FILES
+
+
+def name_for(folder: Path, asked: str | None) -> str:
+    """Choose the name of a bundle for C, which names its files and functions.
+
+    Args:
+        folder: The folder of the bundle, which names the bundle if ``asked`` is None.
+        asked: The name that the user asked for, or None.
+
+    Raises:
+        ConfigError: The name is not an identifier in C.
+    """
+    name = asked or identifier(folder.absolute().name)
+    if not name.isascii() or not name.isidentifier() or name.startswith("_"):
+        raise ConfigError(
+            f"a library for C cannot be called {name!r}",
+            hint="Name it with --name, in letters, digits and underscores, a letter first.",
+        )
+    return name
+
+
+def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
+    """Write a C library with its header for a delivered network or operator (a bundle).
+
+    Args:
+        delivered: The folder ``network`` of a run, or a folder that ``deliver_operator`` wrote.
+        folder: The folder of the bundle, which is created if it is missing.
+        name: The name of the library.
+
+    Returns:
+        The files of the bundle.
+
+    Raises:
+        ConfigError: Such a network cannot become a bundle, or a file exists already.
+        TargetError: This system is not Linux, or it has no C compiler.
+        RunFolderError: A file of the delivered folder was changed.
+        ChameleonError: The library cannot be linked.
+    """
+    manifest = read_manifest(delivered)
+    _refuse(delivered, manifest)
+    texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
+    copied = [entry for entry in (MANIFEST, *PACKING_FILES) if (delivered / entry).exists()]
+    names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
+    unoccupied(folder, names)
+    files = tuple(folder / entry for entry in names)
+    try:
+        for text, template in texts.items():
+            (folder / text).write_text(filled(template, manifest, name), encoding="utf-8")
+        for entry in copied:
+            shutil.copyfile(delivered / entry, folder / entry)
+        # Whoever packs weights writes over the file, which must be the bundle's own then.
+        place_weights = copy_weights if PACKING in copied else link_weights
+        place_weights(delivered / WEIGHTS, folder / WEIGHTS)
+        link_library(delivered / OBJECTS, manifest, folder / f"lib{name}.so", name)
+    except BaseException:
+        # Half a bundle would only be in the way of the next try.
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    return files
+
+
+def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise an error if a delivered folder cannot become a bundle for C."""
+    if not sys.platform.startswith("linux"):
+        raise TargetError(
+            "bundles for C are made on Linux only", hint="Load the network from Python instead."
+        )
+    compiler_command()
+    if "buckets" in manifest:
+        raise ConfigError(
+            "a network in buckets of shapes has no bundle for C: it is several networks",
+            hint="Tune it in one shape, or load it from Python, with its load.py.",
+        )
+    reason = None
+    if why := manifest.get("virtual_machine"):
+        reason = f"TVM's virtual machine runs this network, because {why}; a bundle for C has none"
+    elif "apache-tvm" in manifest["needs"]:
+        reason = "its kernels call functions of TVM's, such as sorting, which C alone does not have"
+    if reason is not None:
+        raise ConfigError(reason, hint="Load it from Python, with its load.py.")
+    objects = delivered / OBJECTS
+    if manifest.get("format") != FORMAT:
+        raise ConfigError(
+            f"another version of Chameleon delivered {delivered}: {OBJECTS} does not fit",
+            hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
+        )
+    if not objects.exists() or manifest.get("objects") != digest_of_file(objects):
+        raise RunFolderError(
+            f"{objects} was changed or deleted since it was delivered",
+            hint="`chameleon compile` on the run folder delivers it anew.",
+        )
+
+
+_RANDOM = (
+    "{} holds random weights until pack.py, or pack_weights of it, has packed yours; packing.json "
+    "names the arrays that it takes."
+)
+
+
+def to_libraries(
+    winners: Sequence[Winner], space: SpaceProvider, folder: Path, threads: int
+) -> Exported:
+    """Write a folder with a library and its loader for each operator.
+
+    Args:
+        winners: The winners of a run.
+        space: The design space that their configurations belong to.
+        folder: The output folder, which is created if it is missing. A single operator is written
+            into this folder itself. Several operators get a folder each inside it.
+        threads: Number of threads that the winners were measured with.
+
+    Raises:
+        ConfigError: A task is not built by TVM, or a folder exists already.
+        TargetError: The target is not a CPU of this machine's kind.
+    """
+    outputs = _folders(folder, identifiers([winner.task.name for winner in winners]))
+    for output, winner in zip(outputs, winners, strict=True):
+        _whole(winner, space, output, threads)
+    return _exported(winners, outputs)
+
+
+def to_c(
+    winners: Sequence[Winner],
+    space: SpaceProvider,
+    folder: Path,
+    threads: int,
+    name: str | None = None,
+) -> Exported:
+    """Write each operator as a C library that a C or C++ program can link (a bundle).
+
+    A bundle consists of the library, its header, the weights, an example program and the manifest.
+
+    Args:
+        winners: The winners of a run.
+        space: The design space that their configurations belong to.
+        folder: The output folder, as for ``to_libraries``.
+        threads: Number of threads that the winners were measured with.
+        name: The name of the library of a single operator. None means the name of the folder.
+
+    Raises:
+        ConfigError: A task is not built by TVM, a folder exists already, or the name is not an
+            identifier in C.
+        TargetError: The target is not a CPU of this machine's kind.
+    """
+    names = [_named(stem) for stem in identifiers([winner.task.name for winner in winners])]
+    outputs = _folders(folder, names)
+    called = [name_for(output, name) for output in outputs]
+    for library, output, winner in zip(called, outputs, winners, strict=True):
+        with temporary_folder() as scratch:
+            _whole(winner, space, Path(scratch) / library, threads)
+            write_c_bundle(Path(scratch) / library, output, library)
+    return _exported(winners, outputs)
+
+
+def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
+    """Write the bundle for C of a delivered network.
+
+    Args:
+        network: The delivered folder of a run.
+        folder: The folder of the bundle, which is created if it is missing.
+        name: The name of the library. None means the name of the folder.
+
+    Raises:
+        RunFolderError: There is no delivered network.
+        ConfigError: Such a network cannot become a bundle, or a file exists already.
+    """
+    if not (network / MANIFEST).exists():
+        raise RunFolderError(
+            f"{network.parent} has no delivered network",
+            hint="Run `chameleon compile` on it, or name an operator with --task.",
+        )
+    return Exported(files=write_c_bundle(network, folder, name_for(folder, name)), tasks=())
+
+
+def _folders(folder: Path, names: Sequence[str]) -> list[Path]:
+    """The folder of each operator, after checking that none of them holds files."""
+    if len(names) > 1:
+        unoccupied(folder, names)
+        return [folder / name for name in names]
+    unoccupied(folder, sorted(file.name for file in folder.glob("*")))
+    return [folder]
+
+
+def _named(name: str) -> str:
+    """The name of an operator's bundle, which begins with a letter."""
+    return name if name[:1].isalpha() else f"operator_{name.lstrip('_')}"
+
+
+def _whole(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
+    """Deliver an operator into a folder, and remove the folder if that fails."""
+    try:
+        deliver_operator(winner, space, folder, threads)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _exported(winners: Sequence[Winner], folders: Sequence[Path]) -> Exported:
+    packed = [folder for folder in folders if (folder / "pack.py").exists()]
+    return Exported(
+        files=tuple(file for folder in folders for file in sorted(folder.iterdir())),
+        tasks=tuple(winner.task.name for winner in winners),
+        notes=tuple(_RANDOM.format(folder / "weights.bin") for folder in packed),
+    )

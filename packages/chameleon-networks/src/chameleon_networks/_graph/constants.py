@@ -1,0 +1,334 @@
+"""Computes operators on constants in NumPy.
+
+Relax's ``FoldConstant`` compiles a function for every operator that it evaluates. For a network
+with many batch normalizations, that takes longer than tuning one of its layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from chameleon_tvm._operators.activation_arrays import ARRAYS
+from numpy.typing import NDArray
+
+from chameleon_networks._graph.relaxed import extents_of, operator_name, relax, rewritten, tvm
+
+Array = NDArray[Any]
+Known = Callable[[Any], Array | None]
+"""A function that returns the value of an argument, or None if the argument is not constant."""
+Evaluate = Callable[[Any, Known], Array | None]
+"""A function that returns the value of a call, or None if an argument is not constant. Its second
+argument gives the values of the arguments."""
+
+_IN_NUMPY = frozenset(
+    f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
+)
+"""Dtypes that NumPy has as well."""
+
+_SAME_NAMES = (
+    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("logical_and", "logical_or", "logical_xor", "logical_not"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
+    *("sqrt", "negative", "exp", "abs", "cos", "sin", "log", "floor", "ceil", "tanh", "square"),
+    *("sign", "clip", "where", "isnan"),
+)
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    **{f"relax.{name}": getattr(np, name) for name in _SAME_NAMES},
+    "relax.floor_mod": np.mod,
+    "relax.mod": np.fmod,
+    "relax.rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "relax.erf": np.vectorize(math.erf, otypes=[float]),
+    "relax.sigmoid": ARRAYS["sigmoid"],
+    **{f"relax.nn.{name}": ARRAYS[name] for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu")},
+}
+"""NumPy functions of operators that compute each number from the numbers at its place."""
+
+ELEMENTWISE = frozenset((*_ELEMENTWISE, "relax.nn.leakyrelu"))
+"""Element-wise operators that ``evaluate`` computes."""
+
+
+def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
+    """Make an evaluator of calls whose first arguments are all constant.
+
+    Args:
+        count: Number of these arguments. None means all.
+        function: Gets the call and its constants. Returns None if it cannot compute the call.
+    """
+
+    def evaluated(call: Any, known: Known) -> Array | None:
+        operands = _all(call.args[:count], known)
+        return None if not operands else function(call, *operands)
+
+    return evaluated
+
+
+def _all(arguments: Sequence[Any], known: Known) -> list[Array] | None:
+    constants = [value for argument in arguments if (value := known(argument)) is not None]
+    return constants if len(constants) == len(arguments) else None
+
+
+def integers(argument: Any) -> list[int]:
+    """The integers of an operator's argument: a shape expression, or a tuple of constants."""
+    values = argument.values if isinstance(argument, relax.ShapeExpr) else argument.fields
+    return [int(getattr(number, "value", number)) for number in values]
+
+
+def slices_of(call: Any) -> list[tuple[int, ...]]:
+    """The axis, begin, end and step of each axis that a call of ``strided_slice`` cuts."""
+    axes, *others = map(integers, call.args[1:])
+    if len(call.args) == 4:  # noqa: PLR2004 - without steps
+        others.append([1] * len(axes))
+    return list(zip(axes, *others, strict=True))
+
+
+def _permuted(call: Any, value: Array) -> Array:
+    axes = call.attrs.axes
+    return value.transpose(None if axes is None else [int(axis) for axis in axes])
+
+
+def _full(call: Any, known: Known) -> Array | None:
+    """``full``: an array of one number. Only the number must be constant, as the shape is known."""
+    value = known(call.args[1])
+    return None if value is None else np.full([int(e) for e in call.ty.shape], value)
+
+
+def _concat(call: Any, known: Known) -> Array | None:
+    fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
+    arrays = _all(fields, known)
+    return np.concatenate(arrays, axis=int(call.attrs.axis)) if arrays else None
+
+
+def _strided_slice(call: Any, value: Array) -> Array | None:
+    parts = [slice(None)] * value.ndim
+    for axis, begin, end, step in slices_of(call):
+        if step < 1:
+            return None  # where such a slice ends is written differently in NumPy
+        parts[axis] = slice(begin, end, step)
+    return value[tuple(parts)]
+
+
+def _slice_scatter(call: Any, data: Array, part: Array, *places: Array) -> Array | None:
+    begin, end, step = (int(bound) for bound in places)
+    if step < 1:
+        return None
+    result = data.copy()
+    where = [slice(None)] * data.ndim
+    where[int(call.attrs.axis)] = slice(begin, end, step)
+    result[tuple(where)] = part
+    return result
+
+
+def _take(call: Any, data: Array, places: Array) -> Array | None:
+    if call.attrs.axis is None:
+        return None
+    axis = int(call.attrs.axis)
+    inside = -data.shape[axis] <= places.min(initial=0) <= places.max(initial=0) < data.shape[axis]
+    return data.take(places, axis=axis) if inside else None
+
+
+def _index_tensor(call: Any, known: Known) -> Array | None:
+    data = known(call.args[0])
+    if data is None or not isinstance(call.args[1], relax.Tuple):
+        return None
+    places = _all(call.args[1].fields, known)
+    value: Array | None = None if places is None else data[tuple(places)]
+    return value
+
+
+def _reduced(call: Any, value: Array) -> Array:
+    axes = call.attrs.axis
+    over = None if axes is None else tuple(int(axis) for axis in axes)
+    name = operator_name(call).removeprefix("relax.")
+    reduce = np.var if name == "variance" else getattr(np, name)
+    return np.asarray(reduce(value, axis=over, keepdims=bool(call.attrs.keepdims)))
+
+
+def _normalised(call: Any, value: Array, *factors: Array) -> Array:
+    """Instance, layer or group normalization of a constant."""
+    known, shape, rank = call.attrs, value.shape, value.ndim
+    over = {int(axis) % rank for axis in known.axes}
+    layers = operator_name(call) == "relax.nn.layer_norm"
+    scaled = over if layers else {int(known.channel_axis) % rank}
+    split = value.astype(np.float64)
+    if operator_name(call) == "relax.nn.group_norm":
+        [channels] = scaled
+        groups = int(known.num_groups)
+        split = split.reshape(*shape[:channels], groups, -1, *shape[channels + 1 :])
+        over = {axis + (axis > channels) for axis in over} | {channels + 1}
+    axes = tuple(over)
+    apart = split - split.mean(axes, keepdims=True)
+    deviation = np.sqrt(split.var(axes, keepdims=True) + float(known.epsilon))
+    gamma, beta = (
+        factor.reshape([extent if axis in scaled else 1 for axis, extent in enumerate(shape)])
+        for factor in factors
+    )
+    result = (apart / deviation).reshape(shape) * (gamma if known.scale else 1.0)
+    return np.asarray(result + (beta if known.center else 0.0))
+
+
+def _cumsum(call: Any, value: Array) -> Array | None:
+    if bool(call.attrs.exclusive) or call.attrs.axis is None:
+        return None
+    return np.cumsum(value, axis=int(call.attrs.axis))
+
+
+_EVALUATED: dict[str, Evaluate] = {
+    **dict.fromkeys(
+        _ELEMENTWISE, _of(None, lambda call, *values: _ELEMENTWISE[operator_name(call)](*values))
+    ),
+    "relax.nn.leakyrelu": _of(
+        1, lambda call, value: np.where(value < 0, float(call.attrs.alpha) * value, value)
+    ),
+    **dict.fromkeys(
+        (f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten")),
+        _of(1, lambda call, value: value.reshape(extents_of(call.ty))),
+    ),
+    "relax.permute_dims": _of(1, _permuted),
+    "relax.broadcast_to": _of(1, lambda call, value: np.broadcast_to(value, extents_of(call.ty))),
+    "relax.astype": _of(1, lambda call, value: value.astype(str(call.ty.dtype))),
+    "relax.tile": _of(1, lambda call, value: np.tile(value, [int(n) for n in call.attrs.repeats])),
+    "relax.arange": _of(
+        None, lambda call, *ends: np.arange(*(end.item() for end in ends), dtype=str(call.ty.dtype))
+    ),
+    **dict.fromkeys(("relax.full", "relax.full_like"), _full),
+    "relax.concat": _concat,
+    "relax.strided_slice": _of(1, _strided_slice),
+    "relax.slice_scatter": _of(None, _slice_scatter),
+    "relax.take": _of(2, _take),
+    "relax.gather_elements": _of(
+        None,
+        lambda call, data, at: np.take_along_axis(data, at, axis=int(call.attrs.axis)),
+    ),
+    "relax.index_tensor": _index_tensor,
+    "relax.cumsum": _of(1, _cumsum),
+    **dict.fromkeys(
+        (f"relax.{name}" for name in ("sum", "mean", "max", "min", "prod", "std", "variance")),
+        _of(1, _reduced),
+    ),
+    **dict.fromkeys(
+        (f"relax.nn.{name}_norm" for name in ("instance", "layer", "group")), _of(None, _normalised)
+    ),
+}
+
+
+def fold_constants(module: Any) -> Any:
+    """Replace every cheap operator on constants by its value.
+
+    Args:
+        module: An ``IRModule`` of Relax functions.
+    """
+    return rewritten(module, _ConstantFolder(module))
+
+
+@relax.expr_functor.mutator
+class _ConstantFolder(relax.PyExprMutator):
+    """Evaluates calls in order, so that a folded call is a constant for later ones."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._known: dict[Any, Array] = {}
+        self._constants: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        inner = isinstance(binding.var, relax.DataflowVar)
+        value = self._evaluated(binding.value) if inner else None
+        if value is None:
+            super().visit_var_binding_(binding)
+            return
+        self._known[binding.var] = value
+
+    def visit_var_(self, variable: Any) -> Any:
+        return self.visit_dataflow_var_(variable)
+
+    def visit_dataflow_var_(self, variable: Any) -> Any:
+        value = self._known.get(variable)
+        if value is None:
+            return super().visit_dataflow_var_(variable)
+        if variable not in self._constants:
+            # Copied for what stays: most of what is folded is read by nothing but what is, too.
+            self._constants[variable] = constant_of(value)
+        return self._constants[variable]
+
+    def _evaluated(self, value: Any) -> Array | None:
+        result = evaluate(value, self._known) if operator_name(value) else None
+        return None if result is None else np.asarray(result, str(value.ty.dtype), order="C")
+
+
+def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
+    """The matrix that an array repeats for every sample, or None if the matrices differ.
+
+    PyTorch exports some linear layers as batched matrix products, with the layer's weights repeated
+    for each sample. With the single matrix, the product can be computed as a linear layer again.
+
+    Args:
+        array: An array of at least two axes, the last two of which are a matrix.
+    """
+    matrices = array.reshape(-1, *array.shape[-2:])
+    return matrices[0] if (matrices == matrices[:1]).all() else None
+
+
+def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
+    """The value of a call whose tensor arguments are constants. None if it cannot be computed.
+
+    Args:
+        call: A call of a Relax operator.
+        known: The values of variables that were evaluated before.
+    """
+    evaluated = _EVALUATED.get(operator_name(call))
+    result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))
+    return None if result is None else np.asarray(result)
+
+
+def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
+    if isinstance(argument, tvm.ir.GenericConst):
+        return array_of(argument)
+    if isinstance(argument, relax.Var):
+        return known.get(argument)
+    if isinstance(argument, tvm.tirx.FloatImm | tvm.tirx.IntImm):
+        return np.asarray(argument.value, str(argument.ty))
+    return None
+
+
+def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Array | None:
+    """Convert a constant operand to one number per channel; None if it differs within a channel.
+
+    Args:
+        constant: The constant, which broadcasts to a tensor.
+        rank: Number of axes of the tensor.
+        axis: The axis of the tensor's channels.
+        channels: Number of channels.
+
+    Returns:
+        An array of shape (channels,).
+    """
+    shape = (1,) * (rank - constant.ndim) + constant.shape
+    if shape == (1,) * rank:
+        return np.full(channels, constant.reshape(()), constant.dtype)
+    wanted = tuple(channels if position == axis else 1 for position in range(rank))
+    return np.ascontiguousarray(constant.reshape(channels)) if shape == wanted else None
+
+
+def constant_of(array: Array) -> Any:
+    """Make a Relax constant of an array, without changing the array's dtype.
+
+    TVM's own function ``relax.const`` turns 64-bit numbers of an array into 32-bit ones, and copies
+    an array twice.
+    """
+    return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
+
+
+def array_of(constant: Any) -> Array:
+    """A Relax constant as an array.
+
+    Do not write to the array, which shares the constant's memory.
+    """
+    if str(constant.value.dtype) not in _IN_NUMPY:
+        copy: Array = constant.value.numpy()
+        return copy
+    value = np.from_dlpack(constant.value)
+    value.flags.writeable = False
+    return value

@@ -1,0 +1,136 @@
+"""A fused operator: an operator worth tuning, with the operators that its kernel computes too.
+
+If int8 weights have only 7 bits, a sum of a few products of bytes fits into 16 bits. Some CPUs have
+a faster instruction for that. The weights are not changed, and the instruction computes exactly the
+same sums. The result is thus the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm._instructions.choosing import narrow_weights_pay
+from chameleon_tvm._operators.base import is_for_cpu
+from chameleon_tvm._operators.specs import (
+    AttentionSpec,
+    DenseSpec,
+    FusedSpec,
+    GroupedSpec,
+    OperatorSpec,
+)
+from chameleon_tvm._types import COMPUTE, StorageType
+from numpy.typing import NDArray
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Constants:
+    """The constants of a fused operator, in the order of the operator's inputs.
+
+    Attributes:
+        weights: The weights, output channels first.
+        scale: For an operator on integers, the scale of each output channel's integer sums. None
+            for other operators.
+        bias: The bias of each output channel.
+        quantization: For an operator on integers, the zero points and scales that all channels
+            share.
+    """
+
+    weights: NDArray[Any] | None = None
+    scale: NDArray[Any] | None = None
+    bias: NDArray[Any] | None = None
+    quantization: NDArray[Any] | None = None
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The constants that are not None."""
+        known = (self.weights, self.scale, self.bias, self.quantization)
+        return tuple(array for array in known if array is not None)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class FusedOperator:
+    """An operator of a network with the operators that one kernel computes together with it.
+
+    Attributes:
+        spec: The operator that the kernel computes, without a name.
+        inputs: The expressions that the kernel reads. First comes the data. Then comes the second
+            operand of a batched matrix product, or else the residual, if any. Attention has its own
+            order.
+        constants: The constants that the kernel reads.
+        members: The variables that the kernel replaces. The last one is the kernel's result.
+        readers: For each operand, the variables of the bindings that read the operand for this
+            kernel. An empty tuple means that the first of ``members`` reads all operands. Attention
+            may first rearrange its operands, for example by a transposition. If another operator
+            reads a rearranged operand too, the whole field is None. Because that operator needs
+            float32, the attention then cannot have another dtype.
+    """
+
+    spec: OperatorSpec
+    inputs: tuple[Any, ...]
+    constants: Constants = Constants()
+    members: tuple[Any, ...]
+    readers: tuple[tuple[Any, ...], ...] | None = ()
+
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        """The inputs that the operator multiplies, without a residual or a mask, which it adds."""
+        spec = self.spec
+        if isinstance(spec, FusedSpec):
+            return self.inputs[:1]
+        masked = isinstance(spec, AttentionSpec) and spec.mask
+        return self.inputs[:-1] if masked else self.inputs
+
+    @property
+    def last(self) -> Any:
+        """The variable of the kernel's result."""
+        return self.members[-1]
+
+
+def shares_data(spec: OperatorSpec) -> bool:
+    """Whether several output channels of an operator multiply the same data.
+
+    Only such operators become faster with weights of 7 bits.
+
+    Args:
+        spec: Any operator. In a depthwise convolution, for example, each channel has its own data.
+    """
+    return isinstance(spec, GroupedSpec | DenseSpec)
+
+
+def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
+    """Yield the operators as which a fused operator can be tuned, the fastest first.
+
+    Some CPUs multiply bytes faster by weights of 7 bits than by weights of 8 bits. On such a CPU,
+    the first operator has 7-bit weights, if the weights of the fused operator fit into 7 bits. The
+    last operator is always the fused operator's own.
+
+    Args:
+        chain: A fused operator of a network.
+        target: The resolved target.
+    """
+    spec, weights = chain.spec, chain.constants.weights
+    if isinstance(spec, FusedSpec) and weights is not None and shares_data(spec):
+        for kind in COMPUTE.values():
+            # Whether the target gains by it is asked last: that looks through its instructions.
+            narrow = kind.variant_of == spec.dtype and _fit(weights, kind.weights)
+            if narrow and is_for_cpu(target) and narrow_weights_pay(target):
+                yield attrs.evolve(spec, dtype=kind.name)
+    yield spec
+
+
+def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]:
+    """Replace each fused operator by the fastest operator with the same results, if there is one.
+
+    Args:
+        chains: The fused operators of a network.
+        target: The resolved target.
+    """
+    return [attrs.evolve(chain, spec=next(specs_for(chain, target))) for chain in chains]
+
+
+def _fit(weights: NDArray[Any], kind: StorageType) -> bool:
+    least, most = np.min(weights, initial=0), np.max(weights, initial=0)
+    return bool(least >= kind.low and most <= kind.high)

@@ -1,0 +1,121 @@
+"""Finds activations in a graph by their values, however a framework has written them.
+
+For example, frameworks write a hard swish in several ways, such as ``x * clip(x + 3, 0, 6) / 6``. A
+value that is computed element by element from one variable alone is a function of one number. The
+function is evaluated at some points, and compared with the activations that kernels support.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm._operators.activation_arrays import ARRAYS
+from chameleon_tvm._operators.activations import activated
+from chameleon_tvm._operators.spec import leaky_relu
+
+from chameleon_networks._graph.constants import ELEMENTWISE, array_of, evaluate
+from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.relaxed import operator_name, relax, tvm
+
+_MOST = 16
+"""Most operators that are examined. The longest known activation, Mish of ONNX, has 14."""
+_SETTLED = [-3e38, -60.0, 0.0, 60.0, 3e38]
+"""Points at which no form of an activation rounds by more than ``_RELATIVE`` and ``_ABSOLUTE``, but
+small summands and bounds show, such as 1e-7 before a logarithm, and 255 in images."""
+_POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, *_SETTLED]])
+_TOLERANCE = 1e-6
+"""Largest |difference| over the larger of 1 and the value: constants of networks are float32."""
+_RELATIVE, _ABSOLUTE = 1e-7, 1e-20
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class FoundActivation:
+    """An activation that was found in a graph, with the operators that compute it.
+
+    Attributes:
+        name: One of ``spec.ACTIVATIONS``, or a name that ``spec.leaky_relu`` makes.
+        members: The variables of the activation's operators. The last one is the result.
+    """
+
+    name: str
+    members: tuple[Any, ...]
+
+
+def activation_after(
+    variable: Any, users: Mapping[Any, Sequence[Any]], values: Mapping[Any, Any]
+) -> FoundActivation | None:
+    """Find the operators that compute an activation, such as a hard swish, from a variable.
+
+    Several operators may compute one activation together. Operators outside of the activation may
+    read only its result, neither the variable nor the values in between. If the first operators
+    already compute an activation, such as a ReLU, but more operators compute a longer one, the
+    result is the longer one. The result is None if the function finds no activation.
+
+    Args:
+        variable: The variable before the activation.
+        users: For each variable, the bindings that read the variable. An entry None in the list
+            means that the variable is the function's result.
+        values: The expression that each variable is bound to.
+    """
+    rank = len(shape_of(variable))
+    if rank == 0:
+        return None
+    longest = None
+    known = {variable: _POINTS.reshape((1,) * (rank - 1) + (-1,))}
+    members: list[Any] = []
+    while len(members) < _MOST and (last := _next(known, users)) is not None:
+        value = values[last]
+        if not _is_elementwise(value) or shape_of(last) != shape_of(variable):
+            break
+        with np.errstate(all="ignore"):
+            outputs = evaluate(value, known)
+        if outputs is None:
+            break
+        known[last] = outputs
+        members.append(last)
+        inside = {*known} - {last}
+        closed = all(
+            user is not None and user.var in known for member in inside for user in users[member]
+        )
+        name = _named(outputs.reshape(-1)) if closed else None
+        if name is not None:
+            # A ReLU may be the beginning of something else, such as its square.
+            longest = FoundActivation(name=name, members=tuple(members))
+    return longest
+
+
+def _next(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> Any | None:
+    """The next variable that is computed from known variables alone, or None."""
+    readers = (user for variable in known for user in users[variable] if user is not None)
+    for reader in readers:
+        if reader.var not in known and known.keys() >= {*relax.analysis.free_vars(reader.value)}:
+            return reader.var
+    return None
+
+
+def _is_elementwise(value: Any) -> bool:
+    """Whether a value is computed element by element from variables and single numbers."""
+    return operator_name(value) in ELEMENTWISE and all(
+        array_of(argument).size == 1
+        for argument in value.args
+        if isinstance(argument, tvm.ir.GenericConst)
+    )
+
+
+def _named(outputs: Any) -> str | None:
+    """The activation that has the given values at ``_POINTS``, or None."""
+    slope = float(outputs[0] / _POINTS[0])
+    names = [*ARRAYS, leaky_relu(slope)] if 0.0 < slope < 1.0 else [*ARRAYS]
+    for name in names:
+        expected = activated(_POINTS, name)
+        difference, size = np.abs(outputs - expected), np.abs(expected)
+        # Some forms overflow far from zero.
+        exact = (difference <= _RELATIVE * size + _ABSOLUTE) | np.isnan(outputs)
+        close = difference <= _TOLERANCE * np.maximum(1.0, size)
+        settled = exact[-len(_SETTLED) :]
+        if name != "none" and close[: -len(_SETTLED)].all() and settled.all():
+            return name
+    return None

@@ -1,0 +1,198 @@
+"""Lists the operators to tune in a network, with their counts and their places in the user's model.
+
+Passes rename variables, split operators and fold others away, so that the names of variables no
+longer show where operators come from. But operators with the same signature (kind and sizes) keep
+their order, and usually their number. So the first fused operator with a signature belongs to the
+first imported operator with this signature, and so on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from chameleon_tvm._operators.specs import (
+    AttentionSpec,
+    BatchMatmulSpec,
+    ConvolutionSpec,
+    DenseSpec,
+    OperatorSpec,
+)
+from chameleon_tvm._words import identifier
+
+from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS
+from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.relaxed import bindings_of, operator_name, relax
+from chameleon_networks._source_location import SourceLocation
+
+
+def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> list[OperatorSpec]:
+    """The distinct operators of a network, with names and weights.
+
+    Args:
+        chains: The fused operators that ``chains_of`` found in the prepared network.
+        owners: For each fused operator, the result of ``owners``. Empty if none is known.
+
+    Returns:
+        The operators in the network's order. The weight of an operator is its number of
+        occurrences. Its name is the name of its first owner with the sizes (``layer4.0.conv1
+        512x512 3x3 @7x7``). If the owner is not known, the name has the operator's kind and
+        position instead.
+    """
+    counted = Counter(chain.spec for chain in chains)
+    first: dict[OperatorSpec, str] = {}
+    for chain, owner in zip(chains, owners or [""] * len(chains), strict=True):
+        first.setdefault(chain.spec, owner)
+    names: Counter[str] = Counter()
+    specs = []
+    for position, (spec, weight) in enumerate(counted.items()):
+        name = f"{first[spec] or f'{spec.kind}_{position}'} {spec.sizes}"
+        # A module may be called twice, with another activation behind it.
+        names[identifier(name)] += 1
+        calls = names[identifier(name)]
+        again = f" ({calls})" if calls > 1 else ""
+        specs.append(attrs.evolve(spec, name=name + again, weight=weight))
+    return specs
+
+
+def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
+    """Count the operators of a network that remain outside of its fused operators, by name.
+
+    Operators whose results nothing reads do not count.
+
+    Args:
+        module: The prepared network, a Relax ``IRModule``.
+        chains: The fused operators of the network.
+    """
+    names = [operator_name(binding.value) for binding in _outside(module, chains)]
+    return dict(Counter(name.removeprefix("relax.") for name in names if name))
+
+
+def moved_elements(module: Any, chains: Sequence[FusedOperator]) -> int:
+    """Count the elements that a network moves by permutations outside of its fused operators.
+
+    The choice of a layout uses this number.
+
+    Args:
+        module: The prepared network, a Relax ``IRModule``.
+        chains: The fused operators of the network.
+    """
+    return sum(
+        math.prod(shape_of(binding.value))
+        for binding in _outside(module, chains)
+        if operator_name(binding.value) == "relax.permute_dims"
+    )
+
+
+def _outside(module: Any, chains: Sequence[FusedOperator]) -> list[Any]:
+    """The bindings of a network outside of all fused operators that are still read."""
+    function = module["main"]
+    placed = {chain.last: chain for chain in chains}
+    read = set(relax.analysis.free_vars(function.body.body))
+    bindings = []
+    for binding in reversed(bindings_of(function)):
+        if binding.var not in read:
+            continue
+        chain = placed.get(binding.var)
+        for expression in (binding.value,) if chain is None else chain.inputs:
+            read.update(relax.analysis.free_vars(expression))
+        if chain is None:
+            bindings.append(binding)
+    return bindings[::-1]
+
+
+_CONVOLUTION, _PRODUCT = "convolution", "product"
+
+
+def owners(
+    chains: Sequence[FusedOperator], imported: Any, locations: Mapping[str, SourceLocation]
+) -> list[str]:
+    """The module or node of the user's model that each fused operator comes from.
+
+    Args:
+        chains: The fused operators of the prepared network, in order.
+        imported: The network before any change of its graph, a Relax ``IRModule``.
+        locations: The source location of each variable in ``imported``, by the variable's name.
+
+    Returns:
+        A name for each fused operator. The name is empty if passes have changed the number of
+        operators with the same signature, so that the owner is not certain.
+    """
+    known: dict[Hashable, list[str]] = defaultdict(list)
+    for signature, owner in _framework_operators(imported, locations):
+        known[signature].append(owner)
+    signatures = [signatures_of(chain.spec) for chain in chains]
+    counted = Counter(signature for several in signatures for signature in several)
+    turns = {
+        signature: iter(names)
+        for signature, names in known.items()
+        if len(names) == counted[signature]
+    }
+    chain_owners = []
+    for several in signatures:
+        names = [next(turns[signature], "") if signature in turns else "" for signature in several]
+        chain_owners.append(names[0] if names else "")
+    return chain_owners
+
+
+def _framework_operators(
+    imported: Any, locations: Mapping[str, SourceLocation]
+) -> Iterator[tuple[Hashable, str]]:
+    """Yield signatures and owners of convolutions, products and attentions, in order."""
+    operators = []
+    # An importer may emit several operators for one, of which the last has a location.
+    readers: dict[Any, str] = {}
+    for binding in reversed(bindings_of(imported["main"])):
+        value = binding.value
+        location = locations.get(str(binding.var.name))
+        owner = readers.get(binding.var, "") if location is None else location.owner
+        readers.update(dict.fromkeys(relax.analysis.free_vars(value), owner))
+        operators += [(key, owner) for key in reversed(_call_signatures(value, binding.var))]
+    yield from reversed(operators)
+
+
+def _call_signatures(call: Any, output: Any) -> tuple[Hashable, ...]:
+    """The signatures of an operator in the imported graph. Empty for other kinds."""
+    name = operator_name(call)
+    if name in CONVOLUTION_RANKS:
+        strides = tuple(int(stride) for stride in call.attrs.strides)
+        return ((_CONVOLUTION, shape_of(call.args[1]), strides, shape_of(output)),)
+    if name == "relax.matmul":
+        *rows, columns = shape_of(output)
+        return (_product(rows, shape_of(call.args[0])[-1], columns),)
+    if name.startswith("relax.nn.attention"):
+        (batch, tokens, heads, features), (_, keys, _, _) = map(shape_of, call.args[:2])
+        queries = (batch, heads, tokens)
+        return _product(queries, features, keys), _product(queries, keys, shape_of(output)[-1])
+    return ()
+
+
+def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
+    return _PRODUCT, math.prod(rows), sums, columns
+
+
+def signatures_of(spec: Any) -> tuple[Hashable, ...]:
+    """The kind and sizes of each convolution or product that an operator contains, in order.
+
+    ``owners`` uses these signatures to find the module of the user's model that a fused operator
+    comes from. For each convolution and product of the imported graph, the module is known. So the
+    fused operator gets the module of the imported operator with the same signature. If several
+    operators have this signature, the first fused operator gets the module of the first imported
+    one, and so on. The result is empty for operators without a convolution or product.
+    """
+    match spec:
+        case ConvolutionSpec():
+            return ((_CONVOLUTION, spec.filter_shape, spec.strides, spec.output_shape),)
+        case DenseSpec():
+            return (_product(spec.input[:1], spec.input[1], spec.units),)
+        case BatchMatmulSpec():
+            return (_product(spec.a[:2], spec.a[2], spec.columns),)
+        case AttentionSpec():
+            *rows, features = spec.query
+            keys = spec.key[2]
+            return _product(rows, features, keys), _product(rows, keys, spec.value[3])
+    return ()

@@ -1,0 +1,405 @@
+"""Prepares a network for tuning and compilation: folds batch normalization, and sets one layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Any
+
+import numpy as np
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._types import INT8, STORAGE, UINT8
+from chameleon_tvm._words import telling_line
+
+from chameleon_networks._graph import relaxed, steps
+from chameleon_networks._graph.affine import with_folded_scales
+from chameleon_networks._graph.constants import array_of, fold_constants
+from chameleon_networks._graph.lowering import lowered
+from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS, channels_last_layouts
+from chameleon_networks._graph.moves import shape_of, without_moves
+from chameleon_networks._graph.moving import with_encoded_moves
+from chameleon_networks._graph.relaxed import operator_name, relax, tvm
+from chameleon_networks._graph.steps import DECODE, ENCODE, Step, is_call
+from chameleon_networks._graph.transposed import with_transposed_kernels, without_transposed
+from chameleon_networks._graph.typed_operators import operands_of
+
+
+class LayoutError(ConfigError):
+    """A network cannot be converted to a layout, but perhaps to another one."""
+
+
+NEXT_STEP = "Try `layout: NCHW` in the model's section."
+"""The hint in errors about shapes and layouts."""
+
+
+_ADD, _ASTYPE = "relax.add", "relax.astype"
+
+
+def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
+    """Run a pass that changes layouts, but does not know quantization, on a quantized module.
+
+    The pass does not see the quantization steps. They are put back afterwards, in the new layouts.
+
+    Args:
+        module: An ``IRModule`` whose ``main`` is the network.
+        change: The pass ``ConvertLayout``, or another pass that only moves data.
+
+    Raises:
+        LayoutError: A quantization step is missing in the changed module, which would then compute
+            something else.
+    """
+    hider = _Hider(module)
+    hidden = relaxed.rewritten(module, hider)
+    if not hider.steps:
+        return change(module)
+    changed = change(hidden)
+    shower = _Shower(changed, hider.steps)
+    shown = relaxed.rewritten(changed, shower)
+    if shower.shown != {*hider.steps}:
+        lost = len(hider.steps) - len(shower.shown)
+        raise LayoutError(
+            f"TVM lost {lost} of {len(hider.steps)} steps of quantization when it changed layouts",
+            hint=NEXT_STEP,
+        )
+    return shown
+
+
+@relax.expr_functor.mutator
+class _Hider(relax.PyExprMutator):
+    """Replaces quantization steps by sums with constants, the keys of the steps in ``steps``."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self.steps: dict[Any, tuple[str, Step]] = {}
+        """The hidden steps, by the constant that is added, which the module has nowhere else."""
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        for name in (ENCODE, DECODE):
+            step = steps.step_of(call, name) if is_call(call, name) else None
+            if step is None or not step.whole or not isinstance(step.source, relax.Var):
+                continue
+            mark, source = relax.const(float(len(self.steps)), "float32"), step.source
+            self.steps[mark] = name, step
+            if name == ENCODE:
+                return relax.op.astype(source + mark, step.dtype)
+            return relax.op.astype(source, "float32") + mark
+        return call
+
+
+@relax.expr_functor.mutator
+class _Shower(relax.PyExprMutator):
+    """Replaces the sums of ``_Hider`` by quantization steps. ``shown`` collects the constants."""
+
+    def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
+        super().__init__(module)
+        self.shown: set[Any] = set()
+        self._steps = steps
+        self._values: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        self._values[binding.var] = binding.value
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: Any) -> Any:
+        before: Any = self._values.get(call.args[0]) if call.args else None
+        if is_call(call, _ASTYPE):
+            marked = self._marked(before)
+            if marked is not None and marked[0] == ENCODE:
+                self.shown.add(before.args[1])
+                return marked[1].encode(self.builder_, self.visit_expr(before.args[0]))
+        marked = self._marked(call)
+        if marked is not None and marked[0] == DECODE and is_call(before, _ASTYPE):
+            self.shown.add(call.args[1])
+            return marked[1].decode(self.builder_, self.visit_expr(before.args[0]))
+        return super().visit_call_(call)
+
+    def _marked(self, value: Any) -> tuple[str, Step] | None:
+        """The quantization step that a sum stands for, or None."""
+        if not is_call(value, _ADD) or not isinstance(value.args[1], tvm.ir.GenericConst):
+            return None
+        return self._steps.get(value.args[1])
+
+
+_CENTRE = -STORAGE[INT8].low
+"""The zero point that kernels are compiled with, in the middle of uint8. Sums are small with it,
+and so are their rounding errors in float32. It is also the difference of uint8 and int8."""
+
+
+def with_known_zero_points(module: Any) -> Any:
+    """Rewrite integer matrix products whose data have a zero point that the network computes.
+
+    Kernels support only constant zero points. The product is computed with a constant zero point
+    instead. From its result, the network subtracts the difference of the zero points times the sums
+    of the weights' columns. So the final result is the same except for rounding.
+
+    Args:
+        module: An ``IRModule`` whose ``main`` is a quantized network.
+    """
+    return relaxed.rewritten(module, _Centring(module))
+
+
+@relax.expr_functor.mutator
+class _Centring(relax.PyExprMutator):
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if not is_call(call, "relax.matmul"):
+            return call
+        data, weights = (self._value(argument) for argument in call.args)
+        known = steps.step_of(weights, DECODE)
+        if known is None or not is_call(data, DECODE) or not _is_computed(data):
+            return call
+        if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
+            return call
+        return self._centred(call, data, known)
+
+    def _value(self, variable: Any) -> Any:
+        return self.lookup_binding(variable) if isinstance(variable, relax.Var) else None
+
+    def _centred(self, call: Any, data: Any, weights: Step) -> Any:
+        emit, op = self.builder_.emit, relax.op
+        numbers, scale, zero = data.args
+        centre = relax.const(_CENTRE, "int32")
+        if str(numbers.ty.dtype) == INT8:
+            numbers = emit(op.astype(op.astype(numbers, "int32") + centre, UINT8))
+            zero = emit(op.astype(zero, "int32") + centre)
+        sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
+        centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
+        product = emit(relaxed.called(call, [centred, call.args[1]]))
+        apart = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_CENTRE))
+        product = emit(product - apart * relax.const(sums.astype(np.float32)))
+        return product * emit(op.reshape(scale, []))
+
+
+def _is_computed(call: Any) -> bool:
+    """Whether 8-bit numbers are dequantized with a single zero point that the network computes."""
+    numbers, scale, zero = call.args
+    return (
+        str(numbers.ty.dtype) in {INT8, UINT8}
+        and str(call.ty.dtype) == "float32"
+        and not isinstance(zero, tvm.ir.GenericConst)
+        and all(np.prod(shape_of(parameter)) == 1 for parameter in (scale, zero))
+    )
+
+
+def _is_matrix(weights: Step) -> bool:
+    """Whether weights are one matrix, with one scale for all columns or one for each."""
+    *_, axis = range(len(shape_of(weights.source)))
+    return axis == 1 and (weights.whole or weights.axis == axis)
+
+
+def with_real_constants(module: Any) -> Any:
+    """Dequantize constants at compile time, except the weights of int8 kernels.
+
+    A quantized constant and its dequantization become one float32 constant. Later passes can then
+    fold it like any other constant, for example a factor of a multiplication.
+
+    Args:
+        module: The module that ``with_encoded_moves`` returned.
+    """
+    bindings = relaxed.bindings_of(module["main"])
+    values = {binding.var: binding.value for binding in bindings}
+    products = {b.value for b in bindings if operands_of(b.value, values) is not None}
+    return relaxed.rewritten(module, _Folder(module, products))
+
+
+@relax.expr_functor.mutator
+class _Folder(relax.PyExprMutator):
+    """Replaces dequantized constants. Weights that something else reads too exist in both forms."""
+
+    def __init__(self, module: Any, products: AbstractSet[Any]) -> None:
+        super().__init__(module)
+        self._products = products
+        self._constants: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        constant = steps.decoded_constant(binding.value)
+        if constant is not None and isinstance(binding.var, relax.DataflowVar):
+            self._constants[binding.var] = relax.const(np.ascontiguousarray(constant), "float32")
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: Any) -> Any:
+        weights = call.args[1] if call in self._products else None
+        if weights is None:
+            return super().visit_call_(call)
+        data = self.visit_expr(call.args[0])
+        return relaxed.called(call, [data, super().visit_dataflow_var_(weights)])
+
+    def visit_var_(self, variable: Any) -> Any:
+        return self.visit_dataflow_var_(variable)
+
+    def visit_dataflow_var_(self, variable: Any) -> Any:
+        constant = self._constants.get(variable)
+        return super().visit_dataflow_var_(variable) if constant is None else constant
+
+
+_LEADING = 2
+"""Number of axes before the spatial ones: batch and channels."""
+
+
+def with_folded_pads(module: Any) -> Any:
+    """Make zero padding before convolutions a part of the convolutions, to save a copy.
+
+    Args:
+        module: An ``IRModule`` whose ``main`` is a network with channels first.
+    """
+    return relaxed.rewritten(module, _PadFolder(module))
+
+
+@relax.expr_functor.mutator
+class _PadFolder(relax.PyExprMutator):
+    """Notes which variables are padded, and by how much."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._padded: dict[Any, tuple[Any, list[int]]] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        value = binding.value
+        name = operator_name(value)
+        folded = None
+        if name == "relax.nn.pad" and str(value.attrs.pad_mode) == "constant":
+            widths = [int(width) for width in value.attrs.pad_width]
+            if float(value.attrs.pad_value) == 0.0 and min(widths) >= 0:
+                self._padded[binding.var] = value.args[0], widths
+        elif name in CONVOLUTION_RANKS and value.args[0] in self._padded:
+            folded = self._folded(value, name)
+        if folded is None:
+            super().visit_var_binding_(binding)
+        else:
+            self.set_var_remap(binding.var, relaxed.emitted(self.builder_, folded, binding.var))
+
+    def _folded(self, call: Any, name: str) -> Any | None:
+        """The convolution of the unpadded tensor with more padding.
+
+        None if channels were padded.
+        """
+        source, widths = self._padded[call.args[0]]
+        axes = CONVOLUTION_RANKS[name]
+        if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
+            return None
+        before, after = widths[2 * _LEADING :: 2], widths[2 * _LEADING + 1 :: 2]
+        own = [int(width) for width in call.attrs.padding]
+        own = own if len(own) == 2 * axes else [*own, *own]
+        padding = [mine + more for mine, more in zip(own, [*before, *after], strict=True)]
+        arguments = [self.visit_expr(argument) for argument in (source, call.args[1])]
+        return relaxed.called(call, arguments, padding=padding)
+
+
+_LAYOUTS = ("NHWC", "NCHW")
+"""Layouts of a whole graph: channels last, or first. They also mean one or three spatial axes."""
+
+
+def prepared(module: Any, layout: str) -> Any:
+    """Prepare a network for tuning and compilation.
+
+    Batch normalizations, and other scales and shifts of channels, become part of the preceding
+    layer's weights. Padding with zeros becomes part of the following convolution. Transposed
+    convolutions become ordinary convolutions. Operators that read only constants are evaluated. All
+    convolutions read and write feature maps in the same layout, so that no conversions are needed
+    between them.
+
+    Args:
+        module: An ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
+        layout: ``NHWC`` or ``NCHW``.
+
+    Raises:
+        LayoutError: TVM cannot convert the network to the layout.
+        ConfigError: An input has an axis without a fixed size, or ``layout`` is another string.
+    """
+    if layout not in _LAYOUTS:
+        raise ConfigError(
+            f"whole networks are not compiled in the layout {layout}",
+            hint=f"Choose one of {', '.join(_LAYOUTS)}.",
+        )
+    for parameter in module["main"].params:
+        _check_shape(parameter)
+    passes = relax.transform
+    small = (
+        [with_encoded_moves, passes.CanonicalizeBindings()] if steps.is_quantized(module) else []
+    )
+    try:
+        folded = _sequence(
+            module,
+            lowered,
+            *(_integers(passes) if small else []),
+            passes.FoldBatchnormToConv2D(),
+            passes.CanonicalizeBindings(),
+            fold_constants,
+            passes.DecomposeOpsForInference(),
+            passes.CanonicalizeBindings(),
+            fold_constants,
+            with_folded_scales,
+            with_folded_pads,
+            with_transposed_kernels,
+        )
+        layouts = {
+            name: orders
+            for name, orders in channels_last_layouts().items()
+            if name in operators_in(folded)
+        }
+        # It breaks on some networks of other operators, in which it has nothing to convert.
+        if layout == "NHWC" and layouts:
+            folded = _sequence(
+                folded,
+                partial(with_steps_passed, change=passes.ConvertLayout(layouts)),
+                passes.Normalize(),
+                fold_constants,
+                *small,
+            )
+        return _sequence(
+            folded,
+            passes.CanonicalizeBindings(),
+            without_transposed,
+            passes.CanonicalizeBindings(),
+            without_moves,
+            passes.CanonicalizeBindings(),
+            *small,
+            passes.DeadCodeElimination(),
+        )
+    except tvm.error.InternalError as error:
+        raise LayoutError(
+            f"TVM cannot convert the network to {layout}: {telling_line(error)}",
+            hint=NEXT_STEP,
+        ) from error
+
+
+def _integers(passes: Any) -> list[Any]:
+    """Passes after which only products of integers read quantized constants."""
+    simplified = passes.CanonicalizeBindings(), fold_constants
+    return [
+        *simplified,
+        with_encoded_moves,
+        with_folded_pads,
+        with_known_zero_points,
+        *simplified,
+        with_real_constants,
+        *simplified,
+    ]
+
+
+def operators_in(module: Any) -> set[str]:
+    """Names of the operators of a module's ``main``."""
+    return {operator_name(binding.value) for binding in relaxed.bindings_of(module["main"])} - {""}
+
+
+def _check_shape(parameter: Any) -> None:
+    """Check that the shape of an input is known."""
+    kind = getattr(parameter, "ty", None)
+    if relaxed.known_extents(kind) is None:
+        known = [getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()]
+        shown = f"[{', '.join(map(str, known))}]" if known else "unknown"
+        name = str(parameter.name)
+        raise ConfigError(
+            f"the shape of the network's input {name!r} is open: {shown}",
+            hint=f"Fix it: beside `source` under `model` write `shapes: {{{name}: [...]}}`, or "
+            "export a torch program without `dynamic_shapes`.",
+        )
+
+
+def _sequence(module: Any, *passes: Any) -> Any:
+    with tvm.transform.PassContext(opt_level=3):
+        for module_pass in passes:
+            module = module_pass(module)
+    return module

@@ -1,0 +1,233 @@
+"""Quantization steps in a graph: they encode float32 tensors in a storage dtype, or decode them.
+
+Steps of integer dtypes are Relax's ``quantize`` and ``dequantize``. Steps of floating-point dtypes
+are functions of Chameleon, because TVM's own bfloat16 rounds by different rules on each target.
+Encoded bfloat16 numbers are stored as 16-bit integers, which kernels read and write as they are.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_tvm._emit import rounding, widening
+from chameleon_tvm._types import FLOAT32, FLOATING_IN, STORAGE
+from numpy.typing import NDArray
+
+from chameleon_networks._graph.constants import array_of
+from chameleon_networks._graph.relaxed import bindings_of, each_number, operator_name, relax, tvm
+
+ENCODE, DECODE = "relax.quantize", "relax.dequantize"
+_FUNCTIONS = {ENCODE: ("round", rounding), DECODE: ("widen", widening)}
+_STEP = "chameleon.step"
+"""An attribute of functions that are quantization steps: which step it is."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Step:
+    """A quantization step whose parameters are constants.
+
+    An integer ``q`` represents ``(q - zero_point) * scale``. A floating-point number represents
+    itself.
+
+    Attributes:
+        source: The expression that is encoded or decoded.
+        dtype: The dtype of the encoded numbers.
+        scale: A float32 array of shape (1,), or one number for each index of the axis ``axis``.
+        zero_point: An int64 array of the shape of ``scale``.
+        axis: The axis of the parameters, counted from the front. It is ignored if there is a single
+            scale.
+    """
+
+    source: Any
+    dtype: str
+    scale: NDArray[np.float32] = attrs.field(factory=lambda: np.ones(1, np.float32))
+    zero_point: NDArray[np.int64] = attrs.field(factory=lambda: np.zeros(1, np.int64))
+    axis: int = 0
+
+    @property
+    def floating(self) -> bool:
+        """Whether the encoded numbers have a floating-point dtype."""
+        return self.dtype in STORAGE and not STORAGE[self.dtype].whole
+
+    @property
+    def whole(self) -> bool:
+        """Whether the whole tensor has a single scale and a single zero point."""
+        return len(self.scale) == 1
+
+    def same(self, other: Step) -> bool:
+        """Whether another step has the same dtype, scale and zero point.
+
+        Steps with one scale per index of an axis are not compared, and the result is then False. So
+        True means that the steps are equal, but False does not prove that they differ.
+        """
+        return (
+            self.whole
+            and other.whole
+            and self.dtype == other.dtype
+            and bool(self.scale[0] == other.scale[0])
+            and bool(self.zero_point[0] == other.zero_point[0])
+        )
+
+    def encoded(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Encode floating-point numbers as integers with the step's scale and zero point.
+
+        A number half-way between two is rounded to the even one.
+
+        Args:
+            values: A float32 array.
+        """
+        limits = np.iinfo(self.dtype)
+        scale, zero_point = self._along(values)
+        numbers = np.rint(np.asarray(values, np.float32) / scale) + zero_point
+        return np.asarray(np.clip(numbers, limits.min, limits.max), self.dtype)
+
+    def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
+        """Decode quantized integers to float32 numbers, with this step's scale and zero point."""
+        return self.centred(numbers).astype(np.float32) * self._along(numbers)[0]
+
+    def centred(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """Subtract this step's zero point from quantized integers."""
+        return numbers.astype(np.int64) - self._along(numbers)[1]
+
+    def _along(self, numbers: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scale and zero point, reshaped so that they broadcast to an array."""
+        shape = [1] * numbers.ndim
+        if not self.whole:
+            shape[self.axis] = len(self.scale)
+        return self.scale.reshape(shape), self.zero_point.reshape(shape)
+
+    def decode(self, builder: Any, numbers: Any) -> Any:
+        """Make the Relax call that decodes (dequantizes) a tensor with this step's scale.
+
+        Args:
+            builder: A ``BlockBuilder`` that is inside a block.
+            numbers: A variable, or a constant of integers.
+        """
+        if self.floating:
+            return self._converted(builder, numbers, DECODE)
+        return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
+
+    def encode(self, builder: Any, numbers: Any) -> Any:
+        """Make the Relax call that encodes (quantizes) a tensor with this step's scale.
+
+        Args:
+            builder: A ``BlockBuilder`` that is inside a block.
+            numbers: The float32 tensor, a variable.
+        """
+        if self.floating:
+            return self._converted(builder, numbers, ENCODE)
+        return relax.op.quantize(numbers, *self._constants(), axis=self._axis, out_dtype=self.dtype)
+
+    def _converted(self, builder: Any, tensor: Any, which: str) -> Any:
+        name, convert = _FUNCTIONS[which]
+        function = partial(convert, STORAGE[self.dtype])
+        marks = {_STEP: which}
+        hint = f"{name}_{self.dtype}"
+        return each_number(builder, function, tensor, hint, primfunc_attrs=marks)
+
+    @property
+    def _axis(self) -> int:
+        # Parameters of the whole tensor have none, and a move may leave it fewer axes.
+        return -1 if self.whole else self.axis
+
+    def _constants(self) -> tuple[Any, Any]:
+        shape = () if self.whole else (-1,)
+        # Relax takes zero points of 8, 16 and 32 bits; those of 32 hold all others.
+        return (
+            relax.const(self.scale.reshape(shape), FLOAT32),
+            relax.const(self.zero_point.astype(np.int32).reshape(shape), "int32"),
+        )
+
+
+class Steps:
+    """Recognizes the quantization steps of a module.
+
+    Args:
+        module: An ``IRModule``.
+    """
+
+    def __init__(self, module: Any) -> None:
+        known = ((v, (getattr(f, "attrs", None) or {})) for v, f in module.functions_items())
+        self._functions = {
+            variable.name_hint: str(attributes[_STEP])
+            for variable, attributes in known
+            if _STEP in attributes
+        }
+
+    def of(self, value: Any, which: str) -> Step | None:
+        """The quantization step that an expression computes, or None.
+
+        The result is None if the expression calls no such step, or if the step's parameters are not
+        constants.
+
+        Args:
+            value: Any expression, or None.
+            which: ``ENCODE`` or ``DECODE``.
+        """
+        if not self._functions or not is_call(value, "relax.call_tir"):
+            return step_of(value, which)
+        if self._functions.get(value.args[0].name_hint) != which:
+            return None
+        [source] = value.args[1].fields
+        encoded = value.ty_args[0] if which == ENCODE else source.ty
+        return Step(source=source, dtype=FLOATING_IN[str(encoded.dtype)].name)
+
+
+def step_of(value: Any, which: str) -> Step | None:
+    """The quantization step that an expression computes by ``relax.quantize`` or ``dequantize``.
+
+    The result is None if the expression is no such call, or if its scale or zero point is not a
+    constant. The zero point must be an integer, and the numbers that are not quantized must be in
+    float32. ``Steps.of`` also finds steps of floating-point dtypes.
+
+    Args:
+        value: Any expression, or None.
+        which: ``ENCODE`` for a call of ``relax.quantize``, ``DECODE`` for ``relax.dequantize``.
+    """
+    if not is_call(value, which):
+        return None
+    source, *parameters = value.args
+    if not all(isinstance(parameter, tvm.ir.GenericConst) for parameter in parameters):
+        return None
+    scale, zero_point = (array_of(parameter).reshape(-1) for parameter in parameters)
+    dtype = str((value if which == ENCODE else source).ty.dtype)
+    real = str((source if which == ENCODE else value).ty.dtype)
+    if not np.issubdtype(zero_point.dtype, np.integer) or real != FLOAT32:
+        return None
+    length = max(len(scale), len(zero_point))
+    return Step(
+        source=source,
+        scale=np.broadcast_to(scale, (length,)).astype(np.float32),
+        zero_point=np.broadcast_to(zero_point, (length,)).astype(np.int64),
+        axis=int(value.attrs.axis) % max(len(source.ty.shape), 1),
+        dtype=dtype,
+    )
+
+
+def decoded_constant(value: Any) -> NDArray[np.float32] | None:
+    """The float32 values of a quantized constant that an expression decodes, or None for others."""
+    step = step_of(value, DECODE)
+    if step is None or not isinstance(step.source, tvm.ir.GenericConst):
+        return None
+    return step.real(array_of(step.source))
+
+
+def is_call(value: Any, name: str) -> bool:
+    """Whether an expression is a call of the named operator."""
+    return operator_name(value) == name
+
+
+def is_quantized(module: Any) -> bool:
+    """Whether a network contains quantization steps of integers."""
+    return any(operator_name(b.value) in {ENCODE, DECODE} for b in bindings_of(module["main"]))
+
+
+def is_rounded(module: Any) -> bool:
+    """Whether a network quantizes computed values, not only its weights."""
+    return any(
+        is_call(binding.value, ENCODE) and isinstance(binding.value.args[0], relax.Var)
+        for binding in bindings_of(module["main"])
+    )

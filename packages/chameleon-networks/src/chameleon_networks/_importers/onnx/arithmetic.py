@@ -1,0 +1,364 @@
+"""Converters for ONNX's arithmetic and normalization that TVM's importer lacks or misreads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from chameleon_tvm._quick_tvm import tirx, tvm
+from chameleon_tvm._types import INT8, UINT8
+
+from chameleon_networks._graph.constants import array_of, constant_of
+from chameleon_networks._graph.relaxed import each_number, relax
+from chameleon_networks._importers.onnx import nodes
+from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
+
+op = relax.op
+
+KERNEL_TYPES = frozenset(
+    (
+        *("bool", "float32", "float64", INT8, "int16", "int32", "int64"),
+        *(UINT8, "uint16", "uint32", "uint64"),
+    )
+)
+"""Dtypes that kernels compute in."""
+
+
+def _is_whole(value: Any) -> bool:
+    return np.dtype(dtype_of(value)).kind in "iu"
+
+
+def _power(node: Node) -> Any:
+    """``Pow``, whose result has the dtype of the base; the exponent may have another dtype."""
+    base, exponent = node[0], node[1]
+    kind = wanted = dtype_of(base)
+    if _is_whole(base):
+        known = isinstance(exponent, tvm.ir.GenericConst)
+        powers = array_of(exponent).reshape(-1).tolist() if known else []
+        if len(powers) == 1 and powers[0] in range(_MOST_FACTORS):
+            factors = [base] * int(powers[0]) or [op.ones_like(base)]
+            product = reduce(lambda product, factor: node.emit(product * factor), factors)
+            extents = [*np.broadcast_shapes(shape_of(base), shape_of(exponent))]
+            return product if extents == shape_of(base) else op.broadcast_to(product, extents)
+        # Powers are of floating numbers alone; those of 64 bits hold 53.
+        wanted = "float64"
+        base = op.astype(base, wanted)
+    if isinstance(exponent, tvm.ir.GenericConst):
+        exponent = relax.const(array_of(exponent).astype(wanted), wanted)
+    elif dtype_of(exponent) != wanted:
+        exponent = op.astype(exponent, wanted)
+    power = op.power(base, exponent)
+    return power if kind == wanted else op.astype(power, kind)
+
+
+_MOST_FACTORS = 64
+"""Powers of integers with so many factors are zero, one or too large for 64 bits."""
+
+
+def _modulo(node: Node) -> Any:
+    """``Mod``: the result has the sign of the dividend if ``fmod`` is set, else of the divisor."""
+    x, y = node[0], node[1]
+    if _is_whole(x):
+        return (op.mod if node.attributes.get("fmod") else op.floor_mod)(x, y)
+    rest = node.emit(op.mod(x, y))
+    if node.attributes.get("fmod"):
+        return rest
+    zero = scalar(0, x)
+    negative = node.emit(y < zero)
+    other = op.not_equal(rest < zero, negative)
+    whole = op.where(negative, scalar(-0.0, x), zero)
+    return op.where(op.equal(rest, zero), whole, op.where(other, rest + y, rest))
+
+
+def _shift(node: Node) -> Any:
+    """``BitShift``; a count that is negative or too large shifts out all bits but the sign."""
+    x, y = node[0], node[1]
+    right = node.attributes["direction"] == "RIGHT"
+    shifted = (op.right_shift if right else op.left_shift)(x, y)
+    bits = 8 * np.dtype(dtype_of(x)).itemsize
+    inside = y < scalar(bits, y)
+    lost = scalar(0, x)
+    if np.dtype(dtype_of(x)).kind == "i":
+        inside = op.logical_and(inside, y >= scalar(0, y))
+        if right:
+            lost = op.right_shift(x, scalar(bits - 1, x))
+    return op.where(inside, shifted, lost)
+
+
+def _is_infinite(node: Node) -> Any:
+    x, names = node[0], {"detect_positive": math.inf, "detect_negative": -math.inf}
+    wanted = [scalar(number, x) for name, number in names.items() if node.attributes.get(name)]
+    if not wanted:
+        return relax.const(np.zeros(shape_of(x), np.bool_))
+    return reduce(op.logical_or, (op.equal(x, number) for number in wanted))
+
+
+def _extreme(node: Node) -> Any:
+    """``ReduceMax`` and ``ReduceMin`` along axes, also of bool and of no numbers."""
+    x, largest = node[0], node.kind == "ReduceMax"
+    shape, kind = shape_of(x), np.dtype(dtype_of(x))
+    if not node.axes and node.attributes.get("noop_with_empty_axes"):
+        return x
+    axes = [nodes.positive(axis, len(shape)) for axis in node.axes or range(len(shape))]
+    keep = bool(node.attributes.get("keepdims", 1))
+    if 0 not in shape:
+        return (op.max if largest else op.min)(x, axes, keep)
+    # Nothing is larger than all numbers or less than all.
+    ends = {"b": (False, True), "f": (-math.inf, math.inf)}.get(kind.kind)
+    least, most = ends or (np.iinfo(kind).min, np.iinfo(kind).max)
+    extreme, initial = (np.max, least) if largest else (np.min, most)
+    return constant_of(extreme(np.empty(shape, kind), tuple(axes), keepdims=keep, initial=initial))
+
+
+def _log_of_powers(node: Node, x: Any, axes: list[int] | None, keep: bool) -> Any:
+    """``log(sum(exp(x)))``, whose largest number is taken out of the sum if it is finite."""
+    most = node.emit(op.max(x, axes, True))
+    is_infinite = op.equal(op.abs(most), scalar(math.inf, x))
+    rest = op.log(op.sum(op.exp(x - most), axes, True))
+    result = op.where(is_infinite, most, rest + most)
+    return result if keep else op.squeeze(result, axes)
+
+
+_REDUCTIONS: Mapping[str, Callable[..., Any]] = {
+    "ReduceL1": lambda x, *how: op.sum(op.abs(x), *how),
+    "ReduceL2": lambda x, *how: op.sqrt(op.sum(op.square(x), *how)),
+    "ReduceLogSum": lambda x, *how: op.log(op.sum(x, *how)),
+    "ReduceMean": op.mean,
+    "ReduceSumSquare": lambda x, *how: op.sum(op.square(x), *how),
+}
+"""Reductions that TVM's importer misreads in some forms."""
+_WHOLE = frozenset({"ReduceL1", "ReduceSumSquare"})
+"""Reductions that compute integers from integers."""
+_NEUTRAL = frozenset({"ReduceLogSumExp", "ReduceMean"})
+"""Reductions that do not change a single number."""
+
+
+def _reduction(node: Node) -> Any:
+    """A reduction of ``_REDUCTIONS`` of integers by fractions, or of each number alone.
+
+    Results for integers are rounded towards zero.
+    """
+    x, axes, keep = node[0], node.axes, bool(node.attributes.get("keepdims", 1))
+    alone = not axes and bool(node.attributes.get("noop_with_empty_axes"))
+    by_fractions = _is_whole(x) and node.kind not in _WHOLE
+    sums_powers = node.kind == "ReduceLogSumExp"
+    if node.kind in _NEUTRAL if alone else not (by_fractions or sums_powers):
+        return NotImplemented
+    wide = node.emit(op.astype(x, "float64")) if by_fractions else x
+    if alone:
+        # Each number alone is a reduction over one more axis.
+        axes, keep = [len(shape_of(x))], False
+        wide = node.emit(op.expand_dims(wide, axes))
+    if sums_powers:
+        reduced = node.emit(_log_of_powers(node, wide, axes or None, keep))
+    else:
+        reduced = node.emit(_REDUCTIONS[node.kind](wide, axes or None, keep))
+    return op.astype(reduced, dtype_of(x)) if by_fractions else reduced
+
+
+def _scaled_product(node: Node) -> Any:
+    """``Gemm``; refuses fractional factors of integers, which TVM's importer would round."""
+    factors = (float(node.attributes[name]) for name in ("alpha", "beta"))
+    if _is_whole(node[0]) and not all(factor.is_integer() for factor in factors):
+        raise Unsupported("it multiplies whole numbers by a fraction")
+    return NotImplemented
+
+
+def _extreme_of_all(node: Node) -> Any:
+    """``Max`` and ``Min`` of several operands, which TVM's importer would first concatenate."""
+    combine = op.maximum if node.kind == "Max" else op.minimum
+    return reduce(combine, node.inputs)
+
+
+def _cumulative(node: Node) -> Any:
+    """``CumProd``, and ``CumSum`` if it has the axis, which TVM's importer does not check."""
+    x = node[0]
+    axis = nodes.positive(node.integers(1)[0], len(shape_of(x)))
+    if node.kind == "CumSum":
+        return NotImplemented
+    reverse = bool(node.attributes.get("reverse"))
+    if reverse:
+        x = node.emit(op.flip(x, axis))
+    exclusive = bool(node.attributes.get("exclusive"))
+    product = op.cumprod(x, axis, dtype_of(x), exclusive)
+    return op.flip(product, axis) if reverse else product
+
+
+def _determinant(node: Node) -> Any:
+    """``Det`` by Gaussian elimination, with the largest number of each column as its pivot."""
+    x = node[0]
+    *batch, size, _ = shape_of(x)
+    rows = node.emit(op.reshape(x, [math.prod(batch), size, size]))
+    product: Any = constant_of(np.ones([math.prod(batch)], dtype_of(x)))
+    for step in range(size):
+        rows, product = _eliminated(node, rows, product, size - step)
+    return op.reshape(product, batch)
+
+
+def _eliminated(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any]:
+    """A step of elimination: the matrix without its first row and column; the product so far."""
+    emit, count = node.emit, shape_of(rows)[0]
+    column = emit(op.strided_slice(rows, [2], [0], [1]))
+    sizes = op.reshape(op.abs(column), [count, size])
+    places = relax.const(np.arange(size)[None], "int64")
+    pivot = emit(op.equal(places, op.expand_dims(op.argmax(sizes, 1), 1)))
+    chosen = op.expand_dims(op.astype(pivot, dtype_of(rows)), 2)
+    row = emit(op.sum(chosen * rows, [1], True))
+    head = emit(op.strided_slice(row, [2], [0], [1]))
+    first = op.strided_slice(pivot, [1], [0], [1])
+    sign = op.where(first, scalar(1, rows), scalar(-1, rows))
+    product = emit(product * op.reshape(sign, [count]) * op.reshape(head, [count]))
+    if size == 1:
+        return rows, product
+    # The first row takes the pivot's place.
+    top = op.strided_slice(rows, [1], [0], [1])
+    moved = op.where(op.expand_dims(pivot, 2), top, rows)
+    below = emit(op.strided_slice(moved, [1, 2], [1, 0], [size, size]))
+    divisor = op.where(op.equal(head, scalar(0, rows)), scalar(1, rows), head)
+    rest = below - op.strided_slice(below, [2], [0], [1]) / divisor * row
+    return emit(op.strided_slice(rest, [2], [1], [size])), product
+
+
+def _same_bits(node: Node) -> Any:
+    """``BitCast``: the bits of numbers, read as another dtype."""
+    kind = nodes.named_type(node.attributes["to"])
+    x = node[0]
+    if any(node.kinds) or kind not in KERNEL_TYPES - {"bool"} or dtype_of(x) not in KERNEL_TYPES:
+        raise Unsupported(f"it reads {node.kinds[0] or dtype_of(x)} as {kind}")
+    if dtype_of(x) == "bool" or dtype_of(x) == kind:
+        return op.astype(x, kind)
+    return each_number(node.builder, lambda number: tirx.reinterpret(kind, number), x, "bits")
+
+
+def _prelu(node: Node) -> Any:
+    """``PRelu``; before version 7 of the standard, a vector of slopes had one for each channel."""
+    x, slope = node[0], node[1]
+    rank = len(shape_of(x))
+    per_channel = node.opset < 7 and len(shape_of(slope)) == 1  # noqa: PLR2004 - the version
+    if per_channel and shape_of(slope) != [1]:
+        slope = op.reshape(slope, [1, -1, *[1] * (rank - 2)])
+    return op.where(x < scalar(0, x), x * slope, x)
+
+
+def _sign(node: Node) -> Any:
+    """``Sign`` of unsigned integers, which TVM would compare with -1."""
+    x = node[0]
+    unsigned = np.dtype(dtype_of(x)).kind == "u"
+    return op.minimum(x, scalar(1, x)) if unsigned else NotImplemented
+
+
+def _above_threshold(node: Node) -> Any:
+    """``ThresholdedRelu``; TVM's importer multiplies infinities by zero."""
+    x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
+    return op.where(x > alpha, x, scalar(0, x))
+
+
+def _elu(node: Node) -> Any:
+    """``Elu``, ``Selu`` and ``Celu``; TVM's importer subtracts 1, which loses a small x."""
+    x, alpha = node[0], float(node.attributes["alpha"])
+    below = op.minimum(x, scalar(0, x)) / scalar(alpha if node.kind == "Celu" else 1, x)
+    less_one = op.tanh(below * scalar(0.5, x)) * (op.exp(below) + scalar(1, x))
+    made = op.where(x < scalar(0, x), scalar(alpha, x) * less_one, x)
+    return made * scalar(float(node.attributes["gamma"]), x) if node.kind == "Selu" else made
+
+
+def _layer(node: Node) -> Any:
+    """Layer normalization; refuses forms that TVM's importer misreads.
+
+    The standard's own function then computes them. It also has several outputs and any axis.
+    """
+    x, scale = node[0], node[1]
+    axis = nodes.positive(int(node.attributes["axis"]), len(shape_of(x)))
+    if node.outputs > 1 or (axis == 0 and node.kind != "LayerNormalization"):
+        raise Unsupported("it gives more than what it normalises")
+    if dtype_of(x) == "float64" or shape_of(scale) != shape_of(x)[axis:]:
+        raise Unsupported("the compiler normalises other numbers")
+    return NotImplemented
+
+
+def _batch(node: Node) -> Any:
+    """``BatchNormalization`` in training mode: normalizes by the batch, updates running means."""
+    if not node.attributes.get("training_mode"):
+        return NotImplemented
+    x, scale, bias, *running = node.inputs
+    shape = shape_of(x)
+    axes = [axis for axis in range(len(shape)) if axis != 1]
+    column = [1, -1, *[1] * (len(shape) - 2)]
+    mean = node.emit(op.mean(x, axes))
+    centred = node.emit(x - op.reshape(mean, column))
+    variance = node.emit(op.mean(centred * centred, axes))
+    epsilon = scalar(float(node.attributes["epsilon"]), variance)
+    factor = node.emit(scale / op.sqrt(variance + epsilon))
+    momentum = float(node.attributes["momentum"])
+    moved = [
+        old * scalar(momentum, old) + new * scalar(1 - momentum, new)
+        for old, new in zip(running, (mean, variance), strict=True)
+    ]
+    return [centred * op.reshape(factor, column) + op.reshape(bias, column), *moved]
+
+
+def _by_norm(node: Node) -> Any:
+    """``LpNormalization``; a vector whose norm is zero stays as it is."""
+    x, axis = node[0], int(node.attributes["axis"])
+    if int(node.attributes["p"]) == 1:
+        norm = op.sum(op.abs(x), [axis], True)
+    else:
+        norm = op.sqrt(op.sum(x * x, [axis], True))
+    norm = node.emit(norm)
+    return x / op.where(op.equal(norm, scalar(0, norm)), scalar(1, norm), norm)
+
+
+def _by_mean_and_variance(node: Node) -> Any:
+    """The standard's difference of two means may be less than zero, which has no root."""
+    x, axes = node[0], list(node.attributes["axes"])
+    centred = node.emit(x - op.mean(x, axes, True))
+    return centred / (op.sqrt(op.mean(centred * centred, axes, True)) + scalar(1e-9, x))
+
+
+def _by_neighbours(node: Node) -> Any:
+    """By channels about each; TVM's importer has windows of odd sizes, float32 and few axes."""
+    x, size = node[0], int(node.attributes["size"])
+    shape = shape_of(x)
+    if dtype_of(x) == "float32" and size % 2 and len(shape) in _POOLED_BY_TVM:
+        return NotImplemented
+    before = (size - 1) // 2
+    widths = [0, 0, before, size - 1 - before, *[0] * (2 * len(shape) - 4)]
+    padded = node.emit(op.nn.pad(x * x, widths))
+    parts = [op.strided_slice(padded, [1], [n], [n + shape[1]]) for n in range(size)]
+    total = reduce(op.add, parts)
+    alpha, beta, bias = (float(node.attributes[name]) for name in ("alpha", "beta", "bias"))
+    return x / op.power(total * scalar(alpha / size, x) + scalar(bias, x), scalar(beta, x))
+
+
+_POOLED_BY_TVM = (3, 4)
+"""Axes of a tensor, batch and channels included."""
+
+ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
+    "Pow": _power,
+    "Mod": _modulo,
+    "BitShift": _shift,
+    "BitCast": _same_bits,
+    "IsInf": _is_infinite,
+    **dict.fromkeys((*_REDUCTIONS, "ReduceLogSumExp"), _reduction),
+    "ReduceMax": _extreme,
+    "ReduceMin": _extreme,
+    "Gemm": _scaled_product,
+    "Max": _extreme_of_all,
+    "Min": _extreme_of_all,
+    **dict.fromkeys(("CumProd", "CumSum"), _cumulative),
+    "Det": _determinant,
+    "PRelu": _prelu,
+    "Sign": _sign,
+    **dict.fromkeys(("Elu", "Selu", "Celu"), _elu),
+    "ThresholdedRelu": _above_threshold,
+    "LayerNormalization": _layer,
+    "RMSNormalization": _layer,
+    "BatchNormalization": _batch,
+    "LpNormalization": _by_norm,
+    "LRN": _by_neighbours,
+    "MeanVarianceNormalization": _by_mean_and_variance,
+}
+"""Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""

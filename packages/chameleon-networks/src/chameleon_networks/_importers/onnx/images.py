@@ -1,0 +1,505 @@
+"""Converters of ONNX's image operators that TVM's importer lacks or misreads.
+
+TVM's importer computes the common variants of ``Resize`` as onnxruntime does, so they are left to
+TVM. This module converts all other variants, and ``Upsample``. They become a matrix product along
+each axis, or a selection of pixels if the mode is ``nearest``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_networks._graph.constants import constant_of
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._importers.onnx import nodes
+from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
+
+op = relax.op
+_MOST_AXES = 3
+"""Most spatial axes of a convolution or pooling."""
+_PLANE = 2
+"""Number of spatial axes of a deformable convolution."""
+
+
+def _transposed(node: Node) -> Any:
+    """``ConvTranspose``; if the output's shape is given, the padding follows from it."""
+    x, filters, given = node[0], node[1], node.attributes
+    size, kernel = shape_of(x)[2:], shape_of(filters)[2:]
+    rank = len(size)
+    strides, dilations = (list(given.get(name) or [1] * rank) for name in ("strides", "dilations"))
+    added = list(given.get("output_padding") or [0] * rank)
+    pads, way = list(given.get("pads") or [0] * 2 * rank), given.get("auto_pad", "NOTSET")
+    out = given.get("output_shape")
+    if out is None and way in {"SAME_UPPER", "SAME_LOWER"}:
+        out = [extent * stride for extent, stride in zip(size, strides, strict=True)]
+    for axis, wanted in enumerate(list(out or ())[-rank:]):
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        total = strides[axis] * (size[axis] - 1) + added[axis] + reach - wanted
+        # More may be asked for than there is, but `auto_pad` adds nothing.
+        added[axis] -= 0 if given.get("output_shape") is None else min(0, total)
+        half = max(0, total) // 2
+        first = half if way == "SAME_UPPER" else max(0, total) - half
+        pads[axis], pads[rank + axis] = first, max(0, total) - first
+    if rank > _MOST_AXES:
+        raise Unsupported(f"it has {rank} spatial axes")
+    convolve = getattr(op.nn, f"conv{rank}d_transpose")
+    # Zeros behind an output that are more than a stride are no part of a convolution.
+    fits = [min(extra, stride - 1) for extra, stride in zip(added, strides, strict=True)]
+    y = node.emit(convolve(x, filters, strides, pads, fits, dilations, int(given.get("group", 1))))
+    if fits != added:
+        widths = [0, 0, 0, 0]
+        for extra, fit in zip(added, fits, strict=True):
+            widths += [0, extra - fit]
+        y = node.emit(op.nn.pad(y, widths))
+    return y if node[2] is None else y + op.reshape(node[2], [1, -1, *[1] * rank])
+
+
+def _columns_to_image(node: Node) -> Any:
+    """``Col2Im``: overlapping blocks are added up, as a transposed convolution with ones does."""
+    columns, image, block = node[0], node.integers(1), node.integers(2)
+    given, rank = node.attributes, len(image)
+    strides, dilations = (list(given.get(name) or [1] * rank) for name in ("strides", "dilations"))
+    pads = list(given.get("pads") or [0] * 2 * rank)
+    if rank > _MOST_AXES:
+        raise Unsupported(f"it has {rank} spatial axes")
+    reach = [(size - 1) * dilation + 1 for size, dilation in zip(block, dilations, strict=True)]
+    counts, rests = [], []
+    for axis, extent in enumerate(image):
+        free = extent + pads[axis] + pads[rank + axis] - reach[axis]
+        counts.append(free // strides[axis] + 1)
+        rests.append(free % strides[axis])
+    batch, width, _ = shape_of(columns)
+    inside = math.prod(block)
+    channels = width // inside
+    x = op.reshape(columns, [batch * channels, inside, *counts])
+    taps = np.eye(inside, dtype=dtype_of(columns)).reshape(inside, 1, *block)
+    convolve = getattr(op.nn, f"conv{rank}d_transpose")
+    whole = convolve(node.emit(x), constant_of(taps), strides, pads, rests, dilations)
+    return op.reshape(node.emit(whole), [batch, channels, *image])
+
+
+def _aligned_regions(node: Node) -> Any:
+    """``RoiAlign``: the mean of interpolated pixels in each bin, or the largest summand of them."""
+    x, regions, given = node[0], node[1], node.attributes
+    batches = node.emit(op.clip(node[2], 0, shape_of(x)[0] - 1))  # no index leaves the array
+    # Before version 16 there was no shift.
+    way = given.get("coordinate_transformation_mode", "output_half_pixel")
+    aligned, scale = way == "half_pixel", float(given["spatial_scale"])
+    regions = node.emit(regions - scalar(0.5 / scale if aligned else 0.0, regions))
+    samples = int(given["sampling_ratio"])
+    counts = int(given["output_height"]), int(given["output_width"])
+    if given["mode"] == "avg":
+        of_batches = op.astype(op.expand_dims(batches, 1), dtype_of(regions))
+        boxes = node.emit(op.concat([of_batches, regions], 1))
+        means = op.vision.roi_align(x, boxes, counts, scale, samples, aligned, "NCHW", "avg")
+        if samples or not aligned:
+            return means
+        # TVM leaves the mean of no pixels, in a region without extent, to chance.
+        ends, starts = (node.emit(op.strided_slice(regions, [1], [at], [at + 2])) for at in (2, 0))
+        extents = node.emit(op.min(node.emit(ends - starts), 1))
+        there = node.emit(extents > scalar(0.0, extents))
+        there = node.emit(op.reshape(there, [shape_of(regions)[0], 1, 1, 1]))
+        return op.where(there, node.emit(means), scalar(0.0, regions))
+    if not samples:
+        raise Unsupported("it takes the largest of as many numbers as a region has")
+    least = -math.inf if aligned else 1.0
+    axes = [
+        _region_corners(node, regions, axis, count * samples, scale=scale, least=least)
+        for axis, count in zip((1, 0), counts, strict=True)
+    ]
+    channels, height, width = shape_of(x)[1:]
+    number = shape_of(regions)[0]
+    pixels = node.emit(op.permute_dims(x, [0, 2, 3, 1]))
+    flat = node.emit(op.reshape(pixels, [-1, channels]))
+    first = op.astype(batches, "int64") * scalar(height * width, "int64")
+    first = node.emit(op.reshape(first, [number, 1, 1]))
+    summands = []
+    for rows, row_weights in axes[0]:
+        for columns, column_weights in axes[1]:
+            at = op.expand_dims(rows, 2) * scalar(width, "int64") + op.expand_dims(columns, 1)
+            weights = op.expand_dims(row_weights, 2) * op.expand_dims(column_weights, 1)
+            taken = op.take(flat, node.emit(at + first), 0)
+            summands.append(node.emit(taken * op.expand_dims(weights, 3)))
+    largest = reduce(op.maximum, summands)
+    inside = op.reshape(largest, [number, counts[0], samples, counts[1], samples, channels])
+    return op.permute_dims(op.max(inside, [2, 4]), [0, 3, 1, 2])
+
+
+def _region_corners(
+    node: Node, regions: Any, axis: int, count: int, *, scale: float, least: float
+) -> list[tuple[Any, Any]]:
+    """The two pixels around each sample along an axis, with weights; arrays of (regions, samples).
+
+    Samples outside of the image have the weight zero.
+    """
+    extent = shape_of(node[0])[3 - axis]
+    scaled = node.emit(regions * scalar(scale, regions))
+    start, end = (op.strided_slice(scaled, [1], [at], [at + 1]) for at in (axis, axis + 2))
+    length = op.maximum(end - start, scalar(least, regions))
+    steps = relax.const((np.arange(count) + 0.5)[None] / count, dtype_of(regions))
+    places = node.emit(start + length * steps)
+    far = op.logical_or(places < scalar(-1.0, places), places > scalar(extent, places))
+    inside = op.astype(op.logical_not(far), dtype_of(places))
+    held = node.emit(op.clip(places, 0.0, float(extent - 1)))
+    low = node.emit(op.floor(held))
+    high = op.minimum(low + scalar(1.0, low), scalar(extent - 1, low))
+    share = node.emit(held - low)
+    return [
+        (node.emit(op.astype(at, "int64")), node.emit(weight * inside))
+        for at, weight in ((low, scalar(1.0, share) - share), (high, share))
+    ]
+
+
+def _pooled(node: Node) -> Any:
+    """``MaxPool``; its second output has the places of the largest numbers in the whole tensor."""
+    x, given = node[0], node.attributes
+    images, block = shape_of(x)[2:], list(given["kernel_shape"])
+    rank = len(images)
+    steps, spread = (list(given.get(name) or [1] * rank) for name in ("strides", "dilations"))
+    pads, way = list(given.get("pads") or [0] * 2 * rank), given.get("auto_pad", "NOTSET")
+    if way in {"SAME_UPPER", "SAME_LOWER"}:
+        for axis, extent in enumerate(images):
+            reach = (block[axis] - 1) * spread[axis] + 1
+            total = max(0, (-(-extent // steps[axis]) - 1) * steps[axis] + reach - extent)
+            first = total // 2 if way == "SAME_UPPER" else total - total // 2
+            pads[axis], pads[rank + axis] = first, total - first
+    if node.outputs == 1:
+        if way != "SAME_LOWER" or rank > _MOST_AXES:
+            return NotImplemented
+        pool = getattr(op.nn, f"max_pool{rank}d")
+        return pool(x, block, steps, pads, spread)
+    windows = []
+    for axis, extent in enumerate(images):
+        room = extent + pads[axis] + pads[rank + axis] - (block[axis] - 1) * spread[axis] - 1
+        count = (math.ceil if given.get("ceil_mode") else math.floor)(room / steps[axis]) + 1
+        # No window begins behind the image.
+        count -= (count - 1) * steps[axis] >= extent + pads[axis]
+        first = (np.arange(count) * steps[axis] - pads[axis])[:, None]
+        last = first + (extent - 1 - first) // spread[axis] * spread[axis]
+        at = first + np.arange(block[axis]) * spread[axis]
+        # A place outside is that of another number in the same window.
+        windows.append(np.minimum(np.where(at < 0, first % spread[axis], at), last))
+    grids = np.meshgrid(*(window.ravel() for window in windows), indexing="ij")
+    shape = [extent for window in windows for extent in window.shape]
+    order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)]
+    taken, named = (
+        np.ravel_multi_index(grids, images, order=kind)
+        .reshape(shape)
+        .transpose(order)
+        .reshape(-1, math.prod(block))
+        for kind in ("C", "F" if given.get("storage_order") else "C")
+    )
+    batch, channels = shape_of(x)[:2]
+    flat = node.emit(op.reshape(x, [batch * channels, -1]))
+    numbers = node.emit(op.take(flat, relax.const(taken, "int64"), 1))
+    largest = node.emit(op.argmax(numbers, 2))
+    ahead = relax.const(np.arange(len(named))[None] * named.shape[1], "int64")
+    local = op.take(relax.const(named.ravel(), "int64"), largest + ahead, 0)
+    before = np.arange(batch * channels)[:, None] * math.prod(images)
+    local = local + relax.const(before, "int64")
+    outs = [batch, channels, *(len(window) for window in windows)]
+    return [op.reshape(op.max(numbers, 2), outs), op.reshape(local, outs)]
+
+
+def _unpooled(node: Node) -> Any:
+    """``MaxUnpool``; a given output shape appends zeros to the shape that other attributes give."""
+    x, out, given = node[0], node.known(2), node.attributes
+    shape, block = shape_of(x), list(given["kernel_shape"])
+    rank = len(block)
+    steps, pads = given.get("strides") or [1] * rank, given.get("pads") or [0] * 2 * rank
+    for axis, size in enumerate(block):
+        shape[axis + 2] = (shape[axis + 2] - 1) * steps[axis] - pads[axis] - pads[rank + axis]
+        shape[axis + 2] += size
+    zeros = relax.const(np.zeros(math.prod(shape)), dtype_of(x))
+    places, numbers = (node.emit(op.reshape(value, [-1])) for value in (node[1], x))
+    y = op.reshape(node.emit(op.scatter_elements(zeros, places, numbers)), shape)
+    more = [int(a) - b for a, b in zip(shape if out is None else out, shape, strict=True)]
+    if min(more) < 0:
+        raise Unsupported("its output is smaller than what it puts there")
+    widths = [width for extra in more for width in (0, extra)]
+    return op.nn.pad(node.emit(y), widths) if any(more) else y
+
+
+def _deformed(node: Node) -> Any:
+    """``DeformConv``: a convolution over pixels that are interpolated at computed places."""
+    x, filters, offsets, bias, mask = (node[place] for place in range(5))
+    given, images, block = node.attributes, shape_of(node[0])[2:], shape_of(node[1])[2:]
+    if len(images) != _PLANE:
+        raise Unsupported(f"it has {len(images)} spatial axes")
+    steps, spread = (given.get(name) or [1, 1] for name in ("strides", "dilations"))
+    pads, groups = given.get("pads") or [0] * 4, int(given.get("offset_group", 1))
+    batch, channels = shape_of(x)[:2]
+    taps, outs = math.prod(block), shape_of(offsets)[2:]
+    corners = np.indices([*block, *outs])
+    regular = [
+        corners[axis] * spread[axis] + corners[_PLANE + axis] * steps[axis] - pads[axis]
+        for axis in range(_PLANE)
+    ]
+    shifts = op.reshape(offsets, [batch * groups, taps, _PLANE, *outs])
+    grid = []
+    # Coordinates of ``grid_sample`` go from -1 to 1 between the edges, those of columns first.
+    for axis in reversed(range(_PLANE)):
+        shift = op.squeeze(op.strided_slice(shifts, [2], [axis], [axis + 1]), [2])
+        places = regular[axis].reshape(1, taps, *outs)
+        ours = relax.const((2.0 * places + 1.0) / images[axis] - 1.0, dtype_of(x))
+        grid.append(shift * scalar(2.0 / images[axis], x) + ours)
+    places = op.reshape(op.stack(grid, 1), [batch * groups, _PLANE, taps * outs[0], outs[1]])
+    parts = op.reshape(x, [batch * groups, channels // groups, *images])
+    sampled = op.image.grid_sample(node.emit(parts), node.emit(places), padding_mode="zeros")
+    columns = op.reshape(node.emit(sampled), [batch, groups, -1, taps, math.prod(outs)])
+    if mask is not None:
+        shares = op.reshape(mask, [batch, groups, 1, taps, math.prod(outs)])
+        columns = columns * shares
+    columns = node.emit(op.reshape(columns, [batch, channels, taps, math.prod(outs)]))
+    rows = op.reshape(filters, [*shape_of(filters)[:2], taps, 1])
+    y = op.nn.conv2d(columns, node.emit(rows), groups=int(given.get("group", 1)))
+    y = op.reshape(node.emit(y), [batch, -1, *outs])
+    return y if bias is None else y + op.reshape(bias, [1, -1, 1, 1])
+
+
+def _affine_grid(node: Node) -> Any:
+    """Places by a product with those of an even grid, which may have a single row or column."""
+    theta, sizes = node[0], node.integers(1)[2:]
+    aligned = node.attributes.get("align_corners")
+    steps = [np.linspace(-1, 1, n) if aligned else (2 * np.arange(n) + 1) / n - 1 for n in sizes]
+    even = [*np.meshgrid(*steps, indexing="ij")[::-1], np.ones(sizes)]
+    points = np.stack(even, -1).reshape(-1, len(sizes) + 1)
+    turned = node.emit(op.permute_dims(theta, [0, 2, 1]))
+    grid = op.matmul(relax.const(points, dtype_of(theta)), turned)
+    return op.reshape(node.emit(grid), [shape_of(theta)[0], *sizes, len(sizes)])
+
+
+_COORDINATES_SINCE = 11
+"""The version of the standard that introduced several coordinate transformations."""
+_CROP = "tf_crop_and_resize"
+_OWN_WAYS = frozenset({_CROP, "half_pixel_symmetric", "tf_half_pixel_for_nn"})
+"""Coordinate transformations that TVM lacks, or also applies to axes that keep their extent."""
+
+
+@attrs.frozen(kw_only=True)
+class _Axis:
+    """How ``Resize`` changes one axis.
+
+    Attributes:
+        size: The extent of the input.
+        out: The extent of the output.
+        scale: The output's extent over the input's, before the output's extent is rounded.
+        crop: The begin and the end of the resized part of the input, as fractions of the input.
+    """
+
+    size: int
+    out: int
+    scale: float
+    crop: tuple[float, float]
+
+    def places(self, way: str) -> NDArray[Any]:
+        """The input coordinate of each output pixel, computed in float32 as in onnxruntime.
+
+        With ``align_corners`` and scales, the output's extent is rounded first, as in onnxruntime
+        (ONNX's reference does not round it).
+        """
+        at: NDArray[Any] = np.arange(self.out, dtype=np.float32)
+        size, scale = self.size, self.scale
+        if way == _CROP:
+            begin, end = self.crop
+            if self.out == 1:
+                return np.full(1, 0.5 * (begin + end) * (size - 1))
+            return begin * (size - 1) + at * (end - begin) * (size - 1) / (self.out - 1)
+        if way == "asymmetric":
+            return at / scale
+        if way == "align_corners":
+            return at * (size - 1) / max(1, self.out - 1)
+        shift = -0.5
+        if way == "half_pixel_symmetric":
+            shift += size / 2 * (1 - self.out / (scale * size))
+        elif way == "tf_half_pixel_for_nn":
+            shift = 0.0
+        elif way == "pytorch_half_pixel" and self.out == 1:
+            return np.zeros(1)
+        return np.asarray((at + 0.5) / scale + shift)
+
+
+_NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
+    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def _linear(distance: NDArray[Any], _a: float) -> NDArray[Any]:
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(distance)))
+
+
+def _cubic(distance: NDArray[Any], a: float) -> NDArray[Any]:
+    t = np.abs(distance)
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < _KERNELS["cubic"][1], far, 0.0))
+
+
+_KERNELS = {"linear": (_linear, 1), "cubic": (_cubic, 2)}
+"""For each interpolation, the function from a distance to a weight, and its largest distance."""
+
+
+def _matrix(axis: _Axis, places: NDArray[Any], attributes: Mapping[str, Any]) -> NDArray[Any]:
+    """The matrix (outputs, inputs) with the weight of each input pixel in each output pixel."""
+    kernel, reach = _KERNELS[attributes["mode"]]
+    a = float(attributes.get("cubic_coeff_a", -0.75))
+    smooth = bool(attributes.get("antialias")) and axis.scale < 1
+    scale = axis.scale if smooth else 1.0
+    half = math.ceil(reach / scale)
+    taps = np.floor(places)[:, None] + np.arange(1 - half, half + 1)
+    weights = kernel((taps - places[:, None]) * scale, a)
+    if attributes.get("exclude_outside"):
+        weights = np.where((taps >= 0) & (taps < axis.size), weights, 0.0)
+    weights = weights / weights.sum(1, keepdims=True)
+    matrix = np.zeros([axis.out, axis.size])
+    inside = np.clip(taps, 0, axis.size - 1).astype(np.int64)
+    np.add.at(matrix, (np.arange(axis.out)[:, None], inside), weights)
+    return matrix
+
+
+def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
+    """How each of the chosen axes is resized, by the number of the axis."""
+    shape, count = shape_of(node[0]), len(chosen)
+    late = node.kind == "Resize" and node.opset >= _COORDINATES_SINCE
+    if node.kind == "Upsample" and "scales" in node.attributes:
+        scales: Any = node.attributes["scales"]
+        sizes = None
+    else:
+        scales, sizes = node.known(2 if late else 1), node.known(3) if late else None
+    roi = node.known(1) if late else None
+    crops = [0.0] * count + [1.0] * count if roi is None else roi.tolist()
+    extents = [shape[axis] for axis in chosen]
+    if sizes is not None:
+        out = [int(size) for size in sizes]
+        ratios = [size / extent for size, extent in zip(out, extents, strict=True)]
+        policy = str(node.attributes.get("keep_aspect_ratio_policy", "stretch"))
+        if policy != "stretch":
+            ratio = min(ratios) if policy == "not_larger" else max(ratios)
+            ratios = [ratio] * count
+            out = [math.floor(ratio * extent + 0.5) for extent in extents]
+    else:
+        ratios = [float(scale) for scale in (() if scales is None else scales)]
+        # onnxruntime multiplies in float32, so that 2.8 times 10 is 28.
+        out = [
+            int(np.float32(r) * np.float32(extent))
+            for r, extent in zip(ratios, extents, strict=True)
+        ]
+    return {
+        axis: _Axis(size=size, out=new, scale=ratio, crop=(crops[place], crops[count + place]))
+        for place, (axis, size, new, ratio) in enumerate(
+            zip(chosen, extents, out, ratios, strict=True)
+        )
+    }
+
+
+_RESIZED_BY_TVM = (3, 4, 5)
+"""Ranks of tensors that TVM can resize."""
+_SPATIAL = 2
+"""The number of the first spatial axis."""
+
+
+def _resize(node: Node) -> Any:
+    value, given = node[0], dict(node.attributes)
+    shape = shape_of(value)
+    rank = len(shape)
+    kind = np.dtype(dtype_of(value))
+    is_rounded = given["mode"] != "nearest" and kind.kind != "f"
+    chosen = [nodes.positive(axis, rank) for axis in given.get("axes") or range(rank)]
+    axes = _axes(node, chosen)
+    if node.opset < _COORDINATES_SINCE or node.kind == "Upsample":
+        given["coordinate_transformation_mode"] = "asymmetric"
+    elif rank in _RESIZED_BY_TVM and _is_ordinary(given, axes) and not is_rounded:
+        return NotImplemented
+    out = [axes[axis].out if axis in axes else extent for axis, extent in enumerate(shape)]
+    if 0 in out:
+        return relax.const(np.zeros(out), dtype_of(value))
+    if out == shape:
+        return value
+    # onnxruntime leaves out the fraction of the linear mode, which it computes in float32.
+    is_cut = is_rounded and given["mode"] == "linear" and not given.get("antialias")
+    if is_rounded:
+        # In float64, few numbers are about half of a whole one.
+        value = node.emit(op.astype(value, "float32" if is_cut else "float64"))
+    way = str(given["coordinate_transformation_mode"])
+    outsides: dict[int, NDArray[Any]] = {}
+    for number, axis in axes.items():
+        if axis.scale == 1:
+            continue
+        places = axis.places(way)
+        outsides[number] = (way == _CROP) & ((places < 0) | (places > axis.size - 1))
+        if not (given.get("antialias") and axis.out == axis.size):
+            value = node.emit(_along(node, value, number, axis, places))
+    return _in_dtype(node, _with_outsides(node, value, outsides), kind)
+
+
+def _in_dtype(node: Node, value: Any, kind: np.dtype[Any]) -> Any:
+    """The resized numbers in the dtype of the image."""
+    if dtype_of(value) == kind.name:
+        return value
+    if dtype_of(value) != "float64":
+        return op.astype(value, kind.name)
+    limits = np.iinfo(kind)
+    return op.astype(op.clip(node.emit(op.round(value)), limits.min, limits.max), kind.name)
+
+
+def _along(node: Node, value: Any, number: int, axis: _Axis, places: NDArray[Any]) -> Any:
+    """Resize one axis of a tensor; ``places`` are the input coordinates of the output pixels."""
+    attributes = node.attributes
+    if attributes["mode"] == "nearest":
+        # Early versions have no attribute for this choice.
+        early = "ceil" if axis.scale < 1 else "floor"
+        nearest = _NEAREST[str(attributes.get("nearest_mode", early))](places)
+        taken = np.clip(nearest, 0, axis.size - 1).astype(np.int64)
+        return op.take(value, relax.const(taken), number)
+    matrix = relax.const(_matrix(axis, places, attributes).T, dtype_of(value))
+    rank = len(shape_of(value))
+    order = [*(other for other in range(rank) if other != number), number]
+    moved = node.emit(op.matmul(op.permute_dims(value, order), matrix))
+    return op.permute_dims(moved, np.argsort(order).tolist())
+
+
+def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -> Any:
+    """Set the pixels that are resized from outside of the image to the extrapolation value."""
+    rank = len(shape_of(value))
+    for number, outside in outsides.items():
+        if outside.any():
+            mask = outside.reshape([-1 if axis == number else 1 for axis in range(rank)])
+            beyond = scalar(float(node.attributes["extrapolation_value"]), value)
+            value = node.emit(op.where(relax.const(mask), beyond, value))
+    return value
+
+
+def _is_ordinary(given: Mapping[str, Any], axes: Mapping[int, _Axis]) -> bool:
+    """Whether TVM's kernels compute a ``Resize`` as onnxruntime does."""
+    special = ("antialias", "exclude_outside", "axes")
+    return (
+        not any(given.get(name) for name in special)
+        and given.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+        and given["coordinate_transformation_mode"] not in _OWN_WAYS
+        and all(axis.out == axis.scale * axis.size for axis in axes.values())
+        and all(axis.out == axis.size for place, axis in axes.items() if place < _SPATIAL)
+    )
+
+
+IMAGES: Mapping[str, Callable[[Node], Any]] = {
+    "AffineGrid": _affine_grid,
+    "ConvTranspose": _transposed,
+    "Col2Im": _columns_to_image,
+    "DeformConv": _deformed,
+    "MaxPool": _pooled,
+    "MaxUnpool": _unpooled,
+    "RoiAlign": _aligned_regions,
+    "Resize": _resize,
+    "Upsample": _resize,
+}
+"""Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""

@@ -1,0 +1,535 @@
+"""Imports ONNX graphs into Relax: evaluates nodes on constants, and unrolls control flow.
+
+ONNX's reference implementation computes nodes that read only constants. Each other node is
+converted by the first that can: Chameleon's converter, TVM's converter, or a function of the
+standard that consists of other operators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+import onnx
+import structlog
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._words import WAY_OUT, first_line
+from numpy.typing import NDArray
+from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
+
+from chameleon_networks._graph.relaxed import bindings_of, known_extents, relax
+from chameleon_networks._graph.steps import is_quantized, is_rounded
+from chameleon_networks._importers.onnx import converters, nodes, standard
+from chameleon_networks._importers.onnx.arithmetic import KERNEL_TYPES
+from chameleon_networks._importers.onnx.control import SPECIAL
+from chameleon_networks._importers.onnx.nodes import Node, Unsupported, Value, ValueNeeded
+from chameleon_networks._importers.onnx.quantized import ONNXRUNTIME_DOMAIN, without_functions
+from chameleon_networks._importers.onnx.typed import TYPES, Typed, interface, read, written
+from chameleon_networks._importers.refusals import OperatorSurvey, Refusal
+from chameleon_networks._source_location import ImportedGraph, SourceLocation
+
+log = structlog.get_logger()
+
+Scope = dict[str, Value]
+
+
+UNKNOWN = object()
+"""The value of a refused node's output if not even its shape is known."""
+
+_NO_OPERATOR = "the compiler has no such operator"
+_MAKE_CONSTANT = "Make it a constant of the file (an initializer), as its value decides on shapes."
+
+
+class _RefusedNode(Exception):  # noqa: N818 - a reason, of which the survey makes an error
+    """A node cannot be converted.
+
+    Attributes:
+        refusal: The node, and the reason why it cannot be converted.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.refusal = refusal
+
+
+def imported(
+    model: Any,
+    shapes: Mapping[str, Sequence[int]],
+    values: Mapping[str, NDArray[Any]] | None = None,
+) -> ImportedGraph:
+    """Import an ONNX model into Relax, and record which node each variable comes from.
+
+    Args:
+        model: An ``onnx.ModelProto``.
+        shapes: The shapes of inputs whose sizes the model leaves open, by name.
+        values: The values of inputs that become constants, by name.
+
+    Raises:
+        OperatorsRefusedError: Nodes cannot be converted, or need the values of inputs.
+        ConfigError: An input or output of the model is not supported.
+    """
+    importer = _Importer(model, shapes, values or {})
+    module = importer.module()
+    return ImportedGraph(
+        module=module,
+        locations=importer.locations_in(module),
+        is_quantized=is_quantized(module),
+        is_rounded=is_rounded(module),
+        operators=importer.survey.operators,
+    )
+
+
+class _Importer:
+    """Converts a model node by node, and notes the node that each variable comes from."""
+
+    def __init__(
+        self, model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
+    ) -> None:
+        self._model = without_functions(model)
+        self._shapes, self._values = shapes, values
+        self._builder = relax.BlockBuilder()
+        self._locations: dict[Any, SourceLocation] = {}
+        self._inputs: dict[Any, str] = {}
+        self._outputs_of_nodes: dict[Any, str] = {}
+        self.survey = OperatorSurvey()
+
+    def module(self) -> Any:
+        """The network as an ``IRModule``."""
+        graph = self._model.graph
+        opsets = {one.domain: one.version for one in self._model.opset_import}
+        scope: Scope = {one.name: _constant(one) for one in graph.initializer}
+        for one in graph.sparse_initializer:
+            scope[one.values.name] = nodes.relax_constant(nodes.dense(one))
+        names: Counter[str] = Counter()
+        for one in graph.input:
+            if one.name in self._values:
+                scope[one.name] = nodes.relax_constant(self._values[one.name])
+            elif one.name not in scope:
+                variable, kind = self._parameter(one, names)
+                self._inputs[variable] = one.name
+                scope[one.name] = (variable, kind)
+        with self._builder.function("main", params=list(self._inputs)):
+            with self._builder.dataflow():
+                for variable, name in self._inputs.items():
+                    _, kind = scope[name]
+                    value = read(self._builder, variable, kind) if kind in TYPES else variable
+                    scope[name] = _without_numbers(value)
+                self._convert_network(scope, opsets)
+                # TVM complains of functions that are not ended.
+                given = [] if self.survey.refusals else [one.name for one in graph.output]
+                outputs = [self._output(scope, name) for name in given] or [relax.const(0.0)]
+                result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
+                result = self._builder.emit_output(result)
+            self._builder.emit_func_output(result)
+        self.survey.check()
+        return self._builder.get()
+
+    def locations_in(self, module: Any) -> dict[str, SourceLocation]:
+        """The source location of each variable in a module, by the variable's name."""
+        variables = [binding.var for binding in bindings_of(module["main"])]
+        return {
+            str(one.name): attrs.evolve(location, output=self._outputs_of_nodes.get(one, ""))
+            for one in variables
+            if (location := self._locations.get(one)) is not None
+        }
+
+    def _parameter(self, given: Any, names: Counter[str]) -> tuple[Any, str]:
+        kind = given.type.WhichOneof("value")
+        if kind != "tensor_type":
+            raise ConfigError(
+                f"input {given.name!r} is a {str(kind).removesuffix('_type')}, not a tensor",
+                hint="Give the network an input for each tensor.",
+            )
+        tensor = given.type.tensor_type
+        shape = self._shapes.get(given.name)
+        if shape is None:
+            if not tensor.HasField("shape"):
+                raise ConfigError(
+                    f"the rank of input {given.name!r} is not known",
+                    hint=f"Fix its shape under `shapes`: {{{given.name}: [...]}}.",
+                )
+            shape = [one.dim_value for one in tensor.shape.dim]
+        clean = re.sub(r"\W", "_", given.name)
+        clean = f"input_{clean}" if clean[:1].isdigit() else clean
+        names[clean] += 1
+        clean += f"_{names[clean]}" if names[clean] > 1 else ""
+        dtype = _dtype(tensor.elem_type, f"input {given.name!r}")
+        tensor = relax.TensorType([int(extent) for extent in shape], interface(dtype))
+        return relax.Var(clean, tensor), dtype
+
+    def _output(self, scope: Scope, name: str) -> Any:
+        value = scope[name]
+        if isinstance(value, list) or value is None:
+            raise ConfigError(
+                f"output {name!r} is a sequence or left out, not a tensor",
+                hint="Give the network an output for each tensor.",
+            )
+        return written(self._builder, value) if isinstance(value, Typed) else value
+
+    # Nodes
+
+    def _convert_network(self, scope: Scope, opsets: Mapping[str, int]) -> None:
+        """Convert all nodes.
+
+        If a node is refused, zeros replace its outputs, to go on with the survey.
+        """
+        survey = self.survey
+        for node in self._model.graph.node:
+            survey.operators.update(one.op_type for one in _with_inner_nodes(node))
+            if any(scope.get(n) is UNKNOWN for one in _with_inner_nodes(node) for n in one.input):
+                scope.update(dict.fromkeys(node.output, UNKNOWN))
+                if converters.has_operator(node):
+                    survey.assumed[node.op_type] += 1
+                else:
+                    survey.refusals.append(_refusal(node, _NO_OPERATOR))
+                continue
+            try:
+                self._convert_nodes([node], scope, opsets)
+            except _RefusedNode as refused:
+                survey.refusals.append(refused.refusal)
+                scope.update({name: self._stand_in(name) for name in node.output if name})
+            for name in node.output:
+                if isinstance(scope.get(name), relax.Var):
+                    self._outputs_of_nodes.setdefault(scope[name], name)
+
+    def _stand_in(self, name: str) -> Any:
+        """Zeros of a value's shape and dtype; ``UNKNOWN`` if ONNX cannot infer them."""
+        tensor = self._inferred.get(name, onnx.TypeProto()).tensor_type
+        dims = tensor.shape.dim
+        known = tensor.HasField("shape") and all(one.HasField("dim_value") for one in dims)
+        kind = nodes.named_type(tensor.elem_type or 1)
+        if not known or kind not in KERNEL_TYPES:
+            return UNKNOWN
+        return self._builder.emit(relax.op.zeros([one.dim_value for one in dims], kind))
+
+    @cached_property
+    def _inferred(self) -> Mapping[str, Any]:
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        for given in model.graph.input:
+            for dim, extent in zip(
+                given.type.tensor_type.shape.dim, self._shapes.get(given.name, ()), strict=False
+            ):
+                dim.dim_value = int(extent)
+        try:
+            graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        except Exception as error:  # noqa: BLE001 - of a file that is too large, or of no known operator
+            log.info("shapes_not_inferred", problem=first_line(error))
+            return {}
+        return {value.name: value.type for value in (*graph.value_info, *graph.output)}
+
+    def _convert_nodes(
+        self, protos: Sequence[Any], scope: Scope, opsets: Mapping[str, int]
+    ) -> None:
+        for node in protos:
+            outputs = self._converted(node, scope, opsets)
+            sentence = nodes.sentence_of(node)
+            location = SourceLocation(owner=nodes.owner_of(node), sentence=sentence)
+            pairs = zip(node.output, outputs, strict=False)
+            scope.update({name: self._bound(value, location) for name, value in pairs if name})
+
+    def _bound(self, value: Value, location: SourceLocation) -> Value:
+        """Bind a value to a variable, and note the location of its node."""
+        if isinstance(value, Typed):
+            return Typed(self._bound(value.value, location), value.kind)
+        if isinstance(value, relax.Call | relax.TupleGetItem):
+            value = self._builder.emit(value)
+        value = _without_numbers(value)
+        if isinstance(value, relax.Var):
+            self._locations.setdefault(value, location)
+        return value
+
+    def _converted(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
+        """Convert a node, and return the values of its outputs.
+
+        Raises:
+            _RefusedNode: The node cannot be compiled.
+        """
+        try:
+            return self._by_kind(node, scope, opsets)
+        except ValueNeeded as needed:
+            names = self._sources(needed.value)
+            listed = " and ".join(map(repr, names)) or "something that is computed"
+            reason = f"it needs the value of {listed} before"
+            refusal = _refusal(node, reason, hint=_MAKE_CONSTANT, inputs=tuple(names))
+            raise _RefusedNode(refusal) from needed
+        except Unsupported as error:
+            raise _RefusedNode(_refusal(node, str(error))) from error
+
+    def _sources(self, value: Any) -> list[str]:
+        """The names of the network's inputs that a value depends on."""
+        seen: set[Any] = set()
+        found: list[str] = []
+        left = [value.value if isinstance(value, Typed) else value]
+        while left:
+            for variable in relax.analysis.free_vars(left.pop()):
+                if variable in seen:
+                    continue
+                seen.add(variable)
+                if variable in self._inputs:
+                    found.append(self._inputs[variable])
+                else:
+                    left.append(self._builder.lookup_binding(variable))
+        return found
+
+    def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
+        domain = "" if node.domain in standard.STANDARD else node.domain
+        # A model of other domains may leave the standard's version out.
+        opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
+        inputs = [scope[name] if name else None for name in node.input]
+        if node.op_type == "CastLike":
+            node, inputs = standard.as_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
+        if node.op_type == "Resize":
+            inputs = [*inputs[:1], *map(nodes.unless_empty, inputs[1:])]
+        special = SPECIAL.get(node.op_type) if not domain else None
+        if special is not None:
+            return special(self, node, inputs, scope, opsets)
+        if nodes.is_folded(node, inputs):
+            with contextlib.suppress(Unsupported):  # a kernel may compute it
+                return nodes.evaluated(node, inputs, opset)
+        schema = standard.schema_of(node, domain, opset)
+        given = Node(
+            builder=self._builder,
+            kind=node.op_type,
+            inputs=tuple(value.value if isinstance(value, Typed) else value for value in inputs),
+            kinds=tuple(value.kind if isinstance(value, Typed) else None for value in inputs),
+            attributes=standard.attributes_of(node, schema),
+            opset=opset,
+            outputs=len(node.output),
+        )
+        for place in nodes.VALUES.get(node.op_type, ()):
+            given.known(place)
+        return self._by_operator(node, given, inputs, schema)
+
+    def _by_operator(
+        self, node: Any, given: Node, inputs: Sequence[Value], schema: Any
+    ) -> list[Value]:
+        """Convert a node with a converter, or else with the standard's function for it."""
+        problem: Exception = Unsupported(_NO_OPERATOR)
+        if node.domain in converters.DOMAINS:
+            try:
+                return _typed(_possible(self._by_converter(node, given)), given, schema)
+            except ValueNeeded:
+                raise
+            except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
+                problem = error
+                # If a converter says why, the shape may depend on numbers, which zeros do not show.
+                said = isinstance(error, Unsupported)
+                empty = None if said else _empty_outputs(node, inputs, given.opset)
+                if empty is not None:
+                    return empty
+        body = standard.body_of(node, schema, inputs, given.opset)
+        if body is not None:
+            return self._by_body(node, body, inputs, schema)
+        if isinstance(problem, Unsupported):
+            raise problem
+        raise Unsupported(first_line(problem)) from problem
+
+    def _by_converter(self, node: Any, given: Node) -> list[Value]:
+        """Convert a node with Chameleon's converter of its operator, or else with TVM's."""
+        convert = converters.CONVERTERS.get(node.op_type)
+        values = NotImplemented if convert is None else convert(given)
+        if values is NotImplemented:
+            return self._by_tvm(node, given)
+        values = values if isinstance(values, list | tuple) else [values]
+        # What is wrong with an expression is known as soon as it has a type.
+        return [
+            self._builder.normalize(value) if isinstance(value, relax.Call) else value
+            for value in values
+        ]
+
+    def _by_tvm(self, node: Any, given: Node) -> list[Value]:
+        """Convert a node with TVM's converter of its operator."""
+        kind = _get_convert_map().get(node.op_type)
+        if kind is None:
+            raise Unsupported(_NO_OPERATOR)
+        if any(isinstance(value, list) for value in given.inputs):
+            raise Unsupported("it reads a sequence")
+        inputs = onnx_input()
+        inputs.extend(given.inputs)
+        attributes = {
+            name: value.encode() if isinstance(value, str) else value
+            for name, value in standard.attributes_of(node, None).items()
+        }
+        attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
+        with contextlib.redirect_stdout(io.StringIO()):
+            made = kind.get_converter(given.opset)(self._builder, inputs, attributes, [{}, {}])
+        made = self._builder.normalize(made)
+        if isinstance(made, relax.Tuple):
+            values = list(made)
+        elif isinstance(made.ty, relax.TupleType):
+            whole = self._builder.emit(made)
+            values = [relax.TupleGetItem(whole, i) for i in range(len(made.ty.fields))]
+        else:
+            values = [made]
+        if len(values) < len(node.output):
+            raise Unsupported(f"the compiler gives {len(values)} of its {len(node.output)} outputs")
+        for value in values:
+            emitted = self._builder.normalize(value)
+            if not isinstance(emitted.ty, relax.TensorType) or known_extents(emitted.ty) is None:
+                raise Unsupported(nodes.UNKNOWN_SHAPE)
+        return values
+
+    def _by_body(self, node: Any, body: Any, inputs: Sequence[Value], schema: Any) -> list[Value]:
+        """Convert a node with the nodes of the function that the standard has for its operator."""
+        opsets = {one.domain: one.version for one in body.opset_import}
+        usual = (attribute.default_value for attribute in schema.attributes.values())
+        given = {
+            attribute.name: attribute
+            for attribute in (*usual, *body.attribute_proto, *node.attribute)
+            if attribute.name
+        }
+        scope: Scope = dict.fromkeys(body.input)
+        scope.update(zip(body.input, inputs, strict=False))
+        protos = [standard.with_attributes(one, given, node) for one in body.node]
+        try:
+            self._convert_nodes(protos, scope, opsets)
+        except _RefusedNode as refused:
+            inner = refused.refusal
+            reason = f"{inner.reason} (in its {inner.operator})"
+            raise _RefusedNode(
+                _refusal(node, reason, hint=inner.hint, inputs=inner.inputs)
+            ) from refused
+        # The standard writes no more than the outputs that the node names.
+        return [scope.get(name) for name in body.output]
+
+    # Sequences and control flow, whose lengths and conditions are known
+
+    def run_graph(
+        self, graph: Any, inputs: Sequence[Value], scope: Scope, opsets: Mapping[str, int]
+    ) -> list[Value]:
+        """Convert a graph inside a node, such as the body of a loop, and return its outputs.
+
+        Args:
+            graph: The graph.
+            inputs: The values of the graph's inputs.
+            scope: The values by name that the graph can read besides its inputs.
+            opsets: The version of each operator set, by domain.
+        """
+        inner = {**scope, **{one.name: _constant(one) for one in graph.initializer}}
+        inner.update(zip((one.name for one in graph.input), inputs, strict=True))
+        self._convert_nodes(graph.node, inner, opsets)
+        return [inner[one.name] for one in graph.output]
+
+    def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
+        """Select the outputs of one branch of an ``If`` whose condition the network computes.
+
+        Args:
+            condition: The Relax expression of the condition.
+            branches: The outputs of both branches.
+        """
+        chosen = []
+        if nodes.shape_of(condition):  # the only value may have axes, which the outputs lack
+            condition = self._builder.emit(relax.op.reshape(condition, []))
+        for yes, no in zip(*branches, strict=True):
+            tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))
+            kinds = [(nodes.shape_of(one), nodes.dtype_of(one)) for one in (yes, no) if tensors]
+            if not tensors or kinds[0] != kinds[1]:
+                raise Unsupported(
+                    "its condition is computed, and its branches give different shapes"
+                )
+            kind = yes.kind if isinstance(yes, Typed) else None
+            parts = (one.value if isinstance(one, Typed) else one for one in (yes, no))
+            made = self._builder.emit(relax.op.where(condition, *parts))
+            chosen.append(Typed(made, kind) if kind else made)
+        return chosen
+
+    def emit(self, value: Any) -> Any:
+        """Bind an expression to a variable, and return the variable."""
+        return self._builder.emit(value)
+
+
+def _refusal(node: Any, reason: str, *, hint: str = "", inputs: tuple[str, ...] = ()) -> Refusal:
+    usual = converters.IN_THE_STANDARD if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
+    return Refusal(
+        operator=node.op_type,
+        sentence=nodes.sentence_of(node),
+        reason=reason,
+        hint=hint or usual,
+        inputs=inputs,
+    )
+
+
+def _with_inner_nodes(node: Any) -> Iterator[Any]:
+    """Yield a node, and the nodes of the graphs that are attributes of the node."""
+    yield node
+    for attribute in node.attribute:
+        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            for inner in graph.node:
+                yield from _with_inner_nodes(inner)
+
+
+def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
+    """Give a node's outputs the dtypes that they represent, as the inputs' dtypes imply."""
+    if schema is None or not any(node.kinds):
+        return values
+    kinds = {}
+    for place, kind in enumerate(node.kinds):
+        formal = schema.inputs[min(place, len(schema.inputs) - 1)]
+        if kind:
+            kinds[formal.type_str] = kind
+    typed: list[Value] = []
+    for place, value in enumerate(values):
+        kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
+        typed.append(Typed(value, kind) if kind and isinstance(value, relax.Expr) else value)
+    return typed
+
+
+def _without_numbers(value: Value) -> Value:
+    """Replace an empty tensor by a constant, since TVM fails at many empty tensors."""
+    if isinstance(value, relax.Expr) and 0 in (known_extents(value.ty) or ()):
+        return nodes.relax_constant(np.zeros(nodes.shape_of(value), nodes.dtype_of(value)))
+    return value
+
+
+def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value] | None:
+    """The outputs of a node if they are empty for all values of its inputs, else None."""
+    if any(isinstance(value, list) for value in inputs):
+        return None
+    zeros = [
+        value
+        if value is None or nodes.is_constant(value)
+        # What is empty is so for any numbers.
+        else nodes.relax_constant(np.zeros(nodes.shape_of(value), nodes.dtype_of(value)))
+        for value in inputs
+    ]
+    try:
+        outputs = nodes.evaluated(node, zeros, opset)
+    except Unsupported:
+        return None
+    return (
+        outputs if all(value is None or 0 in nodes.shape_of(value) for value in outputs) else None
+    )
+
+
+def _constant(tensor: Any) -> Any:
+    return nodes.relax_constant(onnx.numpy_helper.to_array(tensor))
+
+
+def _dtype(kind: int, what: str) -> str:
+    """The name of the dtype that an ONNX element type stands for."""
+    name = nodes.named_type(kind)
+    if kind == onnx.TensorProto.STRING or name.startswith("complex"):
+        word = onnx.TensorProto.DataType.Name(kind).lower()
+        raise ConfigError(f"{what} has the type {word}", hint=WAY_OUT)
+    return name
+
+
+def _possible(values: list[Value]) -> list[Value]:
+    """See that no extent is negative, which TVM accepts until it has no code for it.
+
+    Raises:
+        Unsupported: One is.
+    """
+    for value in values:
+        kind: Any = getattr(value, "ty", None)
+        if isinstance(kind, relax.TensorType) and min(known_extents(kind) or (), default=0) < 0:
+            raise Unsupported("a window is larger than the image with its padding")
+    return values

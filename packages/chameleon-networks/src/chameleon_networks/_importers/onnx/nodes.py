@@ -1,0 +1,309 @@
+"""The nodes of an ONNX graph that converters read, and the computation of constant nodes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import onnx
+from chameleon_tvm._quick_tvm import tvm
+from chameleon_tvm._words import first_line
+from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
+
+from chameleon_networks._graph.constants import array_of, constant_of
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._importers.onnx.typed import TYPES, Typed, stand_in
+
+Value = Any
+"""A Relax expression or a ``Typed`` one, a list for a sequence, or None for an omitted value."""
+
+
+UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
+"""The reason if the shapes of a node's outputs are known only at run time."""
+
+
+def is_constant(value: Value) -> bool:
+    """Whether a tensor is constant, so that its values are known before the network runs."""
+    value = value.value if isinstance(value, Typed) else value
+    return isinstance(value, tvm.ir.GenericConst)
+
+
+def unless_empty(value: Value) -> Value:
+    """An input, or None if it is an empty constant, as version 11 writes what it leaves out."""
+    return None if is_constant(value) and not known_array(value).size else value
+
+
+def known_array(value: Value) -> NDArray[Any]:
+    """The values of a constant tensor, in the dtype that the ONNX model has for it."""
+    if isinstance(value, Typed):
+        return array_of(value.value).astype(np.dtype(value.kind))
+    return array_of(value)
+
+
+class Unsupported(Exception):  # noqa: N818 - a reason, of which the importer makes an error
+    """A node of an ONNX graph cannot be converted. The message does not name the node."""
+
+
+class ValueNeeded(Exception):  # noqa: N818 - as above
+    """A converter needs the value of an input at compile time, but the network computes it.
+
+    Attributes:
+        value: The Relax expression of the input.
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Node:
+    """A node of an ONNX graph, as a converter reads it.
+
+    Attributes:
+        builder: A ``BlockBuilder`` that is inside a block.
+        kind: The name of the operator.
+        inputs: The inputs as Relax expressions. None for an input that the node leaves out.
+        attributes: The attributes by name, with the standard's defaults.
+        opset: The version of the operator set.
+        outputs: Number of the outputs that the node names.
+        kinds: For each input, the dtype that the tensor represents if Relax has it in another
+            dtype, else None.
+    """
+
+    builder: Any
+    kind: str
+    inputs: tuple[Value, ...]
+    attributes: Mapping[str, Any]
+    opset: int
+    outputs: int
+    kinds: tuple[str | None, ...] = ()
+
+    def emit(self, value: Any) -> Any:
+        """Bind an expression to a variable, and return the variable."""
+        return self.builder.emit(value)
+
+    def __getitem__(self, place: int) -> Any:
+        """The input with a number, or None if the node leaves that input out."""
+        return self.inputs[place] if place < len(self.inputs) else None
+
+    def known(self, place: int) -> NDArray[Any] | None:
+        """The value of an input that must be a constant; None if the node does not have the input.
+
+        Args:
+            place: The number of the input, from 0.
+
+        Raises:
+            ValueNeeded: The network computes the input.
+        """
+        value = self[place]
+        if value is None:
+            return None
+        if not isinstance(value, tvm.ir.GenericConst):
+            raise ValueNeeded(value)
+        return array_of(value)
+
+    def value(self, place: int) -> NDArray[Any]:
+        """The value of an input that must be a constant and that the node must not leave out.
+
+        Args:
+            place: The number of the input, from 0.
+
+        Raises:
+            ValueNeeded: The network computes the input.
+            Unsupported: The node leaves the input out.
+        """
+        array = self.known(place)
+        if array is None:
+            raise Unsupported(f"its input {place} is left out")
+        return array
+
+    def integers(self, place: int) -> list[int]:
+        """The value of an input that must be a constant, as a list of integers.
+
+        Args:
+            place: The number of the input, from 0.
+        """
+        return [int(number) for number in self.value(place).reshape(-1)]
+
+    @property
+    def axes(self) -> list[int]:
+        """The node's axes, from its attribute ``axes`` or its second input; empty without both."""
+        given = self.attributes.get("axes")
+        return list(given or ([] if self[1] is None else self.integers(1)))
+
+
+VALUES: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        (
+            *("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "CumSum", "CumProd"),
+            *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1"),
+            *("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "TopK", "Trilu"),
+            *("CenterCropPad", "Upsample", "Compress", "AffineGrid"),
+        ),
+        (1,),
+    ),
+    **dict.fromkeys(("ConstantOfShape", "RandomNormal", "NonZero"), (0,)),
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), (0,)),
+    **dict.fromkeys(("OneHot", "Dropout", "Col2Im", "DFT"), (1, 2)),
+    **dict.fromkeys(("Resize", "Pad"), (1, 2, 3)),
+    "Range": (0, 1, 2),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "Slice": (1, 2, 3, 4),
+    "STFT": (1, 3),
+    "MaxUnpool": (2,),
+}
+"""Numbers of the inputs whose values must be known before compilation, by operator."""
+
+
+def named_type(number: int) -> str:
+    """The name of the dtype that has a number in ONNX."""
+    return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
+
+
+def shape_of(value: Any) -> list[int]:
+    """The shape of a tensor."""
+    value = value.value if isinstance(value, Typed) else value
+    return [int(one) for one in value.ty.shape]
+
+
+def dtype_of(value: Any) -> str:
+    """The dtype of a tensor."""
+    if isinstance(value, Typed):
+        return value.kind
+    return str(value.ty.dtype)
+
+
+def positive(axis: int, rank: int) -> int:
+    """The number of an axis, counted from the front.
+
+    Raises:
+        Unsupported: A tensor of this rank has no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise Unsupported(f"there is no axis {axis} among {rank} axes")
+    return axis % rank
+
+
+def scalar(number: Any, like: Any) -> Any:
+    """Make a scalar Relax constant.
+
+    Args:
+        number: The value.
+        like: A tensor whose dtype the constant gets, or the name of a dtype.
+    """
+    dtype = like if isinstance(like, str) else dtype_of(like)
+    return relax.const(number, dtype)
+
+
+def relax_constant(array: Any) -> Value:
+    """Make a Relax constant of an array, or a ``Typed`` if Relax has no kernels for the dtype."""
+    array = np.asarray(array)
+    kind = array.dtype.name
+    if array.dtype.kind in "OUS":
+        raise Unsupported("it has strings")
+    if kind in TYPES:
+        return Typed(relax_constant(array.astype(stand_in(kind))), kind)
+    return constant_of(array)
+
+
+_SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
+
+
+def owner_of(node: Any) -> str:
+    """The name of a node in error messages: its torch module, or else its own name.
+
+    Args:
+        node: The node of the ONNX graph.
+    """
+    scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
+    if scopes is None:
+        return str(node.name)
+    # The exporter folds normalisations into convolutions, which have their scopes from then on.
+    weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
+    try:
+        # The modules from outside in, and the call.
+        *_, module, _ = ast.literal_eval(scopes)
+    except (SyntaxError, ValueError):
+        module = ""
+    return str(next(weights, module) or node.name)
+
+
+def sentence_of(node: Any) -> str:
+    """A phrase for messages that names a node."""
+    return f"node {node.name!r} ({node.op_type})" if node.name else f"a node {node.op_type}"
+
+
+_NOT_FOLDED = frozenset(
+    (
+        *("QuantizeLinear", "DequantizeLinear", "Bernoulli", "Multinomial", "Dropout"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    )
+)
+"""Operators that are never computed during import: quantization steps and random operators."""
+
+
+def is_folded(node: Any, inputs: Sequence[Value]) -> bool:
+    """Whether a node can be computed at compile time: it is deterministic and reads constants.
+
+    Args:
+        node: The node of the ONNX graph.
+        inputs: The values of the node's inputs.
+    """
+    return node.op_type not in _NOT_FOLDED and all(
+        value is None or is_constant(value) for value in inputs
+    )
+
+
+def _model_of(node: Any, opset: int) -> Any:
+    """A model of one node; without it, ONNX's reference would take the newest operator set."""
+    inputs, outputs = (
+        [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name]
+        for names in (node.input, node.output)
+    )
+    graph = onnx.helper.make_graph([node], "node", inputs, outputs)
+    opsets = [onnx.helper.make_opsetid(domain, opset) for domain in {node.domain, ""}]
+    return onnx.helper.make_model(graph, opset_imports=opsets)
+
+
+def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
+    """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants.
+
+    Args:
+        node: The node.
+        inputs: The constants that the node reads.
+        opset: The version of the operator set.
+    """
+    feeds = {
+        # The reference writes into what it reads.
+        name: known_array(value).copy()
+        for name, value in zip(node.input, inputs, strict=True)
+        if value is not None
+    }
+    try:
+        with np.errstate(all="ignore"):
+            made = ReferenceEvaluator(_model_of(node, opset)).run(None, feeds)
+    except Exception as error:
+        raise Unsupported(f"ONNX's reference cannot compute it: {first_line(error)}") from error
+    given = iter(
+        [relax_constant(part) for part in value]
+        if isinstance(value, list)
+        else relax_constant(value)
+        for value in made
+    )
+    return [next(given) if name else None for name in node.output]
+
+
+def dense(sparse: Any) -> NDArray[Any]:
+    """A sparse ONNX tensor as a dense array."""
+    values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
+    made = np.zeros(list(sparse.dims), values.dtype)
+    if places.ndim == 1:
+        made.reshape(-1)[places] = values
+    else:
+        made[tuple(places.T)] = values
+    return made

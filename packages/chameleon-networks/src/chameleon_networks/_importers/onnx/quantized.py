@@ -1,0 +1,361 @@
+"""Rewrites quantized ONNX operators as floating-point operators between quantized tensors.
+
+By definition, ``QLinearConv`` equals ``DequantizeLinear``, ``Conv`` and ``QuantizeLinear``
+together. ``ConvInteger`` equals a ``Conv`` of numbers whose scale is one. So quantized networks are
+read, compiled and checked in one form only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._words import first_line
+
+PAIR = ("QuantizeLinear", "DequantizeLinear")
+_PER_CHANNEL_SINCE = 13
+"""The version of the standard in which ``PAIR`` got a scale for each channel, and ``Softmax`` its
+only axis."""
+ONNXRUNTIME_DOMAIN = "com.microsoft"
+"""The domain of operators that only ONNX Runtime has."""
+_DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
+"""The domains of operators that are rewritten: the standard's and ONNX Runtime's."""
+
+
+def _onnx() -> Any:
+    """The package onnx, which is imported only if a process reads a model."""
+    return importlib.import_module("onnx")
+
+
+def is_quantized_model(model: Any) -> bool:
+    """Whether a model contains quantization steps or quantized operators.
+
+    Args:
+        model: An ``onnx.ModelProto``.
+    """
+    return any(node.op_type in {*PAIR, *_REWRITTEN} for node in model.graph.node)
+
+
+def without_functions(model: Any) -> Any:
+    """A model without functions of its own: their nodes replace the calls.
+
+    ONNX's inliner leaves out the defaults of a function's attributes, which calls get first.
+
+    Args:
+        model: An ``onnx.ModelProto``, which is not changed.
+    """
+    if not model.functions:
+        return model
+    made = _onnx().ModelProto()
+    made.CopyFrom(model)
+    defaults = {(one.domain, one.name, one.overload): one.attribute_proto for one in made.functions}
+    left = [*made.graph.node, *(node for one in made.functions for node in one.node)]
+    while left:
+        node = left.pop()
+        given = {one.name for one in node.attribute}
+        more = defaults.get((node.domain, node.op_type, node.overload), ())
+        node.attribute.extend(one for one in more if one.name not in given)
+        for one in node.attribute:
+            left += [inner for graph in (one.g, *one.graphs) for inner in graph.node]
+    return importlib.import_module("onnx.inliner").inline_local_functions(made)
+
+
+def in_real_numbers(model: Any) -> Any:
+    """Rewrite the quantized operators of a model as floating-point operators.
+
+    Each quantized operator becomes a floating-point operator between ``DequantizeLinear`` and
+    ``QuantizeLinear``.
+
+    Args:
+        model: An ``onnx.ModelProto``, which is not changed.
+
+    Raises:
+        ConfigError: The model cannot be converted to operator set 13.
+    """
+    if not any(_is_rewritten(node) for node in model.graph.node):
+        return model
+    made = _converted(model)
+    writer = _Writer(made)
+    for node in made.graph.node:
+        if _is_rewritten(node):
+            _REWRITTEN[node.op_type](_Rewriting(node=node, writer=writer))
+        else:
+            writer.nodes.append(node)
+    del made.graph.node[:]
+    made.graph.node.extend(writer.nodes)
+    made.graph.initializer.extend(writer.constants)
+    return made
+
+
+def _is_rewritten(node: Any) -> bool:
+    return node.op_type in _REWRITTEN and node.domain in _DOMAINS
+
+
+def _converted(model: Any) -> Any:
+    """A copy of a model, in an operator set that has a scale for each channel."""
+    version = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
+    if version >= _PER_CHANNEL_SINCE:
+        made = _onnx().ModelProto()
+        made.CopyFrom(model)
+        return made
+    try:
+        return _onnx().version_converter.convert_version(model, _PER_CHANNEL_SINCE)
+    except Exception as error:
+        raise ConfigError(
+            f"the quantized operators of ONNX's operator set {version} cannot be read: "
+            f"{first_line(error)}",
+            hint=f"Export and quantize the network with operator set {_PER_CHANNEL_SINCE} or "
+            "later.",
+        ) from error
+
+
+class _Writer:
+    """Writes the nodes of the rewritten model, and the constants that they need.
+
+    Args:
+        model: An ``onnx.ModelProto``.
+
+    Attributes:
+        nodes: The nodes written so far.
+        constants: The initializers to add to the model.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._known = {one.name: one for one in model.graph.initializer}
+
+    def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
+        """Write one node, and return the name of its output."""
+        given = {key: value for key, value in attributes.items() if value is not None}
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]
+        self.nodes.append(_onnx().helper.make_node(kind, inputs, [output], name=name, **given))
+        return output
+
+    def constant(self, array: Any, name: str) -> str:
+        """Write a constant, and return its name."""
+        self.constants.append(_onnx().numpy_helper.from_array(array, name))
+        return name
+
+    def value(self, name: str) -> Any | None:
+        """The value of a tensor that is a constant, or None if the network computes the tensor.
+
+        Args:
+            name: The name of the tensor.
+        """
+        found = self._known.get(name)
+        return None if found is None else _onnx().numpy_helper.to_array(found)
+
+    @cached_property
+    def one(self) -> str:
+        """The name of a constant scale of one."""
+        return self.constant(np.ones((), np.float32), "chameleon_scale_of_one")
+
+
+@attrs.frozen(kw_only=True)
+class _Rewriting:
+    """The replacement of one node of the model.
+
+    Attributes:
+        node: The node to replace.
+        writer: The writer of the replacing nodes.
+    """
+
+    node: Any
+    writer: _Writer
+
+    @property
+    def name(self) -> str:
+        """The node's name, unique in the graph."""
+        return str(self.node.name or self.node.output[0])
+
+    @property
+    def output(self) -> str:
+        """The name of the node's output."""
+        return str(self.node.output[0])
+
+    def given(self, place: int) -> str:
+        """The name of an input of the node, or "" if the node leaves the input out.
+
+        Args:
+            place: The number of the input, from 0.
+        """
+        inputs = self.node.input
+        return str(inputs[place]) if place < len(inputs) else ""
+
+    def attributes(self, *dropped: str) -> Mapping[str, Any]:
+        """The node's attributes, except the named ones."""
+        found = {one.name: _onnx().helper.get_attribute_value(one) for one in self.node.attribute}
+        return {name: value for name, value in found.items() if name not in dropped}
+
+    def real(self, place: int, *, axis: int | None = None) -> str:
+        """Write the dequantization of an input, whose scale and zero point are the next two inputs.
+
+        Args:
+            place: The number of the input.
+            axis: The axis of the scales, if there are several.
+        """
+        return self.dequantized(*map(self.given, range(place, place + 3)), axis=axis)
+
+    def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
+        """Write the dequantization of a tensor, and return the name of the result.
+
+        Args:
+            numbers: The name of the quantized tensor.
+            scale: The name of the tensor with the scale or scales.
+            zero: The name of the tensor with the zero point.
+            axis: The axis of the scales, if there are several.
+        """
+        # An operator may read one tensor twice.
+        name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
+        inputs = [numbers, scale, zero]
+        return self.writer.add("DequantizeLinear", inputs, f"{name}/{numbers}", name, axis=axis)
+
+    def ones(self, zero: str) -> str:
+        """A constant with a scale of one for each zero point."""
+        value = self.writer.value(zero)
+        if value is None or value.size == 1:
+            return self.writer.one
+        return self.writer.constant(np.ones(value.shape, np.float32), f"{zero}/{self.name}/ones")
+
+    def quantized(self, real: str, scale: str, zero: str) -> None:
+        """Write the quantization that computes the node's output."""
+        self.writer.add("QuantizeLinear", [real, scale, zero], self.output, f"{self.name}/quantize")
+
+    def computed(self, kind: str, inputs: list[str], **attributes: Any) -> str:
+        """Write the floating-point operator, which gets the node's name."""
+        return self.writer.add(kind, inputs, f"{self.name}/real", self.name, **attributes)
+
+    def bias(self, numbers: str, data_scale: str, weights_scale: str) -> str:
+        """Add nodes that dequantize an int32 bias to the model.
+
+        The scale of the bias is the product of the scales of the data and the weights.
+
+        Args:
+            numbers: The name of the int32 bias.
+            data_scale: The name of the scale of the data.
+            weights_scale: The name of the scale of the weights.
+
+        Returns:
+            The name of the dequantized bias.
+        """
+        writer, name = self.writer, f"{self.name}/bias_scale"
+        data, weights = map(writer.value, (data_scale, weights_scale))
+        if data is None or weights is None:
+            writer.add("Mul", [data_scale, weights_scale], name, name)
+        else:
+            scale = data.reshape(-1) * weights.reshape(-1)
+            writer.constant(scale if len(scale) > 1 else scale.reshape(()), name)
+        return self.dequantized(numbers, name, "", axis=0)
+
+
+def _convolution(of: _Rewriting) -> None:
+    """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, [B]."""
+    inputs = [of.real(0), of.real(3, axis=0)]
+    if of.given(8):
+        inputs.append(of.bias(of.given(8), of.given(1), of.given(4)))
+    of.quantized(of.computed("Conv", inputs, **of.attributes()), of.given(6), of.given(7))
+
+
+def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_Rewriting], None]:
+    """Inputs: x, w, [x_zero_point], [w_zero_point]. The output is a sum in int32."""
+
+    def rewrite(of: _Rewriting) -> None:
+        inputs = [
+            of.dequantized(of.given(place), of.ones(zero), zero, axis=axis)
+            for place, zero, axis in ((0, of.given(2), data_axis), (1, of.given(3), weights_axis))
+        ]
+        sums = of.computed(kind, inputs, **of.attributes())
+        int32 = 6  # TensorProto.INT32
+        of.writer.add("Cast", [sums], of.output, f"{of.name}/sums", to=int32)
+
+    return rewrite
+
+
+def _of_two(kind: str, *axes: int | None) -> Callable[[_Rewriting], None]:
+    """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point."""
+    one, two = axes or (None, None)
+
+    def rewrite(of: _Rewriting) -> None:
+        inputs = [of.real(0, axis=one), of.real(3, axis=two)]
+        of.quantized(of.computed(kind, inputs), of.given(6), of.given(7))
+
+    return rewrite
+
+
+def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
+    """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
+
+    def rewrite(of: _Rewriting) -> None:
+        attributes = of.attributes(*dropped)
+        if any(of.attributes().get(name) for name in dropped):
+            raise ConfigError(
+                f"node {of.name!r} ({of.node.op_type}) has {', '.join(dropped)} set",
+                hint="Quantize the network with channels first, as ONNX has them.",
+            )
+        of.quantized(of.computed(kind, [of.real(0)], **attributes), of.given(3), of.given(4))
+
+    return rewrite
+
+
+def _softmax(of: _Rewriting) -> None:
+    """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
+    given, real, add = of.attributes(), of.real(0), of.writer.add
+    if given["opset"] >= _PER_CHANNEL_SINCE:
+        made = of.computed("Softmax", [real], axis=given.get("axis", -1))
+    else:  # all axes from the given one on count as one
+        flat, shape, back = (f"{of.name}/{word}" for word in ("flat", "shape", "back"))
+        add("Flatten", [real], flat, flat, axis=given.get("axis", -1))
+        add("Shape", [real], shape, shape)
+        made = add("Reshape", [of.computed("Softmax", [flat], axis=1), shape], back, back)
+    of.quantized(made, of.given(3), of.given(4))
+
+
+def _choice(of: _Rewriting) -> None:
+    """Inputs: condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero."""
+    of.quantized(
+        of.computed("Where", [of.given(0), of.real(1), of.real(4)]), *map(of.given, (7, 8))
+    )
+
+
+def _concatenation(of: _Rewriting) -> None:
+    """Inputs: Y_scale, Y_zero_point, then the values, scale and zero point of each part."""
+    parts = [of.real(place) for place in range(2, len(of.node.input), 3)]
+    of.quantized(of.computed("Concat", parts, **of.attributes()), of.given(0), of.given(1))
+
+
+def _gemm(of: _Rewriting) -> None:
+    """Inputs: A, a_scale, a_zero_point, B, b_scale, b_zero_point, [C], [y_scale, y_zero_point]."""
+    attributes = of.attributes()
+    inputs = [of.real(0), of.real(3, axis=0 if attributes.get("transB") else 1)]
+    if of.given(6):
+        inputs.append(of.bias(of.given(6), of.given(1), of.given(4)))
+    if of.given(7):
+        of.quantized(of.computed("Gemm", inputs, **attributes), of.given(7), of.given(8))
+    else:
+        of.writer.add("Gemm", inputs, of.output, of.name, **attributes)
+
+
+_REWRITTEN: dict[str, Callable[[_Rewriting], None]] = {
+    "QLinearConv": _convolution,
+    "QLinearMatMul": _of_two("MatMul", -2, -1),
+    "ConvInteger": _integer("Conv", None, 0),
+    "MatMulInteger": _integer("MatMul", -2, -1),
+    "QLinearAdd": _of_two("Add"),
+    "QLinearMul": _of_two("Mul"),
+    "QLinearSigmoid": _of_one("Sigmoid"),
+    "QLinearLeakyRelu": _of_one("LeakyRelu"),
+    "QLinearAveragePool": _of_one("AveragePool", "channels_last"),
+    "QLinearGlobalAveragePool": _of_one("GlobalAveragePool", "channels_last"),
+    "QLinearSoftmax": _softmax,
+    "QLinearWhere": _choice,
+    "QLinearConcat": _concatenation,
+    "QGemm": _gemm,
+}
+"""Functions that rewrite the quantized operators, by operator."""

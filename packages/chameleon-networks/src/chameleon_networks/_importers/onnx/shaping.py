@@ -1,0 +1,251 @@
+"""Converters of ONNX operators that reshape, move and select elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from chameleon_core._words import counted
+
+from chameleon_networks._graph.constants import constant_of
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._importers.onnx import nodes
+from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
+
+op = relax.op
+
+
+def _unsqueeze(node: Node) -> Any:
+    shape = shape_of(node[0])
+    rank, left = len(shape) + len(node.axes), iter(shape)
+    axes = {nodes.positive(axis, rank) for axis in node.axes}
+    return op.reshape(node[0], [1 if axis in axes else next(left) for axis in range(rank)])
+
+
+def _reshape(node: Node) -> Any:
+    shape, whole = shape_of(node[0]), node.attributes.get("shape") or node.integers(1)
+    if not node.attributes.get("allowzero"):
+        whole = [shape[at] if extent == 0 else extent for at, extent in enumerate(whole)]
+    if 0 in whole:
+        # For Relax a zero stands for the old extent.
+        return relax.const(np.zeros(whole), dtype_of(node[0]))
+    return op.reshape(node[0], list(whole))
+
+
+def _gathered(node: Node) -> Any:
+    """``Gather`` at constant places; TVM's importer counts negative ones in the network."""
+    if not nodes.is_constant(node[1]):
+        return NotImplemented
+    shape, places = shape_of(node[0]), node.value(1)
+    axis = nodes.positive(int(node.attributes.get("axis", 0)), len(shape))
+    places = np.where(places < 0, places + shape[axis], places)
+    return op.take(node[0], constant_of(places), axis)
+
+
+def _split(node: Node) -> Any:
+    """``Split``; TVM's importer takes the rest for the last part, whatever its size should be."""
+    axis, count = int(node.attributes.get("axis", 0)), node.outputs
+    extent = shape_of(node[0])[nodes.positive(axis, len(shape_of(node[0])))]
+    sizes = list(node.attributes.get("split") or ([] if node[1] is None else node.integers(1)))
+    if not sizes:
+        whole = int(node.attributes.get("num_outputs", count)) - 1
+        most = -(-extent // (whole + 1))
+        sizes = [most] * whole + [extent - most * whole]
+    if len(sizes) != count or min(sizes) < 0 or sum(sizes) != extent:
+        parts = ", ".join(map(str, sizes))
+        raise Unsupported(
+            f"{counted(count, 'output')} cannot be parts of {parts} of the {extent} elements along "
+            f"axis {axis}"
+        )
+    return NotImplemented
+
+
+def _slice(node: Node) -> Any:
+    x = node[0]
+    shape = shape_of(x)
+    if "starts" in node.attributes:
+        starts, ends = node.attributes["starts"], node.attributes["ends"]
+        axes, steps = node.attributes.get("axes"), None
+    else:
+        starts, ends = node.integers(1), node.integers(2)
+        axes, steps = (None if node[at] is None else node.integers(at) for at in (3, 4))
+    axes = [nodes.positive(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
+    begins, stops, strides, turned = {}, {}, {}, []
+    for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
+        extent = shape[axis]
+        # Unlike in Python, a slice back from before the first place begins at that place.
+        places = range(*slice(max(start, -extent), end, step).indices(extent))
+        if step < 0:
+            # The same places from the front, turned round afterwards.
+            places = places[::-1]
+            turned.append(axis)
+        first = places[0] if places else 0
+        begins[axis], strides[axis] = first, abs(step)
+        stops[axis] = places[-1] + 1 if places else first
+    cut = op.strided_slice(
+        x, list(begins), list(begins.values()), list(stops.values()), list(strides.values())
+    )
+    for axis in turned:
+        cut = op.flip(cut, axis)
+    return cut
+
+
+def _padded(node: Node) -> Any:
+    """``Pad`` by more than one mirror image, where TVM would read beyond the tensor."""
+    x, mode = node[0], str(node.attributes.get("mode", "constant"))
+    if mode not in {"reflect", "wrap"} or node.attributes.get("pads"):
+        return NotImplemented
+    shape, pads = shape_of(x), node.integers(1)
+    axes = range(len(shape)) if node[3] is None else node.integers(3)
+    wide = [
+        (nodes.positive(axis, len(shape)), pair)
+        for axis, *pair in zip(axes, pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True)
+    ]
+    if min(pads, default=0) < 0 or all(max(pair) < shape[axis] for axis, pair in wide):
+        return NotImplemented
+    for axis, pair in wide:
+        places = np.pad(np.arange(shape[axis]), pair, mode)  # type: ignore[call-overload]
+        x = op.take(x, relax.const(places), axis)
+    return x
+
+
+def _compress(node: Node) -> Any:
+    x, axis = node[0], node.attributes.get("axis")
+    if axis is None:
+        x, axis = op.reshape(x, [-1]), 0
+    places = np.flatnonzero(node.value(1)).astype(np.int64)
+    return op.take(x, relax.const(places), nodes.positive(int(axis), len(shape_of(node[0]))))
+
+
+def _eye(node: Node) -> Any:
+    number = node.attributes.get("dtype")
+    kind = nodes.named_type(number) if number else node.kinds[0] or dtype_of(node[0])
+    rows, columns = shape_of(node[0])
+    eye = np.eye(rows, columns, k=int(node.attributes["k"]))
+    return nodes.relax_constant(eye.astype(np.dtype(kind)))
+
+
+def _space_to_depth(node: Node) -> Any:
+    block, (batch, channels, height, width) = int(node.attributes["blocksize"]), shape_of(node[0])
+    split = [batch, channels, height // block, block, width // block, block]
+    depth_first = node.attributes.get("mode", "DCR") == "DCR"
+    order = [0, 3, 5, 1, 2, 4] if depth_first else [0, 1, 3, 5, 2, 4]
+    moved = op.permute_dims(op.reshape(node[0], split), order)
+    return op.reshape(moved, [batch, channels * block**2, height // block, width // block])
+
+
+def _reverse_sequence(node: Node) -> Any:
+    """``ReverseSequence``: reverses the first elements of each sequence, as many as its length."""
+    x, lengths = node[0], node.emit(op.astype(node[1], "int64"))
+    shape = shape_of(x)
+    time, batch = int(node.attributes["time_axis"]), int(node.attributes["batch_axis"])
+    steps = np.arange(shape[time]).reshape([-1 if a == time else 1 for a in range(len(shape))])
+    at = relax.const(steps, "int64")
+    longs = op.reshape(lengths, [-1 if axis == batch else 1 for axis in range(len(shape))])
+    turned = longs - relax.const(1, "int64") - at
+    places = node.emit(op.where(at < longs, turned, at))
+    return op.gather_elements(x, op.broadcast_to(places, shape), time)
+
+
+def _tensor_scatter(node: Node) -> Any:
+    """``TensorScatter``: writes new rows into a cache, at a different start for each sequence."""
+    cache, update, begins = node[0], node[1], node[2]
+    shape = shape_of(cache)
+    axis = nodes.positive(int(node.attributes.get("axis", -2)), len(shape))
+    extent, added = shape[axis], shape_of(update)[axis]
+    steps = np.arange(extent).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+    rest: Any = relax.const(np.broadcast_to(steps, [shape[0], *steps.shape[1:]]), "int64")
+    if begins is not None:
+        first = op.reshape(node.emit(op.astype(begins, "int64")), [-1, *[1] * (len(shape) - 1)])
+        rest = rest - first
+    if node.attributes.get("mode") == "circular":
+        rest = op.floor_mod(rest, relax.const(extent, "int64"))
+    zero, last = (relax.const(number, "int64") for number in (0, added - 1))
+    inside = op.logical_and(rest >= zero, rest <= last)
+    places = node.emit(op.minimum(op.maximum(rest, zero), last))
+    taken = op.gather_elements(update, op.broadcast_to(places, shape), axis)
+    return op.where(inside, taken, cache)
+
+
+def _top(node: Node) -> Any:
+    """``TopK``; TVM's importer reads no count of version 10, and refuses results in any order."""
+    axis, largest = node.attributes["axis"], bool(node.attributes.get("largest", 1))
+    count = node.attributes.get("k") or node.integers(1)[0]
+    if count == 0:  # TVM takes it for all
+        shape = [*shape_of(node[0])]
+        shape[axis] = 0
+        return [relax.const(np.zeros(shape), kind) for kind in (dtype_of(node[0]), "int64")]
+    parts = node.emit(op.topk(node[0], count, axis, largest=largest, dtype="int64"))
+    return [node.emit(relax.TupleGetItem(parts, place)) for place in range(2)]
+
+
+def _scattered(node: Node) -> Any:
+    """Scatter without indices, and the maximum and minimum of slices, which TVM lacks."""
+    data, indices, updates = node[0], node[1], node[2]
+    how = node.attributes.get("reduction")
+    if 0 in shape_of(indices):
+        return data
+    if node.kind != "ScatterND" or how not in {"max", "min"}:
+        return NotImplemented
+    shape, [*free, depth] = shape_of(data), shape_of(indices)
+    # Slices are rows of a table, whose indices are joined to one.
+    steps = np.cumprod([1, *shape[1:depth][::-1]])[::-1].astype(np.int64)
+    whole = node.emit(op.astype(indices, "int64"))
+    extents = constant_of(np.asarray(shape[:depth], np.int64))
+    places = op.multiply(op.floor_mod(whole, extents), constant_of(steps))
+    places = op.reshape(node.emit(op.sum(node.emit(places), [-1])), [-1, 1])
+    count, width = math.prod(free), math.prod(shape[depth:])
+    table = op.reshape(data, [-1, width])
+    rows, values = op.broadcast_to(places, [count, width]), op.reshape(updates, [count, width])
+    made = op.scatter_elements(table, node.emit(rows), values, 0, str(how))
+    return op.reshape(node.emit(made), shape)
+
+
+def _dropout(node: Node) -> list[Any]:
+    """``Dropout`` in inference, which returns its input and a mask of ones."""
+    training = node.known(2)
+    ratio = node.known(1)
+    if training is not None and training.any() and (ratio is None or ratio.any()):
+        raise Unsupported("it is in training mode, which draws random numbers")
+    return [node[0], relax.const(np.ones(shape_of(node[0]), np.bool_))][: node.outputs]
+
+
+def _array_features(node: Node) -> Any:
+    """``ArrayFeatureExtractor``: columns of the last axis, which the second input numbers."""
+    x, places = node[0], op.reshape(node[1], [-1])
+    taken = op.take(x, places, len(shape_of(x)) - 1)
+    return op.reshape(taken, [1, -1]) if len(shape_of(x)) == 1 else taken
+
+
+def _binarizer(node: Node) -> Any:
+    x, limit = node[0], float(node.attributes["threshold"])
+    return op.astype(op.greater(x, scalar(limit, x)), dtype_of(x))
+
+
+def _of_unknown_shape(_: Node) -> Any:
+    raise Unsupported(nodes.UNKNOWN_SHAPE)
+
+
+SHAPING: Mapping[str, Callable[[Node], Any]] = {
+    "Gather": _gathered,
+    "Reshape": _reshape,
+    "Unsqueeze": _unsqueeze,
+    "Slice": _slice,
+    "Split": _split,
+    "Pad": _padded,
+    "Compress": _compress,
+    "EyeLike": _eye,
+    "SpaceToDepth": _space_to_depth,
+    "ReverseSequence": _reverse_sequence,
+    **dict.fromkeys(("Scatter", "ScatterElements", "ScatterND"), _scattered),
+    "TensorScatter": _tensor_scatter,
+    "TopK": _top,
+    "Dropout": _dropout,
+    "ArrayFeatureExtractor": _array_features,
+    "Binarizer": _binarizer,
+    "NonMaxSuppression": _of_unknown_shape,
+    "Unique": _of_unknown_shape,
+}
+"""Converters by operator."""

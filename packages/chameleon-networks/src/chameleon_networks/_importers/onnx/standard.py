@@ -1,0 +1,143 @@
+"""The definitions of operators in the ONNX standard: default attributes, and function bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from chameleon_networks._importers.onnx.nodes import Value, dtype_of, shape_of
+
+_NEWEST = 2**31 - 1
+STANDARD = frozenset({"", "ai.onnx"})
+"""The names of the standard's domain."""
+
+
+def schema_of(node: Any, domain: str, opset: int = _NEWEST) -> Any | None:
+    """The definition of a node's operator in the ONNX standard; None if there is none.
+
+    Args:
+        node: The node.
+        domain: The domain of the operator.
+        opset: The version of the operator set; the newest if it is left out.
+    """
+    try:
+        return onnx.defs.get_schema(node.op_type, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
+    """A node's attributes by name, with the standard's defaults for missing ones.
+
+    Args:
+        node: The node.
+        schema: The definition of the node's operator (``schema_of``).
+    """
+    found = {}
+    if schema is not None:
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.name:
+                found[name] = _plain(onnx.helper.get_attribute_value(attribute.default_value))
+    found.update({one.name: _plain(onnx.helper.get_attribute_value(one)) for one in node.attribute})
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, list):
+        return tuple(_plain(one) for one in value)
+    return value
+
+
+def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
+    """The standard's definition of a node's operator by simpler operators; None without one.
+
+    Args:
+        node: The node.
+        schema: The definition of the node's operator (``schema_of``).
+        inputs: The values of the node's inputs, whose dtypes may decide the function.
+        opset: The version of the operator set.
+    """
+    if schema is None:
+        return None
+    if schema.has_function:
+        versions = [one for one in schema.function_opset_versions if one <= opset]
+        if versions:
+            raw = schema.get_function_with_opset_version(max(versions))
+            return _parsed(raw)
+    if schema.has_context_dependent_function:
+        versions = [one for one in schema.context_dependent_function_opset_versions if one <= opset]
+        kinds = [_type_of(value).SerializeToString() for value in inputs]
+        if versions:
+            raw = schema.get_context_dependent_function_with_opset_version(
+                max(versions), node.SerializeToString(), kinds
+            )
+            return _parsed(raw)
+    return None
+
+
+def _parsed(raw: bytes) -> Any | None:
+    body = onnx.FunctionProto()
+    body.ParseFromString(raw)
+    return body if body.node else None
+
+
+def _type_of(value: Value) -> Any:
+    """The ONNX type of a value."""
+    if value is None:
+        return onnx.TypeProto()
+    if isinstance(value, list):
+        inner = _type_of(value[0]) if value else onnx.TypeProto()
+        return onnx.helper.make_sequence_type_proto(inner)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(value)))
+    return onnx.helper.make_tensor_type_proto(kind, shape_of(value))
+
+
+def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
+    """Copy a node of a function's body, and fill in the attributes that the caller passes.
+
+    Args:
+        node: The node, whose attributes may refer to attributes of the function.
+        given: The values of the function's attributes, by name.
+        caller: The node that calls the function. The copy gets its name.
+    """
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for one in node.attribute:
+        if one.ref_attr_name and one.ref_attr_name not in given:
+            continue
+        attribute = made.attribute.add()
+        attribute.CopyFrom(given[one.ref_attr_name] if one.ref_attr_name else one)
+        attribute.name = one.name
+        if attribute.HasField("g"):
+            nodes = [with_attributes(inner, given, caller) for inner in attribute.g.node]
+            del attribute.g.node[:]
+            attribute.g.node.extend(nodes)
+    made.name = caller.name
+    del made.metadata_props[:]
+    made.metadata_props.extend(caller.metadata_props)
+    return made
+
+
+def as_cast(node: Any, kind: str) -> Any:
+    """Rewrite an ONNX node ``CastLike`` as a node ``Cast``, which has the dtype as an attribute.
+
+    ``CastLike`` takes its dtype from a second input. Without this input, the cast of a constant can
+    be evaluated at compile time.
+
+    Args:
+        node: The node ``CastLike``.
+        kind: Name of the dtype, such as ``float16``.
+    """
+    cast = onnx.NodeProto()
+    cast.CopyFrom(node)
+    cast.op_type = "Cast"
+    del cast.input[1:]
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    cast.attribute.append(onnx.helper.make_attribute("to", number))
+    return cast

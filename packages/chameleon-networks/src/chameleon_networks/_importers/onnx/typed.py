@@ -1,0 +1,247 @@
+"""Represents tensors of ONNX dtypes in which Chameleon's kernels cannot compute.
+
+These are half precision, and dtypes of 8 bits or fewer.
+
+Such a tensor is held as float32, or as 8-bit integers, with the same values. Values are rounded to
+the dtype where the network casts to it, as ``Cast`` and ``QuantizeLinear`` do, and at outputs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+from chameleon_tvm._emit import rounding, widening
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._types import BFLOAT16, FLOAT16, FLOAT32, STORAGE, StorageType
+from numpy.typing import NDArray
+
+from chameleon_networks._graph.relaxed import each_number, relax
+
+op = relax.op
+
+HALVES = (FLOAT16, BFLOAT16)
+"""Dtypes of half precision."""
+INTEGERS: Mapping[str, str] = {"int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8"}
+"""The dtypes that represent integers of few bits in Relax."""
+
+_FLOATS = tuple(
+    name
+    for name in dir(ml_dtypes)
+    if name.startswith(("float8_", "float4_")) and isinstance(getattr(ml_dtypes, name), type)
+)
+E8M0 = "float8_e8m0fnu"
+"""A dtype whose numbers are powers of two."""
+
+TYPES = frozenset((*HALVES, *INTEGERS, *_FLOATS))
+"""Dtypes that other dtypes represent in Relax."""
+
+
+@attrs.frozen(eq=False)
+class Typed:
+    """A tensor that represents another dtype than that of its Relax expression.
+
+    Attributes:
+        value: The Relax expression, in float32 or in 8-bit integers.
+        kind: The name of the dtype that the tensor represents.
+    """
+
+    value: Any
+    kind: str
+
+
+def stand_in(kind: str) -> str:
+    """The dtype that replaces a dtype of the ONNX model in the computation.
+
+    Kernels cannot compute in some dtypes, such as float16 or int4.
+
+    Args:
+        kind: The dtype in the model.
+    """
+    return INTEGERS.get(kind, "float32") if kind in TYPES else kind
+
+
+def interface(kind: str) -> str:
+    """The dtype that an input or output of dtype ``kind`` has in the compiled network.
+
+    Floats of 8 bits or fewer are passed as their bytes (uint8). bfloat16 is passed as float32,
+    since TVM's bfloat16 crashes the process on CPUs.
+
+    Args:
+        kind: The dtype in the model.
+    """
+    return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else stand_in(kind)
+
+
+def to_interface(array: NDArray[Any]) -> NDArray[Any]:
+    """Convert an input array to the dtype that the compiled network takes (``interface``)."""
+    kind = array.dtype.name
+    if kind in _FLOATS:
+        return array.view(np.uint8)
+    return array.astype(interface(kind), copy=False)
+
+
+def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Convert an output array of the compiled network to dtype ``kind``."""
+    if kind in _FLOATS:
+        return array.view(np.dtype(kind))
+    return array.astype(np.dtype(kind), copy=False)
+
+
+def read(builder: Any, value: Any, kind: str) -> Typed:
+    """Convert an input of the compiled network to the tensor that the network computes with.
+
+    Args:
+        builder: A ``BlockBuilder`` that is inside a block.
+        value: The input, a Relax variable.
+        kind: The dtype of the input in the ONNX model.
+    """
+    emit = builder.emit
+    if kind == FLOAT16:
+        value = emit(op.astype(value, "float32"))
+    elif kind in _FLOATS:
+        table = relax.const(_values(kind).astype(np.float32), "float32")
+        shape = [int(one) for one in value.ty.shape]
+        places = emit(op.reshape(emit(op.astype(value, "int32")), [int(np.prod(shape))]))
+        value = emit(op.reshape(emit(op.take(table, places, 0)), shape))
+    return Typed(value, kind)
+
+
+def written(builder: Any, given: Typed) -> Any:
+    """Convert an output of the network from the dtype in which it was computed to ``given.kind``.
+
+    Args:
+        builder: A ``BlockBuilder`` that is inside a block.
+        given: The tensor and its dtype in the ONNX file.
+
+    Returns:
+        The Relax variable of the converted tensor.
+    """
+    if given.kind == FLOAT16:
+        return builder.emit(op.astype(given.value, FLOAT16))
+    if given.kind in _FLOATS:
+        return _looked_up(builder, given.value, given.kind, codes=True)
+    return given.value
+
+
+def rounded(
+    builder: Any, value: Any, kind: str, *, saturate: bool = True, mode: str = "nearest"
+) -> Typed:
+    """Round a tensor to a dtype in which kernels do not compute, such as float16.
+
+    Args:
+        builder: A ``BlockBuilder`` that is inside a block.
+        value: A tensor of float32 or of an integer dtype.
+        kind: The dtype to round to.
+        saturate: Whether numbers that are too large become the largest number of the dtype. If
+            False, they become infinity or NaN, as ONNX's ``Cast`` defines.
+        mode: ``nearest``, ``up`` or ``down``. With ``nearest``, a number half-way between two goes
+            to the one with the even code.
+    """
+    if kind in INTEGERS:
+        return Typed(_wrapped(builder, value, kind), kind)
+    if str(value.ty.dtype) != FLOAT32:
+        value = builder.emit(op.astype(value, FLOAT32))
+    if kind in HALVES:
+        return Typed(builder.emit(_half(builder, value, STORAGE[kind])), kind)
+    return Typed(_looked_up(builder, value, kind, saturate=saturate, mode=mode), kind)
+
+
+def _half(builder: Any, value: Any, kind: StorageType) -> Any:
+    def nearest(number: Any) -> Any:
+        # Rounding reads a number several times, which may be a long expression once it is fused.
+        variable = tirx.Var("number", FLOAT32)
+        return tirx.Let(variable, number, widening(kind, rounding(kind, variable)))
+
+    return each_number(builder, nearest, value, f"round_{kind.name}")
+
+
+def _wrapped(builder: Any, value: Any, kind: str) -> Any:
+    """Keep the lowest bits of integers, and extend their sign."""
+    emit = builder.emit
+    mask = (1 << int(kind[-1])) - 1
+    low = emit(op.bitwise_and(emit(op.astype(value, "int32")), relax.const(mask, "int32")))
+    if not kind.startswith("u"):
+        sign = relax.const((mask + 1) // 2, "int32")
+        low = emit(op.subtract(emit(op.bitwise_xor(low, sign)), sign))
+    return emit(op.astype(low, INTEGERS[kind]))
+
+
+@cache
+def _values(kind: str) -> NDArray[Any]:
+    """The number that each code of a dtype stands for."""
+    count = 16 if kind.startswith("float4") else 256
+    with np.errstate(all="ignore"):
+        return np.arange(count, dtype=np.uint8).view(np.dtype(kind)).astype(np.float64)
+
+
+def _looked_up(builder: Any, value: Any, kind: str, *, codes: bool = False, **how: Any) -> Any:
+    """Round a tensor to the nearest numbers of a dtype, or to the codes of these numbers.
+
+    Thresholds lie between the dtype's numbers. The count of thresholds that do not exceed a value
+    is the index of the number that the value becomes.
+    """
+    emit = builder.emit
+    numbers, thresholds, table, nan = _steps(kind, codes=codes, **how)
+    shape = value.ty.shape
+    flat = emit(op.reshape(value, [math.prod(map(int, shape))]))
+    over = op.reshape(flat, [-1, 1]) >= relax.const(thresholds[None])
+    place = emit(op.sum(op.astype(over, "int32"), [1]))
+    made = emit(op.take(relax.const(table, table.dtype.name), place, 0))
+    nan_or_zero = relax.const(np.asarray(nan, table.dtype), table.dtype.name)
+    made = emit(op.where(emit(op.isnan(flat)), nan_or_zero, made))
+    [minus_zero] = np.nonzero((numbers == 0) & np.signbit(numbers))
+    if len(minus_zero):
+        zero = op.equal(flat, relax.const(0.0))
+        if codes:
+            # Only a division tells the zeros apart.
+            zero = op.logical_and(zero, relax.const(1.0) / flat < relax.const(0.0))
+        made = op.where(zero, relax.const(int(minus_zero[0]), "uint8") if codes else flat, made)
+    return emit(op.reshape(made, shape))
+
+
+@cache
+def _steps(
+    kind: str, *, codes: bool, saturate: bool = True, mode: str = "nearest"
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Any]:
+    """Tables for ``_looked_up``.
+
+    Returns:
+        The number of each code, the thresholds, the result between thresholds, and that of NaN.
+    """
+    numbers = _values(kind)
+    order = [c for c in np.argsort(numbers, kind="stable").tolist() if np.isfinite(numbers[c])]
+    order = [c for c in order if numbers[c] != 0 or not np.signbit(numbers[c])]
+    steps = numbers[order]
+    tops = [2 * steps[-1] - steps[-2], 2 * steps[0] - steps[1]]
+    infinite = {float(numbers[c]): c for c in range(len(numbers)) if np.isinf(numbers[c])}
+    # One with its sign bit set comes last.
+    nans = [c for c in range(len(numbers)) if np.isnan(numbers[c])] or [0]
+    beyond = [infinite.get(np.inf, nans[0]), infinite.get(-np.inf, nans[-1])]
+    if saturate and not codes:
+        beyond = [order[-1], order[0]]
+    order = [beyond[1], *order, beyond[0]]
+    steps = np.asarray([tops[1], *steps, tops[0]])
+    thresholds = []
+    for place, (low, high) in enumerate(itertools.pairwise(steps)):
+        if mode == "up":
+            limit = np.nextafter(np.float32(low), np.float32(np.inf))
+        elif mode == "down":
+            limit = np.float32(high)
+        else:
+            limit = np.float32((low + high) / 2)
+            lower, upper = order[place], order[place + 1]
+            outer = place in {0, len(steps) - 2}
+            to_lower = (upper if place == 0 else lower) % 2 == 0 if outer else lower % 2 == 0
+            if to_lower != (place == 0):
+                limit = np.nextafter(limit, np.float32(np.inf))
+        thresholds.append(limit)
+    table = np.asarray(order, np.uint8) if codes else numbers[order].astype(np.float32)
+    nan = nans[0] if codes else np.nan if np.isnan(numbers[nans[0]]) else 0.0
+    return numbers, np.asarray(thresholds, np.float32), table, nan

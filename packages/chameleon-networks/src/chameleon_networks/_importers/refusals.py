@@ -1,0 +1,101 @@
+"""Collects the operators of a network, and reports all that cannot be compiled in one message."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+import attrs
+from chameleon_core._errors import ConfigError
+from chameleon_core._network_result import OperatorCoverage
+from chameleon_tvm._words import WAY_OUT
+
+
+@attrs.frozen(kw_only=True)
+class Refusal:
+    """A node of a network that cannot be compiled.
+
+    Attributes:
+        operator: The name of the node's operator.
+        sentence: A phrase that names the node in messages.
+        reason: The reason why the node cannot be compiled, without the node's name.
+        hint: A way to solve the problem.
+        inputs: The network's inputs whose values must be known for the node to be compiled.
+    """
+
+    operator: str
+    sentence: str
+    reason: str
+    hint: str = WAY_OUT
+    inputs: tuple[str, ...] = ()
+
+
+class OperatorsRefusedError(ConfigError):
+    """Some operators of a network cannot be compiled. The message lists all of them.
+
+    Attributes:
+        survey: All operators of the network.
+        names: The network's inputs whose values must be known for the operators to be compiled.
+    """
+
+    def __init__(self, survey: OperatorSurvey) -> None:
+        hints = dict.fromkeys(refusal.hint for refusal in survey.refusals)
+        message = "; ".join(
+            f"{first.sentence}{_more(len(others))} cannot be compiled: {first.reason}"
+            for first, *others in survey.alike()
+        )
+        super().__init__(message, hint="\n".join(hints))
+        self.survey = survey
+        self.names = tuple(dict.fromkeys(name for one in survey.refusals for name in one.inputs))
+
+
+def _more(others: int) -> str:
+    return f" (and {others} more of them)" if others else ""
+
+
+@attrs.define
+class OperatorSurvey:
+    """Counts the operators of a network while it is imported.
+
+    Attributes:
+        operators: How often each operator occurs, by name.
+        assumed: How often each operator reads tensors of unknown shape, by name. These occurrences
+            are assumed to be supported, since only the name of the operator can be checked.
+        refusals: The nodes that cannot be compiled.
+    """
+
+    operators: Counter[str] = attrs.field(factory=Counter)
+    assumed: Counter[str] = attrs.field(factory=Counter)
+    refusals: list[Refusal] = attrs.field(factory=list)
+
+    def check(self) -> None:
+        """Raise one error for all operators of the network that cannot be compiled, if any.
+
+        Raises:
+            OperatorsRefusedError: There is at least one such operator.
+        """
+        if self.refusals:
+            raise OperatorsRefusedError(self)
+
+    def alike(self) -> Iterator[Sequence[Refusal]]:
+        """Group the nodes that cannot be compiled by operator and reason, for the message."""
+        groups = defaultdict(list)
+        for refusal in self.refusals:
+            groups[refusal.operator, refusal.reason].append(refusal)
+        yield from groups.values()
+
+    def coverage(self) -> list[OperatorCoverage]:
+        """The operators with their refusals, the most frequent operators first."""
+        return [
+            OperatorCoverage(
+                name=name,
+                occurrences=count,
+                assumed=self.assumed[name],
+                missing={
+                    f"{first.sentence}{_more(len(others))}: {first.reason}": first.hint
+                    for first, *others in self.alike()
+                    if first.operator == name
+                },
+            )
+            for name, count in self.operators.most_common()
+        ]

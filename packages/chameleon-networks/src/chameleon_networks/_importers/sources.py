@@ -1,0 +1,342 @@
+"""The networks that Chameleon reads: its builtin ones, PyTorch modules and ONNX files."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import attrs
+import cattrs
+import numpy as np
+import structlog
+from chameleon_core._arrays import Arrays
+from chameleon_core._network_result import OperatorCoverage
+from chameleon_system._processes.stamps import temporary_folder
+from chameleon_tvm._types import FLOAT32, INT8, UINT8
+from numpy.typing import NDArray
+
+from chameleon_networks._frameworks import running
+from chameleon_networks._frameworks.precision import in_float32, in_float64, rounded
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._importers.onnx import models
+from chameleon_networks._importers.options import (
+    BuiltinOptions,
+    NetworkOptions,
+    OnnxOptions,
+    TorchOptions,
+)
+from chameleon_networks._importers.torch import programs
+from chameleon_networks._importers.torch.programs import ExampleProgram, NumberRange, ProgramInputs
+from chameleon_networks._source_location import ImportedGraph
+
+log = structlog.get_logger()
+
+_INPUTS = "inputs"
+"""Name of the fact that holds ``ProgramInputs``."""
+
+_OF_TORCH = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.OPENVINO)
+"""The frameworks that can run a torch network."""
+
+
+class ProgramNetwork(ImportedNetwork):
+    """A torch network, which TVM reads as a program of ``torch.export``."""
+
+    preloads = ("chameleon_networks._importers.torch.lowering.importing", "torch._dynamo")
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @abstractmethod
+    def read_example(self) -> ExampleProgram:
+        """Export the network with ``torch.export``, for its example inputs.
+
+        Raises:
+            ConfigError: torch cannot export the network.
+        """
+
+    @cached_property
+    def example(self) -> ExampleProgram:
+        """The network as torch exported it for its example inputs (``read_example``)."""
+        if isinstance(self.sibling, ProgramNetwork):
+            return self.sibling.example
+        return self.read_example()
+
+    @cached_property
+    def program(self) -> Any:
+        """The network as torch exported it for the requested input shapes.
+
+        It is a ``torch.export.ExportedProgram``.
+
+        Other processes read it from a file, so that the network is exported once.
+        """
+        return self._recalled("program") or self.example.in_shapes(self.shapes)
+
+    @cached_property
+    def _inputs(self) -> ProgramInputs:
+        known = None if self.kept is None else self.kept.fact(_INPUTS)
+        if known is None:
+            return ProgramInputs.of(self.program)
+        return cattrs.structure(known[0], ProgramInputs)
+
+    @property
+    def half(self) -> str | None:
+        return self._inputs.half
+
+    def keep(self) -> None:
+        super().keep()
+        if self.kept is not None and self.kept.fact(_INPUTS) is None:
+            self.kept.keep_fact(_INPUTS, attrs.asdict(self._inputs))
+
+    @cached_property
+    def float_program(self) -> Any:
+        """The exported program to compile, which is converted to float32 if in half precision."""
+        if self.half is None:
+            return self.program
+        program = self._recalled("float_program")
+        if program is not None:
+            return program
+        log.info("half_precision_is_compiled_in_float32", network=self.half)
+        return in_float32(self.program)
+
+    def _recalled(self, name: str) -> Any:
+        return programs.recalled_program(self.programs[name]) if name in self.programs else None
+
+    @property
+    def programs_folder(self) -> str:
+        if self._folder is None:
+            self._folder = temporary_folder()
+        return self._folder.name
+
+    def kept_programs(self) -> Mapping[str, str]:
+        if self._folder is None:
+            self.programs = self.save_programs(self.programs_folder)
+        return self.programs
+
+    def save_programs(self, folder: str) -> Mapping[str, str]:
+        held = {"program": self.program, "float_program": self.float_program}
+        if self.half is None:
+            del held["float_program"]
+        files = {name: str(Path(folder, f"{name}.pt2")) for name in held}
+        return {
+            name: file for name, file in files.items() if programs.keep_program(held[name], file)
+        }
+
+    def read_ahead(self) -> None:
+        _ = self.float_program
+
+    def read_graph(self) -> ImportedGraph:
+        program = self.float_program
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            graph: ImportedGraph = _lowering().torch_graph(program)
+        return graph
+
+    def input_names(self) -> list[str]:
+        return list(self._inputs.ranges)
+
+    def samples(self, rng: np.random.Generator) -> Arrays:
+        samples = [_like(numbers, rng) for numbers in self._inputs.ranges.values()]
+        return samples if self.half is None else rounded(samples, self.half)
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        others = running.installed(*_OF_TORCH)
+        return others if self.half is None else (running.TORCH_FLOAT32, *others)
+
+    @property
+    def exact(self) -> str | None:
+        # Steps of quantization are of float32.
+        return None if self.quantized else running.TORCH_FLOAT64
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return running.left_out(*_OF_TORCH)
+
+    @property
+    def forms(self) -> running.NetworkForms:
+        kept = next(iter(self.programs.values()), None)
+        return running.NetworkForms(
+            program=lambda: self.float_program,
+            onnx=lambda: running.onnx_bytes(self.float_program),
+            openvino=None if kept is None else Path(kept).with_name("openvino.xml"),
+        )
+
+    def precision_of(self, name: str) -> str:
+        return self.half or FLOAT32 if name in (running.TORCH, running.TORCH_COMPILE) else FLOAT32
+
+    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+        values: Arrays = _lowering().values_in(self.float_program, names, inputs)
+        return values
+
+    def framework(self, name: str, threads: int) -> running.Network:
+        if name in (running.ONNXRUNTIME, running.OPENVINO):
+            return super().framework(name, threads)
+        program = self.program
+        if name == running.TORCH_FLOAT32:
+            program = self.float_program
+        elif name == running.TORCH_FLOAT64:
+            program = in_float64(self.float_program)
+        return running.torch_network(
+            program, compiled=name == running.TORCH_COMPILE, threads=threads
+        )
+
+
+def _lowering() -> Any:
+    from chameleon_networks._importers.torch.lowering import importing  # noqa: PLC0415 - needs TVM
+
+    return importing
+
+
+class BuiltinNetwork(ProgramNetwork):
+    """A network that is written in this package, with random weights."""
+
+    options: BuiltinOptions
+
+    @property
+    def origin(self) -> Any:
+        return [self.options.network, self.options.batch, self.options.dtype]
+
+    def read_example(self) -> ExampleProgram:
+        return programs.builtin_program(
+            self.options.network, self.options.batch, self.options.dtype
+        )
+
+
+class TorchNetwork(ProgramNetwork):
+    """A user's network in PyTorch."""
+
+    options: TorchOptions
+
+    @cached_property
+    def origin(self) -> Any:
+        # Whoever calls a function of the user's cannot say what it depends on.
+        saved = Path(self.options.source)
+        if saved.suffix != ".pt2" or not saved.exists():
+            return None
+        with saved.open("rb") as stream:
+            return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+    def read_example(self) -> ExampleProgram:
+        source = self.options.source
+        return (programs.loaded if source.endswith(".pt2") else programs.exported)(source)
+
+
+class OnnxNetwork(ImportedNetwork):
+    """A network in an ONNX file."""
+
+    options: OnnxOptions
+
+    @cached_property
+    def origin(self) -> Any:
+        return models.onnx_digests(self.options.source)
+
+    def read_graph(self) -> ImportedGraph:
+        return models.onnx_graph(self.options.source, self.shapes)
+
+    def coverage(self) -> Sequence[OperatorCoverage]:
+        batches = {
+            name: (1, *map(int, shape[1:]))
+            for name, shape in self.facts.inputs.items()
+            if [isinstance(extent, str) for extent in shape] == [True] + [False] * (len(shape) - 1)
+            and name not in self.shapes
+        }
+        if not batches:
+            return super().coverage()
+        log.warning("open_batches_count_as_1", inputs=", ".join(batches))
+        shapes = {**self.options.shapes, **batches}
+        return OnnxNetwork(attrs.evolve(self.options, shapes=shapes)).coverage()
+
+    def input_names(self) -> list[str]:
+        return list(self.facts.inputs)
+
+    @cached_property
+    def facts(self) -> models.OnnxFacts:
+        """Facts about the network in the file, which do not depend on shapes."""
+        if isinstance(self.sibling, OnnxNetwork):
+            return self.sibling.facts
+        return models.onnx_facts(self.options.source)
+
+    def samples(self, rng: np.random.Generator) -> Arrays:
+        samples: list[NDArray[Any]] = []
+        for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True):
+            shape, kind = [int(e) for e in param.ty.shape], np.dtype(str(param.ty.dtype))
+            if kind.kind not in "iu":
+                samples.append(_like(NumberRange.of(np.ones(shape, kind)), rng))
+                continue
+            limits = np.iinfo(kind)
+            is_byte = self.quantized and kind.name in {UINT8, INT8}
+            other = (int(limits.min), int(limits.max)) if is_byte else (0, 1)
+            least, most = self.facts.ranges.get(name, other)
+            # A table may have more places than a small integer can name.
+            samples.append(rng.integers(least, min(most, limits.max), shape, kind, endpoint=True))
+        return samples
+
+    @cached_property
+    def frameworks(self) -> tuple[str, ...]:
+        names = (running.ONNXRUNTIME, *running.installed(running.OPENVINO))
+        # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
+        return (running.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        return running.left_out(running.OPENVINO)
+
+    @property
+    def forms(self) -> running.NetworkForms:
+        return running.NetworkForms(
+            program=None, onnx=lambda: self.options.source, shapes=self.shapes
+        )
+
+    def precision_of(self, name: str) -> str:
+        quantized = running.ONNXRUNTIME_FLOAT32 in self.frameworks
+        return INT8 if quantized and name != running.ONNXRUNTIME_FLOAT32 else FLOAT32
+
+    def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
+        content = models.onnx_with_outputs(self.options.source, names)
+        return running.onnx_session(content, threads=1, fused=False)(inputs)
+
+    def framework(self, name: str, threads: int) -> running.Network:
+        if name != running.ONNXRUNTIME_FLOAT32:
+            return super().framework(name, threads)
+        content = models.onnx_meaning(self.options.source)
+        return running.onnx_session(content, threads=threads, fused=False)
+
+
+_NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {
+    BuiltinOptions: BuiltinNetwork,
+    TorchOptions: TorchNetwork,
+    OnnxOptions: OnnxNetwork,
+}
+
+
+def network_of(options: NetworkOptions) -> ImportedNetwork:
+    """Make the network that frontend options describe."""
+    return _NETWORKS[type(options)](options)
+
+
+def _like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
+    """Random numbers with the shape and dtype of an example array.
+
+    Integers lie between 0 and the example's extremes. Floats are normally distributed. If the
+    example has different numbers and none is negative, the network may take logarithms or roots.
+    Then floats are drawn uniformly between the example's extremes. A mask has the example's rows.
+    """
+    least, most, kind = example.least, example.most, np.dtype(example.dtype)
+    numbers: NDArray[Any]
+    if example.mask is not None:
+        numbers = rng.permutation(np.asarray(example.mask, kind))
+    elif not np.issubdtype(kind, np.floating):
+        drawn = np.uint64 if kind == np.uint64 else np.int64
+        # Extremes are floats, which may round beyond the limits of 64 bits.
+        low, high = max(np.iinfo(drawn).min, min(0, int(least))), max(0, int(most))
+        high = min(np.iinfo(drawn).max, high)
+        numbers = rng.integers(low, high, example.shape, drawn, endpoint=True)
+    elif least < 0 or not np.isfinite(most) or most <= least:
+        numbers = rng.standard_normal(example.shape)
+    else:
+        numbers = rng.uniform(least, most, example.shape)
+    return np.asarray(numbers).astype(kind)

@@ -1,0 +1,167 @@
+"""Converters of torch's arithmetic and reductions that TVM's importer lacks or misreads."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from chameleon_tvm._types import INT8
+
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._importers.torch.lowering.values import Call, Converter, extents
+
+op = relax.op
+
+
+def _scaled_sum(operator: Any, call: Call) -> Any:
+    """``x + alpha * y``; the importer leaves ``alpha`` out."""
+    left, right = call.operands(2)
+    return operator(left, _scaled(right, call, "alpha"))
+
+
+def _scaled(value: Any, call: Call, name: str) -> Any:
+    """A value times a factor that a call may give by name."""
+    factor = call.node.kwargs.get(name, 1)
+    return value if factor == 1 else value * relax.const(factor, call.dtype)
+
+
+def _promoted(operator: Any, call: Call) -> Any:
+    """An operator on two operands that are converted to the result's dtype first."""
+    return operator(*call.operands(2))
+
+
+def _power(call: Call) -> Any:
+    """``pow`` of two operands in the result's dtype; integers are computed in float64."""
+    computed = "float64" if "int" in call.dtype else call.dtype
+    made = op.power(*call.operands(2, computed))
+    return made if computed == call.dtype else op.astype(op.round(made), call.dtype)
+
+
+def _power_of_tensor(call: Call) -> Any:
+    """``pow`` with a number as exponent, whose result is floating-point for some integers."""
+    same = str(call.value(0).ty.dtype) == call.dtype
+    return call.importer._pow(call.node) if same else _power(call)  # noqa: SLF001 - no other way in
+
+
+def _rounded_quotient(call: Call) -> Any:
+    """``div``, whose quotient is a float, with ``rounding_mode`` ``floor``, ``trunc`` or None."""
+    mode = call.node.kwargs.get("rounding_mode")
+    if mode == "floor":
+        return _promoted(op.floor_divide, call)
+    quotient = _promoted(op.divide, call)
+    return quotient if "int" in call.dtype or mode is None else op.trunc(quotient)
+
+
+def _product(call: Call) -> Any:
+    """A matrix product in the result's dtype; TVM's importer always computes float32."""
+    return _promoted(partial(op.matmul, out_dtype=call.dtype), call)
+
+
+def _product_and_sum(call: Call) -> Any:
+    """``beta * a + alpha * (x @ y)``."""
+    added, left, right = call.operands(3)
+    made = _scaled(op.matmul(left, right, out_dtype=call.dtype), call, "alpha")
+    return made if call.node.kwargs.get("beta") == 0 else _scaled(added, call, "beta") + made
+
+
+def _clamped(call: Call) -> Any:
+    """``clamp``; TVM's importer uses infinite bounds, which integers do not have."""
+    [x] = call.operands(1)
+    low, high = call.given(1, "min"), call.given(2, "max")
+    if "int" not in call.dtype and all(
+        one is None or isinstance(one, int | float) for one in (low, high)
+    ):
+        least = -math.inf if low is None else float(low)
+        return op.clip(x, least, math.inf if high is None else float(high))
+    for bound, operator in ((low, op.maximum), (high, op.minimum)):
+        if bound is not None:
+            x = operator(x, call.tensor(bound, call.dtype))
+    return x
+
+
+def _extreme(operator: Any, call: Call) -> Any:
+    """``amax`` and ``amin``, along all axes if no axes are given."""
+    return operator(call.value(0), call.given(1, "dim") or None, bool(call.given(2, "keepdim")))
+
+
+def _any(call: Call) -> Any:
+    """``any`` of a tensor of any dtype; the result is bool, or uint8 for uint8."""
+    axes, keep = call.given(1, "dim"), bool(call.given(2, "keepdim"))
+    bits = op.astype(call.tensor(call.node.args[0], "bool"), INT8)
+    return op.astype(op.max(bits, None if axes == [] else axes, keep), call.dtype)
+
+
+def _extreme_and_place(operator: Any, place: Any, call: Call) -> Any:
+    """``max.dim`` and ``min.dim``: the extreme number, and its index."""
+    axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim"))
+    return call.emit(relax.Tuple([one(call.value(0), axis, keep) for one in (operator, place)]))
+
+
+def _along(operator: Any, call: Call) -> Any:
+    """``prod.dim_int``: along one axis."""
+    return operator(*call.operands(1), call.given(1, "dim"), bool(call.given(2, "keepdim")))
+
+
+def _choice(call: Call) -> Any:
+    """``where`` with two operands that are converted to the result's dtype."""
+    condition = call.tensor(call.node.args[0], "bool")
+    chosen = (call.tensor(operand, call.dtype) for operand in call.node.args[1:3])
+    return op.where(condition, *chosen)
+
+
+def _joined(call: Call) -> Any:
+    """``cat``, whose parts are converted to the result's dtype."""
+    parts = [call.tensor(part, call.dtype) for part in call.node.args[0]]
+    return op.concat(parts, call.given(1, "dim", 0))
+
+
+def _cumulative(operator: Any, call: Call) -> Any:
+    """``cumsum`` and ``cumprod`` in the result's dtype, which is int64 for integers."""
+    return operator(*call.operands(1), call.given(1, "dim"), call.dtype)
+
+
+def _group_norm(call: Call) -> Any:
+    """``native_group_norm``, also without scale and shift."""
+    x = call.value(0)
+    channels, groups, epsilon = (call.node.args[place] for place in (4, 6, 7))
+    gamma, beta = (
+        relax.const([neutral] * int(channels), str(x.ty.dtype)) if one is None else call.tensor(one)
+        for one, neutral in zip(call.node.args[1:3], (1.0, 0.0), strict=True)
+    )
+    axes = list(range(2, len(extents(x))))
+    made = op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon))
+    return call.emit(relax.Tuple([made]))
+
+
+_SAME: tuple[tuple[Converter, tuple[str, ...]], ...] = (
+    (partial(_scaled_sum, op.add), ("add.Tensor", "add.Scalar")),
+    (partial(_scaled_sum, op.subtract), ("sub.Tensor", "sub.Scalar")),
+    (partial(_promoted, op.multiply), ("mul.Tensor", "mul.Scalar")),
+    (_power, ("pow.Scalar", "pow.Tensor_Tensor")),
+    (_rounded_quotient, ("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")),
+    (partial(_promoted, op.left_shift), ("__lshift__.Scalar", "bitwise_left_shift.Tensor")),
+    (partial(_promoted, op.right_shift), ("__rshift__.Scalar", "bitwise_right_shift.Tensor")),
+    (_product, ("matmul.default", "mm.default", "bmm.default")),
+    (_product_and_sum, ("addmm.default", "baddbmm.default")),
+    (_clamped, ("clamp.default", "clamp.Tensor", "clamp_min.default")),
+)
+
+CONVERTERS: dict[str, Converter] = {
+    **{name: convert for convert, names in _SAME for name in names},
+    "pow.Tensor_Scalar": _power_of_tensor,
+    "floor_divide.default": partial(_promoted, op.floor_divide),
+    "clamp_max.default": partial(_promoted, op.minimum),
+    "amax.default": partial(_extreme, op.max),
+    **dict.fromkeys(("any.default", "any.dim", "any.dims"), _any),
+    "amin.default": partial(_extreme, op.min),
+    "max.dim": partial(_extreme_and_place, op.max, op.argmax),
+    "min.dim": partial(_extreme_and_place, op.min, op.argmin),
+    "where.self": _choice,
+    "cat.default": _joined,
+    "prod.dim_int": partial(_along, op.prod),
+    "cumsum.default": partial(_cumulative, op.cumsum),
+    "cumprod.default": partial(_cumulative, op.cumprod),
+    "native_group_norm.default": _group_norm,
+}
+"""Converters by the name of the operator."""

@@ -1,0 +1,271 @@
+"""TVM's importer of torch programs, with more operators, and with messages that locate errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from operator import getitem
+from typing import Any
+
+import torch
+from chameleon_core._arrays import Arrays
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._quick_tvm import tvm  # imports it without torch, before the next
+from chameleon_tvm._types import BFLOAT16
+from chameleon_tvm._words import WAY_OUT, first_line
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from chameleon_networks import _source_location as source_location
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.steps import is_quantized, is_rounded
+from chameleon_networks._importers.refusals import OperatorsRefusedError, OperatorSurvey, Refusal
+from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
+from chameleon_networks._importers.torch.lowering.decompositions import calls_of, decomposed
+from chameleon_networks._importers.torch.lowering.few_numbers import is_along_number, is_number
+from chameleon_networks._importers.torch.lowering.values import Call, Converter
+from chameleon_networks._source_location import ImportedGraph, SourceLocation
+
+CONVERTERS = {
+    **arithmetic.CONVERTERS,
+    **images.CONVERTERS,
+    **indexing.CONVERTERS,
+    **quantized.CONVERTERS,
+}
+
+
+def torch_graph(program: Any) -> ImportedGraph:
+    """Read an exported program into Relax.
+
+    Args:
+        program: A ``torch.export.ExportedProgram``.
+
+    Raises:
+        ConfigError: TVM cannot read the program. The message names the operators and their places.
+    """
+    double = any(value.dtype == torch.float64 for value in program.state_dict.values())
+    importer = _Importer(_IN_FLOAT32 if double else WAY_OUT)
+    try:
+        module = importer.from_exported_program(
+            decomposed(program, readable()),
+            keep_params_as_input=False,
+            unwrap_unit_return_tuple=False,
+            no_bind_return_tuple=False,
+            custom_convert_map={name: partial(_converted, one) for name, one in CONVERTERS.items()},
+        )
+        importer.survey.check()
+    except OperatorsRefusedError:
+        raise
+    except ConfigError as error:
+        if double:
+            raise ConfigError(str(error), hint=_IN_FLOAT32) from error
+        raise
+    except Exception as error:  # what torch or TVM makes of a program that neither can read
+        importer.survey.check()
+        known = "Try torch.export.export(...).run_decompositions() by hand."
+        raise ConfigError(
+            f"the compiler cannot read the network: {first_line(error)}",
+            hint=_IN_FLOAT32 if double else known,
+        ) from error
+    return ImportedGraph(
+        module=module,
+        locations=importer.locations,
+        is_quantized=is_quantized(module),
+        is_rounded=is_rounded(module),
+        operators=importer.survey.operators,
+    )
+
+
+def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
+    """Compute intermediate values of the program that ``torch_graph`` reads, with torch.
+
+    Args:
+        program: The same program that ``torch_graph`` gets.
+        names: The names of nodes, each of which has a tensor as result.
+        inputs: The inputs of the program, one array each.
+    """
+    read = decomposed(program, readable())
+    stored, given = {**read.state_dict, **read.constants}, iter(inputs)
+    arguments = [
+        stored[spec.target] if spec.target in stored else torch.from_numpy(next(given))
+        for spec in read.graph_signature.input_specs
+    ]
+    module = deepcopy(read.graph_module)
+    nodes = {node.name: node for node in module.graph.nodes}
+    module.graph.output_node().args = ([nodes[name] for name in names],)
+    module.recompile()
+    with torch.no_grad():
+        return [value.numpy() for value in module(*arguments)]
+
+
+def readable() -> frozenset[str]:
+    """Names of the operators that TVM's importer and Chameleon's converters read."""
+    return frozenset({*ExportedProgramImporter().convert_map, *CONVERTERS})
+
+
+_IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.float()`)."
+
+
+def _converted(convert: Converter, node: Any, importer: Any) -> Any:
+    """Convert a node with a converter of Chameleon, called with the arguments of TVM's importer."""
+    return convert(Call(node, importer))
+
+
+def _unknown_result(node: Any) -> str:
+    """The reason why TVM cannot compute a node's result. Empty if TVM can."""
+    value = node.meta.get("val")
+    if free_unbacked_symbols(value):
+        return "the shape of its result depends on its numbers"
+    # TVM's compiler ends the process at some of them.
+    if getattr(value, "dtype", None) is getattr(torch, BFLOAT16):
+        return f"it gives {BFLOAT16}, which the compiler does not compute"
+    # TVM's importer would compute it in float32.
+    if node.target is torch.ops.aten.convolution.default and value.dtype is torch.float64:
+        return "it is in float64, in which the compiler does not compute convolutions"
+    return ""
+
+
+def _has_shape(made: Any, value: Any) -> bool:
+    """Whether an importer's result has the shape of torch's, as far as both are known."""
+    shape = getattr(getattr(made, "ty", None), "shape", None)
+    if not isinstance(shape, relax.ShapeExpr) or not isinstance(value, torch.Tensor):
+        return True
+    known = all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
+    return not known or [int(extent) for extent in shape] == list(value.shape)
+
+
+def _along_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
+    """Convert a node with each scalar tensor replaced by a vector of one element.
+
+    Args:
+        convert: A function that converts the node.
+        node: A node for which ``is_along_number`` is true.
+        importer: TVM's importer.
+
+    Returns:
+        The results of the node, in the shapes that the node has in torch.
+    """
+    emit, kept = importer.block_builder.emit, dict(importer.env)
+    for argument in node.all_input_nodes:
+        if is_number(argument):
+            importer.env[argument] = emit(relax.op.reshape(importer.env[argument], [1]))
+    try:
+        result = convert()
+    finally:
+        importer.env.update(kept)
+    values = node.meta["val"]
+    if not isinstance(values, list | tuple):
+        return emit(relax.op.reshape(result, list(values.shape)))
+    parts = result if isinstance(result, list | tuple) else [result[n] for n in range(len(values))]
+    shaped = [
+        emit(relax.op.reshape(emit(part), list(value.shape)))
+        for part, value in zip(parts, values, strict=True)
+    ]
+    return emit(relax.Tuple(shaped))
+
+
+class _Importer(ExportedProgramImporter):
+    """Notes the node that each variable comes from, and continues after nodes that are refused.
+
+    Args:
+        hint: What the user can do about refused nodes.
+    """
+
+    def __init__(self, hint: str) -> None:
+        super().__init__()
+        self._hint = hint
+        self.locations: dict[str, SourceLocation] = {}
+        self.survey = OperatorSurvey()
+
+    def create_input_vars(self, exported_program: Any) -> Any:
+        """See the base class. Reports missing operators before problems with inputs."""
+        calls = calls_of(exported_program)
+        self.survey.operators.update(
+            source_location.operator_of(node) for node in calls if node.target is not getitem
+        )
+        self._refuse({node: reason for node in calls if (reason := _unknown_result(node))})
+        unknown = bool(self.survey.refusals)
+        lacking = [node for node in calls if node.target.__name__ not in self.convert_map]
+        self._refuse(dict.fromkeys(lacking, "the compiler has no such operator"))
+        if unknown:
+            self.survey.check()
+        self.convert_map.update({node.target.__name__: self.zeros for node in lacking})
+        return super().create_input_vars(exported_program)
+
+    def _refuse(self, reasons: Mapping[Any, str]) -> None:
+        for node, reason in reasons.items():
+            operator = source_location.operator_of(node)
+            sentence = source_location.location_of(node).sentence
+            refusal = Refusal(operator=operator, sentence=sentence, reason=reason, hint=self._hint)
+            self.survey.refusals.append(refusal)
+
+    def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
+        """See the base class."""
+        known: dict[Any, Any] = {**self.create_convert_map(), **custom_convert_map}
+        self.convert_map = {name: self._noting(one) for name, one in known.items()}
+
+    def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(node: Any, *importer: Any) -> Any:
+            converted = partial(convert, node, *importer)
+            try:
+                made = (
+                    _along_vectors(converted, node, self) if is_along_number(node) else converted()
+                )
+            except ConfigError:
+                raise
+            except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
+                self._refuse({node: first_line(error)})
+                return self.zeros(node)
+            if isinstance(made, relax.Call):
+                # The importer binds not all that it gives, and asks for shapes of what is bound.
+                made = self.block_builder.emit(made)
+            if not _has_shape(made, node.meta.get("val")):
+                self._refuse({node: "the compiler gives it another shape than torch"})
+                return self.zeros(node)
+            for one in made if isinstance(made, list | tuple) else [made]:
+                if isinstance(one, relax.Var):
+                    self.locations.setdefault(str(one.name), source_location.location_of(node))
+            return made
+
+        return noted
+
+    def zeros(self, node: Any) -> Any:
+        """Zeros in place of the result of an operator that cannot be imported.
+
+        So the import goes on, and one error names all such operators.
+
+        Args:
+            node: The node of the operator.
+        """
+        return pytree.tree_map_only(
+            torch.Tensor,
+            lambda tensor: self.block_builder.emit(
+                relax.op.zeros(list(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+            ),
+            node.meta["val"],
+        )
+
+    def _cond(self, node: Any) -> list[Any]:
+        """``torch.cond``: both branches run, and the network chooses between their outputs."""
+        condition, *branches, operands = node.args
+        chosen = self.block_builder.emit(relax.op.reshape(self.env[condition], []))
+        outputs = []
+        for branch in branches:
+            nodes = self.env[branch].graph.nodes
+            self.env.update(zip(nodes, (self.env[one] for one in operands), strict=False))
+            own = frozenset(CONVERTERS)
+            outputs.append(self._translate_fx_graph(self.env[branch], nodes, {}, own))
+        return [
+            self.block_builder.emit(relax.op.where(chosen, *both))
+            for both in zip(*outputs, strict=True)
+        ]
+
+    @staticmethod
+    def _has_cond_op(_nodes: Any) -> bool:
+        """Whether a Relax function needs branches, which ``_cond`` never does."""
+        return False
+
+    def _check_unsupported_func_type(self, nodes: Any) -> None:
+        """Do nothing, since ``create_input_vars`` has already checked the operators."""

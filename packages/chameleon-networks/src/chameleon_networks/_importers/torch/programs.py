@@ -1,0 +1,510 @@
+"""Torch networks as exported programs: builtin ones, a user's function, or a saved program."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import logging
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+import structlog
+from chameleon_core._errors import ConfigError
+from chameleon_core._words import did_you_mean, with_article
+from chameleon_tvm._sources import named_object
+from chameleon_tvm._types import HALVES
+from chameleon_tvm._words import first_line
+
+from chameleon_networks._frameworks.precision import half_type
+from chameleon_networks._importers.options import NETWORKS
+from chameleon_networks._importers.source_checks import imported_library
+from chameleon_networks._importers.torch import inference
+
+log = structlog.get_logger()
+
+Shapes = Mapping[str, Sequence[int]]
+Keywords = dict[str, Any]
+Export = Callable[[tuple[Any, ...], Keywords], Any]
+"""A function that makes a program from positional and keyword inputs."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ExampleProgram:
+    """A network that torch exported for example inputs, and can export for other inputs.
+
+    Attributes:
+        program: The ``torch.export.ExportedProgram`` for the example inputs.
+        export: A function that exports the network for other inputs.
+        owner: A name of the network for messages, such as its source.
+        saved: Whether the program was loaded from a file, without the module that it was made from.
+    """
+
+    program: Any
+    export: Export
+    owner: str
+    saved: bool = False
+
+    def in_shapes(self, shapes: Shapes) -> Any:
+        """Export the network for other input shapes.
+
+        Inputs that are not named keep the shapes of the example.
+
+        Args:
+            shapes: The shapes of inputs, by name.
+
+        Raises:
+            ConfigError: An input does not exist, or the network draws random numbers.
+        """
+        if self.saved:
+            check_saved(self.program, shapes, self.owner)
+        program = with_shapes(self.program, shapes, self.export, self.owner)
+        return inference.checked(program)
+
+
+_LARGEST_MASK = 1 << 18
+"""The most numbers of a mask that are kept, since larger ones take seconds as JSON."""
+
+
+@attrs.frozen(kw_only=True)
+class NumberRange:
+    """The dtype, shape and range of an example input, from which similar random inputs are made.
+
+    Attributes:
+        dtype: NumPy's name of the dtype.
+        shape: The array's shape.
+        least: The smallest number; 0 if the array is empty.
+        most: The largest number; 0 if the array is empty.
+        mask: The numbers as nested lists if the array looks like a mask, because it has infinities,
+            or both True and False. Otherwise None. Random masks could hide all columns of a row.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    least: float
+    most: float
+    mask: Any = None
+
+    @classmethod
+    def of(cls, array: Any) -> NumberRange:
+        """The range of an array of NumPy."""
+        least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
+        is_mask = (array.dtype == bool and least < most) or (abs(array) == math.inf).any()
+        kept = is_mask and array.ndim and array.size <= _LARGEST_MASK
+        mask = array.tolist() if kept else None
+        return cls(dtype=array.dtype.name, shape=array.shape, least=least, most=most, mask=mask)
+
+
+@attrs.frozen(kw_only=True)
+class ProgramInputs:
+    """A program's example inputs, and its precision.
+
+    Attributes:
+        half: ``float16`` or ``bfloat16`` if the program computes in that dtype, else None.
+        ranges: The dtype, the shape, and the smallest and largest number of each example input, by
+            name. Inputs in half precision are described as float32.
+    """
+
+    half: str | None
+    ranges: Mapping[str, NumberRange]
+
+    @classmethod
+    def of(cls, program: Any) -> ProgramInputs:
+        """The inputs of a ``torch.export.ExportedProgram``."""
+        kinds = [getattr(_torch(), name) for name in HALVES]
+        tensors = {
+            name: tensor.float() if tensor.dtype in kinds else tensor
+            for name, tensor in input_tensors(program).items()
+        }
+        ranges = {name: NumberRange.of(tensor.detach().numpy()) for name, tensor in tensors.items()}
+        return cls(half=half_type(program), ranges=ranges)
+
+
+def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:
+    """Make a builtin network with random weights.
+
+    Args:
+        name: A key of ``NETWORKS``.
+        batch: Number of samples per inference.
+        dtype: The dtype of weights and images.
+    """
+    torch = _torch()
+    record = NETWORKS[name]
+    module, _, function = record.factory.partition(":")
+    network = inference.initialise(getattr(importlib.import_module(module), function)())
+    network = network.to(getattr(torch, dtype))
+    shape = (batch, *record.inputs)
+    if record.kind == "tokens":
+        # The largest id there is says how far random ones may go.
+        example = torch.full(shape, record.vocabulary - 1, dtype=torch.int64)
+    else:
+        example = torch.zeros(shape, dtype=getattr(torch, dtype))
+    return _exported(network, (example,), {}, name)
+
+
+def exported(source: str) -> ExampleProgram:
+    """Export the network of a user's function that returns a module and example inputs.
+
+    Args:
+        source: ``path.py:function`` or ``package.module:function``.
+
+    Raises:
+        ConfigError: The function does not exist or fails, or torch cannot export its network.
+    """
+    made = _made(source)
+    is_pair = isinstance(made, tuple) and len(made) == 2  # noqa: PLR2004
+    network, inputs = made if is_pair else (made, ())
+    if not is_pair or not isinstance(network, _torch().nn.Module):
+        wanted = "torch module" if is_pair else "pair"
+        raise ConfigError(
+            f"{source} returned {with_article(type(network).__name__)} instead of a {wanted}",
+            hint="Return the torch module and a tuple of example inputs.",
+        )
+    _check_float(network, source)
+    return program_of(inference.evaluated(network), inputs, source)
+
+
+def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
+    """Export a torch module for example inputs.
+
+    Args:
+        network: The module, in evaluation mode.
+        inputs: A tensor, a sequence, a mapping, or a pair of a sequence and a mapping.
+        owner: A name of the network for messages.
+
+    Raises:
+        ConfigError: torch cannot export the module.
+    """
+    # torch takes inputs that are one tensor for one input, as if they were equal in every call.
+    tree: Any = importlib.import_module("torch.utils._pytree")
+    positional, keywords = tree.tree_map_only(
+        _torch().Tensor, lambda tensor: tensor.detach(), _arguments(inputs)
+    )
+    return _exported(network, positional, keywords, owner)
+
+
+def _check_float(network: Any, source: str) -> None:
+    """Check that a network consists of Python modules that compute in floating point."""
+    if isinstance(network, _torch().jit.ScriptModule):
+        raise ConfigError(
+            f"{source} returned a TorchScript module, which torch does not export",
+            hint="Return the module that was traced or scripted.",
+        )
+    kinds = [type(module) for module in network.modules()]
+    # `torch.ao.nn.quantized` and its like; a user's own module may have such a name, too.
+    names = [k.__name__ for k in kinds if re.match(r"torch\b.*\bquantized\b", k.__module__)]
+    if names:
+        raise ConfigError(
+            f"{source} returned a quantized network, one with a {names[0]}",
+            hint="Return the network as it was before, in float32, or quantized by pt2e "
+            "(prepare_pt2e, convert_pt2e).",
+        )
+
+
+def _exported(
+    network: Any, positional: tuple[Any, ...], keywords: Keywords, owner: str
+) -> ExampleProgram:
+    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
+        attempt = partial(_export, network, positional, keywords)
+        try:
+            return attempt()
+        except Exception as error:  # whatever torch raises at a network of the user's
+            if _is_about_values(error) and (program := inference.without_checks(network, attempt)):
+                return program
+            raise ConfigError(
+                f"torch cannot export the network of {owner}: {first_line(error)}",
+                hint=_unexportable(error),
+            ) from error
+
+    return ExampleProgram(program=export(positional, keywords), export=export, owner=owner)
+
+
+def _export(network: Any, positional: tuple[Any, ...], keywords: Keywords) -> Any:
+    torch = _torch()
+    functions = importlib.import_module(f"{__package__}.lowering.linear_algebra")
+    with torch.no_grad(), torch_messages_held_back(), functions.Written():
+        return torch.export.export(network, positional, keywords)
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
+    """Split example inputs into positional and keyword arguments."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if not isinstance(inputs, tuple | list):
+        return (inputs,), {}
+    pair = 2
+    if len(inputs) == pair and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], dict):
+        return tuple(inputs[0]), inputs[1]
+    return tuple(inputs), {}
+
+
+_ABOUT_VALUES = ("data-dependent", "unbacked", "fake tensor", "faketensor")
+"""Words in torch's errors about code that needs the values of tensors during export."""
+
+
+def _is_about_values(error: Exception) -> bool:
+    words = str(error).lower()
+    return any(one in words for one in _ABOUT_VALUES)
+
+
+def _unexportable(error: Exception) -> str:
+    """A hint that shows the code that torch cannot export, and how to solve the problem."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    frames = [place for place, line in enumerate(lines) if line.startswith("File ")]
+    written = ""
+    if frames:
+        last = lines[frames[-1] : frames[-1] + 2]
+        written = f"It is about {', '.join(last)}. "
+    if not _is_about_values(error):
+        return (
+            f"{written}Call torch.export.export(network, inputs) by hand for its whole traceback."
+        )
+    return (
+        f"{written}What the code does must not depend on the values of tensors: write such an "
+        "`if` with torch.where, or decide it outside of the network."
+    )
+
+
+def loaded(file: str) -> ExampleProgram:
+    """Load a program that ``torch.export.save`` wrote.
+
+    Raises:
+        ConfigError: The file holds no such program, or the program draws random numbers.
+    """
+    try:
+        program = _load(file)
+    except Exception as error:  # whatever torch makes of a file of somebody's
+        raise ConfigError(
+            f"{file} is no program saved by torch.export: {first_line(error)}",
+            hint="Save one with torch.export.save(torch.export.export(module, inputs), file). "
+            "Programs with custom operators are not supported.",
+        ) from error
+    program = inference.checked(program)
+
+    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
+        try:
+            return _export(program.module(), positional, keywords)
+        except Exception as error:  # whatever torch raises at a program of somebody's
+            raise ConfigError(
+                f"{file} cannot be exported for other shapes: {first_line(error)}",
+                hint="Save it with `dynamic_shapes` that allow them.",
+            ) from error
+
+    return ExampleProgram(program=program, export=export, owner=file, saved=True)
+
+
+def _load(file: str) -> Any:
+    torch = _torch()
+    # Torch knows the steps of a quantized program once this is imported.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
+    load = torch_messages_held_back()(torch.export.load)
+    try:
+        return load(file)
+    except Exception as error:  # whatever torch raises at an operator that it does not know
+        # Torch only logs the operator's name, so the name is in a note.
+        if "transformers" not in "".join(getattr(error, "__notes__", ())):
+            raise
+        try:  # it registers an operator that can be read
+            importlib.import_module("transformers.integrations.moe")
+        except Exception:  # noqa: BLE001 - whatever an installed transformers raises
+            raise error from None
+        return load(file)
+
+
+def keep_program(program: Any, file: str) -> bool:
+    """Write a program into a file, from which other processes of Chameleon read it.
+
+    Args:
+        program: The ``torch.export.ExportedProgram``.
+        file: The path of the file.
+
+    Returns:
+        Whether torch could write the program. If not, the other processes export it themselves.
+    """
+    try:
+        with torch_messages_held_back():
+            _torch().export.save(program, file)
+    except Exception as error:  # noqa: BLE001 - whatever torch raises at an object of the user's
+        log.info("program_not_kept", problem=first_line(error))
+        return False
+    return True
+
+
+def recalled_program(file: str) -> Any:
+    """Read a program from a file that another process wrote; return None if that is impossible.
+
+    For example, the program's outputs may have a Python type that only the user's module registers.
+
+    Args:
+        file: The path of the file.
+    """
+    try:
+        return _load(file)
+    except Exception as error:  # noqa: BLE001 - likewise
+        log.info("program_not_recalled", problem=first_line(error))
+        return None
+
+
+def _made(source: str) -> Any:
+    function = named_object(source, "model")
+    torch = _torch()
+    try:
+        # Processes that run the network beside this one make it again: random weights have to be
+        # the same in all of them.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return function()
+    except (Exception, SystemExit) as error:
+        raise ConfigError(
+            f"{source} failed: {first_line(error)}",
+            hint="Call the function by hand to see the whole traceback.",
+        ) from error
+
+
+_torch = partial(imported_library, "torch")
+
+
+@contextlib.contextmanager
+def torch_messages_held_back() -> Iterator[None]:
+    """A context manager that holds back all messages that torch logs and prints inside it.
+
+    Without an exception, the messages appear at the end. Otherwise they become a note of the
+    exception, which a traceback shows.
+    """
+    held: list[tuple[logging.Handler, logging.LogRecord]] = []
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with (
+            _records_held_back(held),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            yield
+    except Exception as error:
+        # With tracebacks, in which torch hides the cause of an error.
+        text = logging.Formatter().format
+        logged = [text(record) for record in dict.fromkeys(record for _, record in held)]
+        said = [*logged, out.getvalue().strip(), err.getvalue().strip()]
+        if any(said):
+            error.add_note("\n".join(filter(None, said)))
+        raise
+    sys.stdout.write(out.getvalue())
+    sys.stderr.write(err.getvalue())
+    for handler, record in held:
+        handler.handle(record)
+
+
+@contextlib.contextmanager
+def _records_held_back(held: list[tuple[logging.Handler, logging.LogRecord]]) -> Iterator[None]:
+    """Append what handlers of torch's loggers would show to a list instead."""
+    loggers = logging.root.manager.loggerDict.items()
+    named = [logger for name, logger in loggers if name.partition(".")[0] == "torch"]
+    with contextlib.ExitStack() as stack:
+        for handler in {h for logger in named for h in getattr(logger, "handlers", ())}:
+
+            def hold(record: logging.LogRecord, handler: logging.Handler = handler) -> bool:
+                held.append((handler, record))
+                return False
+
+            handler.addFilter(hold)
+            stack.callback(handler.removeFilter, hold)
+        yield
+
+
+def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
+    """Export the program of a network for inputs of given shapes.
+
+    The example inputs are cropped along each axis, or repeated from their start. So ids in an
+    example stay valid.
+
+    Args:
+        program: The ``torch.export.ExportedProgram`` for the example inputs.
+        shapes: The shapes of inputs, by name.
+        export: A function that exports the network for other inputs.
+        owner: A name of the network for messages.
+
+    Raises:
+        ConfigError: The network has no such input, an input has another rank, or ``export`` fails.
+    """
+    tree = importlib.import_module("torch.utils._pytree")
+    leaves, structure = tree.tree_flatten(program.example_inputs)
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    tensors = input_tensors(program)
+    _check(tensors, shapes, owner)
+    if all(tuple(tensors[name].shape) == tuple(shape) for name, shape in shapes.items()):
+        return program
+    resized = [
+        _resized(leaf, shapes[name]) if name in shapes else leaf
+        for name, leaf in zip(names, leaves, strict=True)
+    ]
+    positional, keywords = tree.tree_unflatten(resized, structure)
+    return export(tuple(positional), dict(keywords))
+
+
+def input_tensors(program: Any) -> Keywords:
+    """The tensors among a program's example inputs, by name, in the order of its arguments.
+
+    Args:
+        program: The ``torch.export.ExportedProgram``.
+    """
+    tree = importlib.import_module("torch.utils._pytree")
+    names, leaves = program.graph_signature.user_inputs, tree.tree_leaves(program.example_inputs)
+    return {
+        str(name): leaf
+        for name, leaf in zip(names, leaves, strict=True)
+        if isinstance(leaf, _torch().Tensor)
+    }
+
+
+def _check(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
+    said = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise ConfigError(
+                f"{owner} has no input {name!r}{did_you_mean(name, tensors)}",
+                hint=f"Its inputs are {said}.",
+            )
+        if len(shape) != tensors[name].ndim or 0 in tensors[name].shape:
+            raise ConfigError(
+                f"input {name!r} of {owner} is {list(tensors[name].shape)} in the example, which "
+                f"cannot be made {list(shape)}",
+                hint=f"Give as many extents as it has axes. Its inputs are {said}.",
+            )
+
+
+def _resized(example: Any, shape: Sequence[int]) -> Any:
+    for axis, extent in enumerate(shape):
+        places = _torch().arange(extent) % example.shape[axis]
+        example = example.index_select(axis, places)
+    return example
+
+
+def check_saved(program: Any, shapes: Shapes, file: str) -> None:
+    """Check that a saved program takes inputs of other shapes.
+
+    Args:
+        program: The ``torch.export.ExportedProgram`` of the file.
+        shapes: The shapes of inputs, by name.
+        file: The path of the file, for messages.
+
+    Raises:
+        ConfigError: The program only takes another extent of an axis.
+    """
+    for node in program.graph.nodes:
+        asked = shapes.get(node.name) if node.op == "placeholder" else None
+        for axis, (extent, known) in enumerate(
+            zip(asked or (), getattr(node.meta.get("val"), "shape", ()), strict=False)
+        ):
+            if isinstance(known, int) and known != extent:
+                raise ConfigError(
+                    f"{file} was saved with {known} as axis {axis} of {node.name!r}, and {extent} "
+                    "is asked for",
+                    hint="Save it with `dynamic_shapes` of torch.export.export for that axis, or "
+                    "name the function that makes the network instead of the file.",
+                )

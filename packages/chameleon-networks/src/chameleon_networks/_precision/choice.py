@@ -1,0 +1,272 @@
+"""Chooses a dtype for each operator of a network, by the network's error and its seconds.
+
+This is a labelling problem with pairwise costs and a budget. An operator has a time and an error in
+each dtype. If two operators of different dtypes exchange a tensor, converting it takes time too.
+
+The algorithm assigns dtypes to one operator after another, in the network's order. The choice for
+later operators depends only on the dtypes of tensors that are still to be read. Among partial
+assignments that agree in these dtypes, an assignment that is dominated in error and seconds can be
+dropped. This is dynamic programming on the front, exact as long as fronts are short. If a front
+grows long, it keeps the fastest assignment in each of many intervals of the error. Changes of
+single operators then improve the result.
+
+The algorithm adds up errors: it uses the square of the error that each operator's rounding causes
+alone. The roundings of different operators are nearly independent, so that variances add up. This
+estimate is good enough to rank assignments. The delivered network is verified with all dtypes
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_networks._precision.fronts import (
+    LABELS,
+    Assignment,
+    Floats,
+    front_of,
+    thinned,
+    undominated,
+)
+
+Types = NDArray[np.byte]
+"""Array of shape (assignments, operators): the index of each operator's dtype."""
+
+_MOVES = 50
+"""Most changes of single operators that may improve one assignment."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Tensor:
+    """A tensor that one operator computes and others read.
+
+    Attributes:
+        producer: The index of the operator that computes the tensor. None for an input of the
+            network, which is in float32.
+        consumers: The indices of the operators that read the tensor.
+        conversions: Array of shape (dtypes, dtypes): seconds to convert the tensor from the first
+            dtype to the second. A conversion is paid once for each dtype that the tensor is read
+            in. If two dtypes differ only in their weights, the conversion takes 0 seconds.
+        in_float32: Whether something other than an operator reads the tensor in float32, such as an
+            output of the network.
+    """
+
+    producer: int | None
+    consumers: tuple[int, ...]
+    conversions: Floats
+    in_float32: bool = False
+
+    @cached_property
+    def alike(self) -> NDArray[np.bool_]:
+        """Whether no conversion of the tensor is needed between two dtypes, for each pair.
+
+        The result is an array of bool, shape (dtypes, dtypes).
+        """
+        nothing: NDArray[np.bool_] = self.conversions == 0.0
+        return nothing & nothing.T
+
+
+class TypeChoice:
+    """The choice of dtypes for the operators of a network.
+
+    Args:
+        seconds: Array of shape (operators, dtypes): seconds of all occurrences of each operator.
+            Infinite if an operator cannot have a dtype. The first dtype is float32, which must be
+            finite.
+        errors: Array of the same shape: the error that each operator adds in each dtype; 0 in
+            float32.
+        tensors: The tensors between the operators. Each producer comes before its consumers.
+        labels: The largest number of partial assignments that are kept at a time.
+
+    Raises:
+        ValueError: Shapes do not fit, or an operator has no time in float32.
+    """
+
+    def __init__(
+        self, seconds: Floats, errors: Floats, tensors: Sequence[Tensor], *, labels: int = LABELS
+    ) -> None:
+        self.seconds = np.asarray(seconds, np.float64)
+        self.errors = np.where(np.isfinite(self.seconds), np.asarray(errors, np.float64), np.inf)
+        if self.seconds.ndim != 2 or self.seconds.shape != self.errors.shape:  # noqa: PLR2004
+            raise ValueError("'seconds' and 'errors' must both be of shape (operators, types)")
+        if not np.isfinite(self.seconds[:, 0]).all():
+            raise ValueError("an operator has no time in float32")
+        self.tensors = tuple(tensors)
+        self._labels = labels
+        self._read_by = [
+            [tensor for tensor in self.tensors if index in tensor.consumers]
+            for index in range(len(self.seconds))
+        ]
+
+    def evaluated(self, types: Types) -> tuple[Floats, Floats]:
+        """Compute the network's error and seconds for one or several choices of dtypes.
+
+        Each choice names a dtype for every operator. The seconds include conversions between
+        operators of different dtypes.
+
+        Args:
+            types: Array of shape (choices, operators): the index of each operator's dtype.
+
+        Returns:
+            Two arrays of shape (choices,): errors and seconds.
+        """
+        places = np.arange(types.shape[1])
+        errors = self.errors[places, types].sum(axis=1)
+        seconds = self.seconds[places, types].sum(axis=1)
+        for index in places:
+            seconds += self._conversions(types, int(index))
+        return errors, seconds
+
+    def assignment(self, types: Sequence[int]) -> Assignment:
+        """Make an ``Assignment`` of dtype indices, with its error and seconds."""
+        row = np.array([types], np.byte)
+        [error], [seconds] = self.evaluated(row)
+        return Assignment(types=tuple(map(int, types)), error=float(error), seconds=float(seconds))
+
+    def uniform(self, kind: int) -> Assignment:
+        """The assignment that gives all operators the same dtype, as far as possible.
+
+        An operator that cannot have the dtype stays in float32.
+
+        Args:
+            kind: The index of the dtype.
+        """
+        return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
+
+    def front(self) -> list[Assignment]:
+        """The assignments that no other one dominates, by rising error and falling seconds.
+
+        Returns:
+            At least one assignment: float32 for all operators, which comes first. An assignment of
+            one dtype to all operators is missing if another assignment dominates it.
+        """
+        types, exact = self._placed()
+        assignments = self._as_assignments(types)
+        assignments += map(self.uniform, range(self.seconds.shape[1]))
+        if not exact:
+            assignments = [self._improved(assignment) for assignment in front_of(assignments)]
+        return front_of(assignments)
+
+    def eased(self, types: Sequence[int]) -> tuple[int, ...] | None:
+        """Put one operator of an assignment back to float32, to reduce the error.
+
+        The operator is the one that adds the most error for each second that its dtype saves.
+
+        Args:
+            types: The dtype index of each operator.
+
+        Returns:
+            The new dtype indices. None if all operators are in float32 already.
+        """
+        current = np.array(types, np.byte)
+        reduced = np.flatnonzero(current)
+        if not len(reduced):
+            return None
+        rows = np.repeat(current[None], len(reduced), axis=0)
+        rows[np.arange(len(reduced)), reduced] = 0
+        _, seconds = self.evaluated(rows)
+        saved = seconds - self.assignment(types).seconds
+        added = self.errors[reduced, current[reduced]]
+        # What saves nothing goes first, with the largest error in front.
+        order = np.lexsort((-added, -added / np.maximum(saved, 1e-30), saved > 0.0))
+        return tuple(map(int, rows[order[0]]))
+
+    # -- placing one operator after the other ------------------------------------------------
+
+    def _placed(self) -> tuple[Types, bool]:
+        """Complete assignments that are not dominated, and whether they are all of these."""
+        operators, kinds = self.seconds.shape
+        types = np.zeros((1, operators), np.byte)
+        errors, seconds = np.zeros(1), np.zeros(1)
+        exact = True
+        for index in range(operators):
+            able = [kind for kind in range(kinds) if np.isfinite(self.seconds[index, kind])]
+            types = np.tile(types, (len(able), 1))
+            types[:, index] = np.repeat(np.array(able, np.byte), len(errors))
+            chosen = types[:, index]
+            errors = np.tile(errors, len(able)) + self.errors[index, chosen]
+            seconds = np.tile(seconds, len(able)) + self.seconds[index, chosen]
+            seconds += self._conversions(types, index)
+            states = self._states(types, index)
+            rows = undominated(states, errors, seconds)
+            if len(rows) > self._labels:
+                exact = False
+                rows = thinned(rows, states[rows], errors, seconds, most=self._labels)
+            types, errors, seconds = types[rows], errors[rows], seconds[rows]
+        return types, exact
+
+    def _conversions(self, types: Types, index: int) -> Floats:
+        """Seconds to convert an operator's inputs, unless an earlier operator needs the same.
+
+        Includes the conversion of its output to float32 if something other than an operator reads
+        it.
+        """
+        wanted = types[:, index]
+        total = np.zeros(len(types))
+        for tensor in self.tensors:
+            if tensor.in_float32 and tensor.producer == index:
+                total += tensor.conversions[wanted, 0]
+        for tensor in self._read_by[index]:
+            seconds = tensor.conversions[self._types_of(tensor, types), wanted]
+            for earlier in tensor.consumers:
+                if earlier < index:
+                    seconds = np.where(tensor.alike[types[:, earlier], wanted], 0.0, seconds)
+            if tensor.in_float32:
+                # Float32 is made of it anyway.
+                seconds = np.where(wanted == 0, 0.0, seconds)
+            total += seconds
+        return total
+
+    def _types_of(self, tensor: Tensor, types: Types) -> Types:
+        if tensor.producer is None:
+            return np.zeros(len(types), np.byte)
+        column: Types = types[:, tensor.producer]
+        return column
+
+    def _states(self, types: Types, index: int) -> NDArray[np.intp]:
+        """Group numbers of partial assignments that look the same to all later operators."""
+        columns = []
+        for tensor in self.tensors:
+            producer = -1 if tensor.producer is None else tensor.producer
+            if producer > index or max(tensor.consumers, default=-1) <= index:
+                continue
+            written = self._types_of(tensor, types).astype(np.int64)
+            read = np.zeros(len(types), np.int64)
+            for consumer in tensor.consumers:
+                if consumer <= index:
+                    read |= np.int64(1) << types[:, consumer].astype(np.int64)
+            columns.append(written << self.seconds.shape[1] | read)
+        if not columns:
+            return np.zeros(len(types), np.intp)
+        _, states = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        return states.reshape(-1)
+
+    # -- improving if fronts were thinned -------------------------------------------------
+
+    def _improved(self, start: Assignment) -> Assignment:
+        """Change single operators of an assignment while that saves time without more error."""
+        operators, kinds = self.seconds.shape
+        best = start
+        for _ in range(_MOVES):
+            rows = np.repeat(np.array([best.types], np.byte), operators * kinds, axis=0)
+            places = np.arange(operators * kinds)
+            rows[places, places // kinds] = places % kinds
+            errors, seconds = self.evaluated(rows)
+            seconds = np.where(errors <= start.error, seconds, np.inf)
+            row = int(seconds.argmin())
+            if not seconds[row] < best.seconds:
+                break
+            best = self.assignment(rows[row].tolist())
+        return best
+
+    def _as_assignments(self, types: Types) -> list[Assignment]:
+        errors, seconds = self.evaluated(types)
+        return [
+            Assignment(types=tuple(row), error=float(error), seconds=float(took))
+            for row, error, took in zip(types.tolist(), errors, seconds, strict=True)
+        ]

@@ -1,0 +1,123 @@
+"""Finds the tensors that a network's operators exchange, and estimates the time to convert them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from chameleon_tvm._types import COMPUTE
+
+from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._precision.choice import Tensor
+from chameleon_networks._precision.fronts import Floats
+from chameleon_networks._quantize.reads import Network
+
+_FLOAT_BYTES = 4
+_COPIED_BYTES = 8 << 20
+_COPIES = 5
+
+
+@cache
+def bytes_per_second() -> float:
+    """Measure how many bytes per second one thread of this machine copies in main memory.
+
+    The time to convert a tensor is estimated by its bytes over this rate. The estimate only decides
+    between assignments of dtypes with similar times. The delivery is timed as a whole.
+    """
+    source = np.zeros(_COPIED_BYTES // _FLOAT_BYTES, np.float32)
+    target = np.empty_like(source)
+    seconds = []
+    for _ in range(_COPIES):
+        started = time.perf_counter()
+        np.copyto(target, source)
+        seconds.append(time.perf_counter() - started)
+    return 2 * _COPIED_BYTES / min(seconds)
+
+
+def order_of(network: Network) -> list[int]:
+    """Sort the fused operators so that each comes after all operators whose results it reads.
+
+    The result has the operators' indices, in the order of their last bindings in the graph. The
+    order of their first bindings would be wrong for an operator that adds a residual. Its first
+    binding may come before the operator that computes the residual.
+
+    Args:
+        network: The prepared network, with its fused operators.
+    """
+    ends = {
+        network.chain_at[binding.var]: position
+        for position, binding in enumerate(network.bindings)
+        if binding.var in network.chain_at
+    }
+    return sorted(range(len(network.chains)), key=ends.__getitem__)
+
+
+def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tensor]:
+    """The tensors that fused operators exchange, with the times to convert them.
+
+    Operators are numbered in the order of ``order_of``.
+
+    Args:
+        network: The network in float32.
+        kinds: The dtypes, float32 first.
+        rate: Bytes that can be read or written in a second.
+    """
+    sources: dict[Any, set[Any]] = defaultdict(set)
+    for source, carried in network.carried():
+        sources[carried].add(source)
+    place_of = {index: position for position, index in enumerate(order_of(network))}
+    producers = {chain.last: place_of[index] for index, chain in enumerate(network.chains)}
+    consumers: dict[Any, set[int]] = defaultdict(set)
+    for index in range(len(network.chains)):
+        added = network.residual(index)
+        reads = [*(operand for operand, _ in network.operands(index)), *(added or ())[:1]]
+        for read in reads:
+            for root in _roots(read, sources):
+                consumers[root].add(place_of[index])
+    # An output, or an operator that is no chain and does not just move numbers, reads float32.
+    exact = {
+        root
+        for variable in network.names
+        if any(
+            user is None
+            or (
+                user.var not in network.chain_at
+                and user.var not in sources
+                and network.multiplying(user.var, variable) is None
+            )
+            for user in network.users.get(variable, ())
+        )
+        for root in _roots(variable, sources)
+    }
+    return [
+        Tensor(
+            producer=producers.get(root),
+            consumers=tuple(sorted(readers)),
+            conversions=_conversions(root, kinds, rate),
+            in_float32=root in exact,
+        )
+        for root, readers in consumers.items()
+    ]
+
+
+def _roots(variable: Any, sources: dict[Any, set[Any]]) -> set[Any]:
+    """The variables that computed the numbers of a variable, before they were only moved."""
+    if variable not in sources:
+        return {variable}
+    return {root for source in sources[variable] for root in _roots(source, sources)}
+
+
+def _conversions(variable: Any, kinds: Sequence[str], rate: float) -> Floats:
+    """Array of shape (dtypes, dtypes): seconds to convert a tensor from one dtype to another."""
+    elements = 0 if isinstance(variable.ty, relax.TupleType) else math.prod(shape_of(variable))
+    forms = [COMPUTE[kind].data for kind in kinds]
+    sizes = [form.bits // 8 for form in forms]
+    both = np.add.outer(sizes, sizes) * (elements / rate)
+    differ = np.array([[form != other for other in forms] for form in forms])
+    return np.asarray(both * differ, np.float64)

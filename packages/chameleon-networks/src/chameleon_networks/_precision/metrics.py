@@ -1,0 +1,68 @@
+"""A user's own function that measures how good a network is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._stages import Arrays
+from chameleon_tvm._sources import named_function
+from chameleon_tvm._words import first_line
+from numpy.typing import NDArray
+
+Outputs = NDArray[Any] | Arrays
+Metric = Callable[[Callable[..., Outputs]], Any]
+
+
+def metric_of(source: str) -> Metric:
+    """Import a user's function that gets a network and returns a number; larger is better.
+
+    Args:
+        source: ``path.py:function`` or ``package.module:function``.
+
+    Raises:
+        ConfigError: The function does not exist.
+    """
+    hint = "Name a function that gets the network and returns a number."
+    return named_function(source, "metric", hint)
+
+
+def scored(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> float:
+    """Compute the score that a user's function returns for a network.
+
+    Args:
+        metric: The user's function. Its argument is the network as a function of one array per
+            input. This function returns an array, or a list if there are several outputs.
+        source: The name of the user's function, for messages.
+        run: A function that runs the network.
+
+    Raises:
+        ConfigError: The user's function raises, or returns no finite number.
+    """
+
+    def network(*inputs: Any) -> Outputs:
+        outputs = run(list(inputs))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    try:
+        value = metric(network)
+    except ChameleonError:
+        raise
+    # The user's function may raise anything.
+    except Exception as error:
+        raise ConfigError(
+            f"metric: {source} failed: {first_line(error)}",
+            hint="It gets a function from arrays to arrays; call it by hand with such a one.",
+        ) from error
+    try:
+        score = float(value)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not math.isfinite(score):
+        raise ConfigError(
+            f"metric: {source} returned {value!r}, which is no finite number",
+            hint="Return one number, of which more is better.",
+        )
+    return score

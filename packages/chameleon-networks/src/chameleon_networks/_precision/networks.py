@@ -1,0 +1,162 @@
+"""Makes networks in which some operators have reduced dtypes.
+
+For each operator of the float32 network, they know the operator that replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+from chameleon_tvm._types import FLOAT32
+
+from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.operators import signatures_of
+from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._quantize.eligibility import eligible, reading_as
+from chameleon_networks._quantize.ranges import Affine
+from chameleon_networks._quantize.reads import Network
+from chameleon_networks._quantize.types import with_types
+from chameleon_networks._quantize.weights import Means
+
+Types = Mapping[int, str]
+"""The dtypes of fused operators, by index in the float32 network. Operators that are missing here
+are in float32."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TypedNetwork:
+    """A network in which some fused operators have other dtypes than float32.
+
+    Attributes:
+        module: The prepared module of the network.
+        chains: The fused operators of the network.
+        places: For each fused operator of the float32 network, the index of the operator of this
+            network that computes it, or None.
+    """
+
+    module: Any
+    chains: Sequence[FusedOperator]
+    places: tuple[int | None, ...]
+
+    def chain(self, index: int) -> FusedOperator | None:
+        """The operator of this network that replaces an operator of the float32 network, or None.
+
+        None means that this network has no such operator, because other dtypes led to other fused
+        operators.
+
+        Args:
+            index: The index of the fused operator in the float32 network.
+        """
+        here = self.places[index]
+        return None if here is None else self.chains[here]
+
+
+class TypedNetworks:
+    """Makes networks with other dtypes from a network in float32.
+
+    Args:
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        ranges: The range of each tensor, by tensor name. None uses the same range for all, which is
+            enough to see the dtypes of the operators.
+        means: The mean of each channel of tensors, by tensor name; see ``with_types``.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        chains: Sequence[FusedOperator],
+        ranges: Mapping[str, Affine] | None,
+        means: Means = MappingProxyType({}),
+    ) -> None:
+        self.module = module
+        self.chains = chains
+        self.network = Network(module, chains)
+        alike = Affine.between(-1.0, 1.0)
+        self._ranges = (
+            dict.fromkeys(self.network.names.values(), alike) if ranges is None else ranges
+        )
+        self._means = means
+        self._uniform: dict[str, TypedNetwork] = {}
+
+    def of(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
+        """Make the network in which some fused operators have reduced dtypes.
+
+        Args:
+            types: The dtypes of these operators, by index.
+            sketched: Whether weights only get the right shapes and dtypes, as in ``with_types``.
+
+        Raises:
+            ConfigError: An operator cannot have its dtype, or a tensor has no range.
+        """
+        ranges, means = self._ranges, self._means
+        with warnings_once():
+            module = with_types(self.module, self.chains, types, ranges, means, sketched=sketched)
+            chains = chains_of(module)
+        return TypedNetwork(module=module, chains=chains, places=_places(self.chains, chains))
+
+    def uniform(self, kind: str) -> TypedNetwork:
+        """The network with one dtype for every operator that can have it.
+
+        Later calls for the same dtype return the same network.
+
+        For int7, operators that int7 makes no faster than int8 have int8. Do not compile this
+        network: its weights are not the real ones, only of the right shapes and dtypes
+        (``sketched`` in ``with_types``).
+        """
+        if kind not in self._uniform:
+            types = {
+                index: variant
+                for variant in reading_as(kind)
+                for index in eligible(self.chains, variant).places
+            }
+            self._uniform[kind] = self.of(types, sketched=True)
+        return self._uniform[kind]
+
+    def able(self, kind: str) -> tuple[int, ...]:
+        """Indices of the fused operators that can compute in a dtype.
+
+        Args:
+            kind: The name of the dtype.
+        """
+        network = self.uniform(kind)
+        return tuple(
+            index
+            for index in eligible(self.chains, kind).places
+            if (here := network.chain(index)) is not None and is_reduced(here, self.chains[index])
+        )
+
+
+def is_reduced(here: FusedOperator, before: FusedOperator) -> bool:
+    """Whether a fused operator has another dtype than the float32 operator that it replaces.
+
+    Args:
+        here: The operator in the network with reduced dtypes.
+        before: The operator in the float32 network.
+    """
+    kinds = (getattr(chain.spec, "dtype", FLOAT32) for chain in (here, before))
+    return len(set(kinds)) > 1
+
+
+def _places(
+    before: Sequence[FusedOperator], now: Sequence[FusedOperator]
+) -> tuple[int | None, ...]:
+    """For each fused operator before, the index of the one that replaces it, or None.
+
+    Dtypes do not change the order of operators, and seldom their number.
+    """
+    if len(before) == len(now):
+        return tuple(range(len(now)))
+    places: list[int | None] = []
+    names = [signatures_of(chain.spec) for chain in now]
+    start = 0
+    for chain in before:
+        own = signatures_of(chain.spec)
+        here = next((index for index in range(start, len(now)) if names[index] == own), None)
+        places.append(here)
+        start = start if here is None else here + 1
+    return tuple(places)

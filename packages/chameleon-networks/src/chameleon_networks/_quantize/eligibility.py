@@ -1,0 +1,115 @@
+"""Decides which fused operators can be computed in a dtype, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
+from chameleon_tvm._types import (
+    COMPUTE,
+    FLOAT32,
+    LARGEST_DIFFERENCES,
+    LARGEST_PRODUCT,
+    LARGEST_SUM,
+    REDUCED,
+)
+
+from chameleon_networks._graph.fused_operators import FusedOperator, shares_data
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._quantize.weights import overflows
+
+
+def reading_as(kind: str) -> tuple[str, ...]:
+    """The dtypes whose operators read activations in the same form: int8 and int7 for int7.
+
+    ``int7`` is a variant of int8 with other weights. Other dtypes have no variant, so the result is
+    the dtype by itself.
+
+    Args:
+        kind: A dtype of ``REDUCED``.
+
+    Returns:
+        For a variant, the dtype that it varies and then the variant. Otherwise only the dtype.
+    """
+    variant_of = COMPUTE[kind].variant_of
+    return (variant_of, kind) if variant_of else (kind,)
+
+
+@attrs.frozen(kw_only=True)
+class Eligible:
+    """The fused operators that can be computed in a dtype, and the reasons why others cannot.
+
+    Attributes:
+        places: Indices of the operators that can be computed in the dtype, in order.
+        reasons: For each other operator, by index, a phrase that says why it cannot be computed so.
+    """
+
+    places: tuple[int, ...]
+    reasons: Mapping[int, str]
+
+
+def eligible(chains: Sequence[FusedOperator], kind: str) -> Eligible:
+    """Find the fused operators that can be computed in a dtype.
+
+    Args:
+        chains: The fused operators of a prepared float32 network.
+        kind: A dtype of ``REDUCED``.
+
+    Raises:
+        ConfigError: The dtype is unknown.
+    """
+    if kind not in REDUCED:
+        raise ConfigError(
+            f"there is no precision {kind!r}", hint=f"Known ones: {FLOAT32}, {', '.join(REDUCED)}."
+        )
+    reasons = {index: _reason(chain, kind) for index, chain in enumerate(chains)}
+    return Eligible(
+        places=tuple(index for index, reason in reasons.items() if reason is None),
+        reasons={index: reason for index, reason in reasons.items() if reason is not None},
+    )
+
+
+def _reason(chain: FusedOperator, kind: str) -> str | None:
+    spec = chain.spec
+    if not isinstance(spec, TypedSpec):
+        return f"{spec.kind} is computed in {FLOAT32} alone"
+    if spec.dtype != FLOAT32:
+        return f"it is computed in {spec.dtype} already"
+    if not all(isinstance(operand, relax.Var) for operand in chain.operands):
+        return "its input is no tensor of the network that could be observed"
+    if chain.readers is None:
+        return "its inputs are rearranged for other operators, too"
+    return _no_integers(spec, kind) if COMPUTE[kind].quantized else _no_floats(chain, spec, kind)
+
+
+def _no_floats(chain: FusedOperator, spec: TypedSpec, kind: str) -> str | None:
+    """The reason why an operator cannot have a floating-point dtype, or None."""
+    weights, stored = chain.constants.weights, COMPUTE[kind].weights
+    if weights is not None and not stored.whole and overflows(weights, stored):
+        return f"its weights are larger than what {kind} holds"
+    try:
+        attrs.evolve(spec, dtype=kind, output_dtype="")
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _no_integers(spec: TypedSpec, kind: str) -> str | None:
+    """The reason why an operator cannot be computed in int8, or gains nothing by int7.
+
+    Else None.
+    """
+    variant_of = COMPUTE[kind].variant_of
+    if variant_of and not shares_data(spec):
+        return f"weights of fewer bits than those of {variant_of} make it no faster"
+    if isinstance(spec, FusedSpec):
+        sums, largest = spec.reduced, LARGEST_PRODUCT
+    elif isinstance(spec, BatchMatmulSpec):
+        sums, largest = spec.a[2], LARGEST_DIFFERENCES
+    else:
+        return f"{spec.kind} is no sum of products alone"
+    if sums * largest > LARGEST_SUM:
+        return f"{sums} products of eight bits can be more than 32 bits hold"
+    return None

@@ -1,0 +1,273 @@
+"""Finds 8-bit ranges of tensors: by extremes, by percentiles and by least squares.
+
+Jacob et al., arXiv 1712.05877, section 2.1: a real number is ``scale * (q - zero_point)``. The
+integers ``q`` and ``zero_point`` have eight bits. So zero, which padding consists of, is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._types import STORAGE, UINT8
+from numpy.typing import NDArray
+
+_BINS = 2048
+"""Number of bins. Each step of eight bits has at least four bins, in any range."""
+
+Floats = NDArray[np.float64]
+
+
+class Histogram:
+    """Counts of values in bins whose width is a power of two.
+
+    Each bin begins at a multiple of the width. If a value lies beyond the bins, the width doubles
+    as often as needed, and neighbouring bins are merged. So only resolution is lost. Zeros are
+    in no bin: after a ReLU, most values are zero, and zero is exact in any range.
+
+    Attributes:
+        count: Number of values, zeros included.
+        low: The smallest value, or zero if all values are positive.
+        high: The largest value, or zero if all values are negative.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.low = 0.0
+        self.high = 0.0
+        self._counts = np.zeros(_BINS, np.int64)
+        self._first = 0
+        self._exponent: int | None = None
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Add values to the histogram.
+
+        Args:
+            values: An array of any shape, which may be empty.
+
+        Raises:
+            ConfigError: A value is infinite or NaN.
+        """
+        flat = np.asarray(values).reshape(-1)
+        if not flat.size:
+            return
+        least, most = float(flat.min()), float(flat.max())
+        if not math.isfinite(least) or not math.isfinite(most):
+            number = "NaN" if math.isnan(least) or math.isnan(most) else "an infinity"
+            raise ConfigError(
+                f"there is {number} among the values of a tensor, which has no range then",
+                hint="Look for it among the calibration inputs and the network's weights.",
+            )
+        zeros = int(flat.size - np.count_nonzero(flat))
+        self.count += int(flat.size)
+        if zeros == flat.size:
+            return
+        exponent = self._reach(least, most)
+        bins = np.floor(flat.astype(np.float64) * 2.0**-exponent).astype(np.int64)
+        self._counts += np.bincount(bins - self._first, minlength=_BINS)
+        self._counts[-self._first] -= zeros
+
+    def _reach(self, least: float, most: float) -> int:
+        """Extend the bins so that they cover two values and zero.
+
+        Args:
+            least: The smaller value.
+            most: The larger value.
+
+        Returns:
+            The width of a bin is 2 to this power.
+        """
+        self.low, self.high = min(self.low, least), max(self.high, most)
+        # Two bins are kept for what lies on either side of a multiple of the width.
+        _, wanted = math.frexp((self.high - self.low) / (_BINS - 2))
+        if self._exponent is not None:
+            wanted = max(wanted, self._exponent)
+        first = math.floor(self.low * 2.0**-wanted)
+        if self._exponent is not None:
+            shift = wanted - self._exponent
+            if shift or first != self._first:
+                occupied, counts = np.flatnonzero(self._counts), np.zeros_like(self._counts)
+                bins = ((occupied + self._first) >> shift) - first
+                np.add.at(counts, bins, self._counts[occupied])
+                self._counts = counts
+        self._exponent, self._first = wanted, first
+        return wanted
+
+    def bins(self) -> tuple[Floats, NDArray[np.int64]]:
+        """The distribution of the values other than zero.
+
+        Returns:
+            The edges of n bins, of shape (n + 1,), and their counts, of shape (n,). n may be 0.
+        """
+        occupied = np.flatnonzero(self._counts)
+        if self._exponent is None or not occupied.size:
+            return np.zeros(1), np.zeros(0, np.int64)
+        first, last = int(occupied[0]), int(occupied[-1]) + 1
+        edges = np.arange(first, last + 1) + float(self._first)
+        return np.ldexp(edges, self._exponent), self._counts[first:last]
+
+    def percentile(self, percent: float) -> tuple[float, float]:
+        """The range that remains if a share of the values is cut off at each end.
+
+        Args:
+            percent: Percentage of the values below the upper end, which is also the percentage of
+                the values above the lower end.
+
+        Returns:
+            The lower and the upper end, between ``low`` and ``high``. Zero lies between the ends.
+        """
+        edges, counts = self.bins()
+        if not counts.size:
+            return 0.0, 0.0
+        allowed = self.count * (1.0 - percent / 100.0)
+        # Counting from the ends, zeros never matter: the range has to reach them anyway.
+        below = np.concatenate([[0], np.cumsum(counts)])
+        above = np.concatenate([[0], np.cumsum(counts[::-1])])
+        low = float(np.interp(allowed, below, edges))
+        high = float(np.interp(allowed, above, edges[::-1]))
+        return min(0.0, max(low, self.low)), max(0.0, min(high, self.high))
+
+
+LEVELS = STORAGE[UINT8].high
+"""Number of steps between the least and the largest number of eight bits."""
+
+EXTREMES, LEAST_SQUARES = "minimum and maximum", "least squares"
+PERCENTILES = (99.9, 99.99, 99.999)
+"""Percentages of the values that lie below the upper end of a range, or above its lower end."""
+
+_TINY = float(np.finfo(np.float32).tiny)
+_FRACTIONS = 2.0 ** -(np.arange(33) / 8.0)
+"""Clipping thresholds that least squares tries, as fractions of the largest value. They go down to
+a sixteenth, each a twelfth below the previous one."""
+_TURNS = 2
+"""How often least squares searches for the best upper end and then for the best lower end."""
+
+
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
+@attrs.frozen(kw_only=True)
+class Affine:
+    """A mapping between real numbers and unsigned 8-bit numbers, by a scale and a zero point.
+
+    Attributes:
+        scale: The size of a step, a float32 number above zero.
+        zero_point: The 8-bit number that represents zero, from 0 to 255.
+    """
+
+    scale: float = attrs.field(converter=_float32)
+    zero_point: int = attrs.field(
+        converter=int, validator=[attrs.validators.ge(0), attrs.validators.le(LEVELS)]
+    )
+
+    @scale.validator
+    def _check_scale(self, _: Any, value: float) -> None:
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"a scale must be a finite number above zero, not {value}")
+
+    @classmethod
+    def between(cls, low: float, high: float) -> Affine:
+        """The mapping to 8-bit numbers whose range contains two numbers and zero.
+
+        The zero point is rounded to an integer. So one of the two numbers may lie outside of the
+        range by up to half a step.
+
+        Args:
+            low: The lower end of the range.
+            high: The upper end of the range.
+
+        Raises:
+            ConfigError: A number is infinite or NaN.
+        """
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise ConfigError(
+                f"a range from {low} to {high} cannot be divided into steps",
+                hint="Look for infinities and NaN among the calibration inputs and the weights.",
+            )
+        low, high = min(low, 0.0), max(high, 0.0)
+        if low == high:
+            return cls(scale=1.0, zero_point=0)
+        # Half of each, since the span of two numbers of float64 may be none.
+        scale = _float32(max(2.0 * ((high / 2.0 - low / 2.0) / LEVELS), _TINY))
+        return cls(scale=scale, zero_point=min(LEVELS, round(-low / scale)))
+
+
+def ranges_to_json(ranges: Mapping[str, Affine]) -> dict[str, list[float]]:
+    """Ranges of tensors as JSON values, for ``ranges_from_json``."""
+    return {name: [affine.scale, affine.zero_point] for name, affine in ranges.items()}
+
+
+def ranges_from_json(ranges: Mapping[str, Sequence[Any]]) -> dict[str, Affine]:
+    """The ranges of tensors that ``ranges_to_json`` wrote, by tensor name."""
+    return {name: Affine(scale=scale, zero_point=zero) for name, (scale, zero) in ranges.items()}
+
+
+def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floats:
+    """The mean squared error of a tensor that is quantized to eight bits, for several mappings.
+
+    Values count as spread evenly over their bin. Let ``u = x / scale + zero_point``, and ``n`` its
+    rounding, clipped to 0 and 255. The antiderivative of ``(u - n)^2`` is ``n / 12 + (u - n)^3 /
+    3``. Its first term adds the integral over a step of rounding, one twelfth, for each step. Its
+    second term is for the incomplete step, or for values beyond the clipped range.
+
+    Args:
+        histogram: The distribution of the tensor's values.
+        affines: The mappings.
+
+    Returns:
+        Mean squared errors, of shape (affines,). Zeros if the histogram is empty.
+    """
+    edges, counts = histogram.bins()
+    if not counts.size:
+        return np.zeros(len(affines))
+    scales = np.array([affine.scale for affine in affines])[:, None]
+    zeros = np.array([float(affine.zero_point) for affine in affines])[:, None]
+    # Counted from the zero point on, which is the same but for a constant.
+    steps = edges / scales
+    nearest = np.clip(np.rint(steps), -zeros, LEVELS - zeros)
+    primitive = nearest / 12.0 + (steps - nearest) ** 3 / 3.0
+    width = edges[1] - edges[0]
+    squares = np.diff(primitive, axis=1) * (scales**3 / width)
+    errors: Floats = np.maximum(squares @ counts, 0.0) / histogram.count
+    return errors
+
+
+def candidates(histogram: Histogram) -> dict[str, Affine]:
+    """Compute several 8-bit ranges for a tensor, one for each method, by the method's name.
+
+    Args:
+        histogram: The distribution of the tensor's values.
+
+    Raises:
+        ConfigError: The histogram is empty.
+    """
+    if not histogram.count:
+        raise ConfigError(
+            "a tensor of the network never had a value, so that it has no range",
+            hint="Calibrate with at least one batch, of inputs that are not empty.",
+        )
+    affines = {EXTREMES: Affine.between(histogram.low, histogram.high)}
+    for percent in PERCENTILES:
+        affines[f"percentile {percent:g}"] = Affine.between(*histogram.percentile(percent))
+    affines[LEAST_SQUARES] = _least_squares(histogram)
+    return affines
+
+
+def _least_squares(histogram: Histogram) -> Affine:
+    """The range with the least mean squared error, a compromise of clipping and step size."""
+    low, high = histogram.low, histogram.high
+    best = Affine.between(low, high)
+    for _ in range(_TURNS):
+        for upper in (True, False):
+            end = histogram.high if upper else histogram.low
+            ends = [float(end * fraction) for fraction in _FRACTIONS]
+            tried = [(low, bound) if upper else (bound, high) for bound in ends]
+            affines = [Affine.between(*pair) for pair in tried]
+            least = int(np.argmin(mean_squared_errors(histogram, affines)))
+            (low, high), best = tried[least], affines[least]
+    return best

@@ -1,0 +1,288 @@
+"""Finds the dtype in which each tensor is read if some fused operators have reduced dtypes.
+
+A fused operator reads its data in its own dtype. Products of two tensors and attention read both
+operands in this dtype. The output has the dtype too if and only if all readers of the output read
+it in this dtype. In that case the operator reads its residual in the dtype as well.
+
+Max-pooling, concatenation and other operators that only move or select numbers return the same
+result whether their inputs or their outputs are rounded. So the inputs and outputs of such an
+operator share one form. If this form has another dtype than float32, the operator works on the
+rounded numbers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.specs import FusedSpec
+from chameleon_tvm._types import COMPUTE, FLOAT32, StorageType
+
+from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.moving import is_carrying
+from chameleon_networks._graph.relaxed import bindings_of, relax, users_of
+from chameleon_networks._graph.steps import Step
+from chameleon_networks._quantize.ranges import Affine
+
+
+@attrs.frozen(kw_only=True)
+class Form:
+    """How the numbers of a tensor are rounded before operators read them.
+
+    Attributes:
+        kind: The dtype.
+        affine: The scale and the zero point of an integer dtype. None for other dtypes.
+    """
+
+    kind: StorageType
+    affine: Affine | None = None
+
+    def step(self, source: Any) -> Step:
+        """The step of quantization that rounds a tensor to this form."""
+        if self.affine is None:
+            return Step(source=source, dtype=self.kind.name)
+        return Step(
+            source=source,
+            dtype=self.kind.name,
+            scale=np.array([self.affine.scale], np.float32),
+            zero_point=np.array([self.affine.zero_point], np.int64),
+        )
+
+
+class Network:
+    """Finds out which operators read each tensor of a prepared network.
+
+    Args:
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+
+    Attributes:
+        names: A unique name for each variable.
+        bindings: The bindings of the function ``main``, in order.
+    """
+
+    def __init__(self, module: Any, chains: Sequence[FusedOperator]) -> None:
+        function = module["main"]
+        self.bindings = bindings_of(function)
+        self.names = _names([*function.params, *(binding.var for binding in self.bindings)])
+        self.chains = chains
+        self.users = users_of(function)
+        self.chain_at = {
+            member: index for index, chain in enumerate(chains) for member in chain.members
+        }
+        self._operand_of = {
+            (reader, operand): index
+            for index in range(len(chains))
+            for operand, readers in self.operands(index)
+            for reader in readers
+        }
+
+    def operands(self, index: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
+        """The operands of a fused operator, each with the variables of the bindings that read it.
+
+        Attention may first rearrange an operand, for example by a transposition. The bindings that
+        rearrange the operand are then those that read it. Operands that are constants are left out.
+
+        Args:
+            index: The index of the fused operator.
+        """
+        chain = self.chains[index]
+        readers = chain.readers or [chain.members[:1]] * len(chain.operands)
+        pairs = zip(chain.operands, readers, strict=True)
+        return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
+
+    def multiplying(self, reader: Any, tensor: Any) -> int | None:
+        """The index of the fused operator for whose products a binding reads a tensor, or None.
+
+        The tensor must be an operand of the operator's products. If it is only added, as a residual
+        is, the result is None.
+
+        Args:
+            reader: The variable of the binding. Several bindings may read the same tensor.
+            tensor: The tensor, a variable.
+        """
+        return self._operand_of.get((reader, tensor))
+
+    def residual(self, index: int) -> tuple[Any, Any] | None:
+        """The residual that a fused operator adds, and the binding that reads the residual.
+
+        Args:
+            index: The index of the fused operator.
+
+        Returns:
+            The variable of the residual, and the variable of the binding that reads the residual.
+            None if the fused operator adds no residual.
+        """
+        chain = self.chains[index]
+        if not isinstance(chain.spec, FusedSpec) or len(chain.inputs) == 1:
+            return None
+        read = chain.inputs[1]
+        # The first member reads the data, which may be the very same tensor.
+        reader = next(
+            user.var
+            for user in self.users[read]
+            if user is not None
+            and self.chain_at.get(user.var) == index
+            and not user.var.same_as(chain.members[0])
+        )
+        return read, reader
+
+    def carried(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the inputs and outputs of operators that only move or select numbers, as pairs.
+
+        For example, int8 needs the same range for both tensors of a pair. If an operator such as a
+        concatenation reads a tuple, its result is paired with each tensor in the tuple.
+        """
+        fields: dict[Any, Sequence[Any]] = {}
+        for binding in self.bindings:
+            read = [
+                tensor
+                for variable in relax.analysis.free_vars(binding.value)
+                for tensor in fields.get(variable, (variable,))
+            ]
+            if isinstance(binding.value, relax.Tuple):
+                fields[binding.var] = read
+            elif binding.var not in self.chain_at and is_carrying(binding.value):
+                for variable in read:
+                    yield variable, binding.var
+
+
+def _names(variables: Sequence[Any]) -> dict[Any, str]:
+    named: dict[Any, str] = {}
+    names: set[str] = set()
+    for variable in variables:
+        name = str(variable.name)
+        while name in names:
+            name += "'"
+        names.add(name)
+        named[variable] = name
+    return named
+
+
+class Reads:
+    """How each tensor is rounded for its readers, if some operators have reduced dtypes.
+
+    Args:
+        network: The network.
+        types: The dtypes of fused operators, by index. Other operators keep their dtypes.
+        ranges: The range of each tensor that is read in int8, by tensor name.
+
+    Attributes:
+        narrow: Indices of the fused operators that write their output in their reduced dtype,
+            because all readers read the output in this dtype.
+        of: For the variable of a binding, the ``Form`` (dtype and scale) of each tensor that the
+            binding reads. Tensors that it reads in float32 are left out.
+
+    Raises:
+        ConfigError: A tensor that must be read in int8 has no range.
+    """
+
+    def __init__(
+        self, network: Network, types: Mapping[int, str], ranges: Mapping[str, Affine]
+    ) -> None:
+        self._network = network
+        # Types that differ by their weights alone read the same.
+        data = {index: COMPUTE[kind].data for index, kind in types.items()}
+        self._types = {index: kind for index, kind in data.items() if kind.name != FLOAT32}
+        self._ranges = ranges
+        self._known: dict[Any, Form | None] = {}
+        self.narrow: set[int] = set()
+        self.of: dict[Any, dict[Any, Form]] = defaultdict(dict)
+        # Whoever reads a tensor comes after it: from the end on, all readers are known.
+        for binding in reversed(network.bindings):
+            self._known[binding.var] = self._read_as(binding.var)
+            index = network.chain_at.get(binding.var)
+            if index is not None and binding.var.same_as(network.chains[index].last):
+                self._settle(index)
+        self._settle_all()
+
+    def form(self, kind: StorageType, variable: Any) -> Form | None:
+        """How the numbers of a tensor are rounded if an operator reads the tensor in a dtype.
+
+        For an integer dtype, the result has the dtype and the tensor's scale and zero point, or is
+        None if the tensor has no range. For a floating-point dtype, the result has only the dtype.
+
+        Args:
+            kind: The dtype in which the tensor is read.
+            variable: The tensor, a variable of the network.
+        """
+        if not kind.whole:
+            return Form(kind=kind)
+        affine = self._ranges.get(self._network.names[variable])
+        return None if affine is None else Form(kind=kind, affine=affine)
+
+    def _settle(self, index: int) -> None:
+        """Decide whether a fused operator's output has its dtype, once all readers are known."""
+        kind = self._types.get(index)
+        if kind is None:
+            return
+        chain = self._network.chains[index]
+        added = self._network.residual(index)
+        forms = [self.form(kind, tensor) for tensor in (chain.last, *(added or ())[:1])]
+        if None not in forms and self._known[chain.last] == forms[0]:
+            self.narrow.add(index)
+
+    def _settle_all(self) -> None:
+        for index, kind in self._types.items():
+            chain = self._network.chains[index]
+            for operand, readers in self._network.operands(index):
+                for reader in readers:
+                    self.of[reader][operand] = self._certain(kind, operand)
+            if index not in self.narrow:
+                continue
+            added = self._network.residual(index)
+            if added is not None:
+                read, reader = added
+                self.of[reader][read] = self._certain(kind, read)
+            for user in self._network.users[chain.last]:
+                if user.var not in self._network.chain_at:
+                    self.of[user.var][chain.last] = self._certain(kind, chain.last)
+
+    def _certain(self, kind: StorageType, variable: Any) -> Form:
+        form = self.form(kind, variable)
+        if form is None:
+            raise ConfigError(
+                f"there is no range for the network's tensor {self._network.names[variable]!r}, "
+                f"which is to be read in {kind.name}",
+                hint="Calibrate the very network whose operators get types.",
+            )
+        return form
+
+    def _read_as(self, variable: Any) -> Form | None:
+        """The form in which all readers read a tensor.
+
+        None if the forms differ or one reads float32.
+        """
+        forms = {self._reader(user, variable) for user in self._network.users[variable]}
+        return forms.pop() if len(forms) == 1 else None
+
+    def _reader(self, user: Any, variable: Any) -> Form | None:
+        if user is None:
+            return None
+        index = self._network.multiplying(user.var, variable)
+        if index is not None:
+            kind = self._types.get(index)
+            return None if kind is None else self.form(kind, variable)
+        index = self._network.chain_at.get(user.var)
+        if index is not None:
+            return self._added_as(index, variable)
+        if not is_carrying(user.value):
+            return None
+        carried = self._known[user.var]
+        if carried is None or isinstance(variable.ty, relax.TupleType):
+            return carried
+        return carried if self.form(carried.kind, variable) == carried else None
+
+    def _added_as(self, index: int, variable: Any) -> Form | None:
+        """The form in which a fused operator adds a tensor.
+
+        None if that is float32, or not a residual.
+        """
+        added = self._network.residual(index)
+        if index not in self.narrow or added is None or not added[0].same_as(variable):
+            return None
+        return self.form(self._types[index], variable)

@@ -1,0 +1,244 @@
+"""Simulates a network with reduced dtypes: float32 kernels compute with rounded numbers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core._errors import ChameleonError
+from chameleon_core._stages import Arrays, SpaceProvider, Winner
+from chameleon_tvm._building.lowering import UNCHECKED
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._types import FLOAT32
+from numpy.typing import NDArray
+
+from chameleon_networks._compile.compile import fused, interpreted
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.loop_tasks import TunedLoops
+from chameleon_networks._compile.placing import with_kernels
+from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.relaxed import bindings_of, relax, tvm
+from chameleon_networks._quantize.ranges import LEVELS, Affine
+from chameleon_networks._quantize.reads import Form, Network, Reads
+from chameleon_networks._quantize.weights import Means, constants_in
+
+_ALGORITHMS: Any = ("direct",)
+
+
+def guessed_kernels(
+    chains: Sequence[FusedOperator], target: str, space: SpaceProvider | None = None
+) -> Kernels:
+    """Make untuned kernels of fused operators, with the first guess of a design space for each.
+
+    Args:
+        chains: The fused operators of the network.
+        target: The resolved target.
+        space: The design space. None uses the default space of CPUs, without Winograd's algorithm.
+    """
+    space = space or AutoSpace(AutoOptions(algorithms=_ALGORITHMS))
+    winners = {}
+    for number, spec in enumerate(dict.fromkeys(chain.spec for chain in chains)):
+        task = spec.task(f"chain_{number}", target)
+        guesses = [tuple(map(int, row)) for row in space.design_space(task).first_guesses]
+        if guesses:
+            first, *others = guesses
+            winners[task.key] = Winner(task=task, config=first, guesses=tuple(others))
+    return Kernels(winners, space, target)
+
+
+def opened(
+    module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, function: str
+) -> tuple[Any, tuple[int, ...]]:
+    """Compile a network that calls a function on each tensor that a fused operator reads.
+
+    The function can observe or round the tensors.
+
+    Args:
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        kernels: The kernels of the fused operators.
+        target: The resolved target.
+        function: The name of a global TVM function. Its arguments are a tensor, the index of the
+            fused operator that reads it, the number of that input, and the tensor for the result.
+
+    Returns:
+        The executable of Relax's virtual machine, and the indices of the fused operators that have
+        kernels, in the order of their constants. The executable's function ``main`` takes the
+        inputs, then all constants.
+    """
+    places = {chain.last: index for index, chain in enumerate(chains)}
+    known = {chain.last: kernels.of(chain) for chain in chains}
+
+    def reading(chain: FusedOperator, number: int, tensor: Any) -> Any:
+        kind = relax.TensorType(shape_of(tensor), str(tensor.ty.dtype))
+        numbers = [relax.prim_value(places[chain.last]), relax.prim_value(number)]
+        return relax.call_dps_packed(function, relax.Tuple([tensor, *numbers]), kind)
+
+    resolved = tvm_target(target)
+    with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+        placed = with_kernels(module, chains, lambda chain: known[chain.last], reading=reading)
+        executable = interpreted(fused(placed), target, TunedLoops.of(()))
+    # Kernels stand where the last operators of their chains were.
+    lasts = [binding.var for binding in bindings_of(module["main"])]
+    order = tuple(places[last] for last in lasts if known.get(last) is not None)
+    return executable, order
+
+
+Ranges = Mapping[str, Affine]
+Types = Mapping[int, str]
+Observer = Callable[[int, int, NDArray[Any]], None]
+
+_NUMBERS = itertools.count()
+
+
+class SimulatedNetwork:
+    """Simulates a network for any choice of dtypes of its fused operators, compiled once.
+
+    Tensors that a fused operator reads in a dtype are rounded to the dtype and back. The weights of
+    the operator are rounded in the same way. Products are summed in float32. (Jacob et al., arXiv
+    1712.05877, section 3: simulated quantization.) The rounding of biases to integers is not
+    simulated. It changes a sum by at most half of its integer unit, which is far less than the
+    rounding of the sum's products.
+
+    Args:
+        module: The module that ``prepared`` returned.
+        chains: The fused operators of the network.
+        target: The resolved target, which must be this machine.
+
+    Attributes:
+        network: An object that knows which operators read each tensor of the network.
+        places: Indices of the fused operators that can be simulated.
+        overflowed: Whether rounding made a finite number infinite in the last run. Later operators,
+            such as ReLU6, may hide that.
+    """
+
+    def __init__(self, module: Any, chains: Sequence[FusedOperator], target: str) -> None:
+        self.network = Network(module, chains)
+        self._chains = chains
+        self._kernels = guessed_kernels(chains, target)
+        name = f"chameleon.precision.read_{next(_NUMBERS)}"
+        tvm.register_global_func(name, self._read)
+        executable, self.places = opened(module, chains, self._kernels, target, name)
+        self._machine = relax.VirtualMachine(executable, tvm.cpu())
+        self._constants: dict[tuple[int, str], list[Any]] = {}
+        self._means: Means = {}
+        self._forms: dict[tuple[int, int], Form] = {}
+        self._observer: Observer | None = None
+        self._raised: ChameleonError | None = None
+        self.overflowed = False
+
+    @property
+    def means(self) -> Means:
+        """The mean of each channel of the tensors that fused operators read, by tensor name.
+
+        With these means, biases are corrected for the rounding of weights.
+        """
+        return self._means
+
+    @means.setter
+    def means(self, means: Means) -> None:
+        self._means = means
+        self._constants = {key: data for key, data in self._constants.items() if key[1] == FLOAT32}
+
+    def outputs(
+        self,
+        inputs: Arrays,
+        types: Types | None = None,
+        ranges: Ranges | None = None,
+        observer: Observer | None = None,
+    ) -> Arrays:
+        """Run the network once.
+
+        Args:
+            inputs: One array for each input.
+            types: The dtypes of fused operators, by index. Other operators compute in float32.
+            ranges: The range of each tensor that is read in int8, by tensor name.
+            observer: A function that is called with each input of a fused operator, before the
+                input is rounded. Its arguments are the operator's index, the number of the input,
+                and an array. The array is only valid during the call.
+
+        Raises:
+            ChameleonError: The observer raised it.
+        """
+        reduced = {index: kind for index, kind in (types or {}).items() if kind != FLOAT32}
+        self._forms = self._forms_of(Reads(self.network, reduced, ranges or {}))
+        self._observer = observer
+        self.overflowed = False
+        constants = [
+            tensor
+            for index in self.places
+            for tensor in self._packed(index, reduced.get(index, FLOAT32))
+        ]
+        tensors = [tvm.runtime.tensor(array) for array in inputs]
+        try:
+            outputs = self._machine["main"](*tensors, *constants)
+        except RuntimeError:
+            # On its way through TVM an error becomes another one.
+            raised, self._raised = self._raised, None
+            if raised is None:
+                raise
+            raise raised from None
+        return [tensor.numpy() for tensor in ([outputs] if hasattr(outputs, "numpy") else outputs)]
+
+    def _forms_of(self, reads: Reads) -> dict[tuple[int, int], Form]:
+        forms = {}
+        for index in self.places:
+            edges = [(read, readers[0]) for read, readers in self.network.operands(index)]
+            residual = self.network.residual(index) if index in reads.narrow else None
+            edges += [] if residual is None else [residual]
+            for number, (read, reader) in enumerate(edges):
+                form = reads.of.get(reader, {}).get(read)
+                if form is not None:
+                    forms[index, number] = form
+        return forms
+
+    def _read(self, source: Any, index: int, number: int, out: Any) -> None:
+        """Round a tensor before a kernel reads it; TVM calls this method."""
+        values, written = np.from_dlpack(source), np.from_dlpack(out)
+        if self._observer is not None:
+            try:
+                self._observer(index, number, values)
+            except ChameleonError as error:
+                self._raised = error
+                raise
+        form = self._forms.get((index, number))
+        _round(values, form, written)
+        if form is None:
+            return
+        infinite = np.isinf(written)
+        if infinite.any() and np.isfinite(values[infinite]).any():
+            self.overflowed = True
+
+    def _packed(self, index: int, kind: str) -> list[Any]:
+        """The constants of a fused operator in a dtype, in the layout of its kernel."""
+        if (index, kind) not in self._constants:
+            chain = self._chains[index]
+            mean = self._means.get(self.network.names.get(chain.inputs[0], ""))
+            constants = constants_in(chain, kind, mean)
+            kernel = self._kernels.of(attrs.evolve(chain, constants=constants))
+            assert kernel is not None  # noqa: S101 - it was placed
+            packed = [array for array in kernel.arguments if array is not None]
+            self._constants[index, kind] = [tvm.runtime.tensor(array) for array in packed]
+        return self._constants[index, kind]
+
+
+def _round(values: NDArray[Any], form: Form | None, written: NDArray[Any]) -> None:
+    """Round values to a form and back, into ``written``, without allocating memory."""
+    if form is None:
+        np.copyto(written, values)
+    elif form.affine is None:
+        np.copyto(written, form.kind.rounded(values))
+    else:
+        zero = np.float32(form.affine.zero_point)
+        with np.errstate(over="ignore"):
+            np.divide(values, np.float32(form.affine.scale), out=written)
+        np.rint(written, out=written)
+        # Clipped around zero, which is the same as with the zero point added and taken off.
+        np.clip(written, -zero, LEVELS - zero, out=written)
+        np.multiply(written, np.float32(form.affine.scale), out=written)

@@ -1,0 +1,165 @@
+"""Rounds weights to a dtype, and corrects biases for the shift that this rounding causes.
+
+Integer weights are symmetric, with a scale for each output channel. Nagel et al., arXiv 1906.04721,
+section 4.2: the weights' errors times the means of the input channels, summed, shift the mean of an
+output channel. The bias can undo this shift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.layouts import is_channels_last
+from chameleon_tvm._operators.specs import ConvolutionSpec
+from chameleon_tvm._types import COMPUTE, FLOAT32, StorageType
+from numpy.typing import NDArray
+
+from chameleon_networks._graph.fused_operators import Constants, FusedOperator
+from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.steps import Step
+
+Means = Mapping[str, NDArray[Any]]
+"""The mean of each channel of tensors, by the tensors' names."""
+
+_TINY = np.finfo(np.float32).tiny
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class EncodedWeights:
+    """Weights quantized to integers.
+
+    Attributes:
+        values: The integers, output channels first.
+        scales: The float32 scale of each output channel.
+    """
+
+    values: NDArray[Any]
+    scales: NDArray[np.float32]
+
+    @property
+    def real(self) -> NDArray[np.float32]:
+        """The weights in float32."""
+        axes = (1,) * (self.values.ndim - 1)
+        return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
+
+    def step(self, axis: int) -> Step:
+        """The dequantization step for a constant that holds these weights.
+
+        Args:
+            axis: The axis of the constant's output channels.
+        """
+        return Step(
+            source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
+            dtype=self.values.dtype.name,
+            scale=self.scales,
+            zero_point=np.zeros(self.scales.shape, np.int64),
+            axis=axis,
+        )
+
+
+def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
+    """Quantize weights to integers.
+
+    Args:
+        weights: The weights, output channels first.
+        kind: An integer dtype.
+
+    Raises:
+        ConfigError: A weight is infinite or NaN.
+    """
+    if not np.isfinite(weights).all():
+        raise ConfigError(
+            "there are infinities or NaN among weights, which have no range then",
+            hint="Fix the weights.",
+        )
+    most = kind.symmetric
+    flat = weights.reshape(len(weights), -1)
+    largest = np.abs(flat).max(axis=1, initial=0.0).astype(np.float32)
+    scales = np.where(largest > 0, np.maximum(largest / np.float32(most), _TINY), 1.0)
+    scales = scales.astype(np.float32)
+    values = np.clip(np.rint(flat / scales[:, None]), -most, most).astype(kind.storage_dtype)
+    return EncodedWeights(values=values.reshape(weights.shape), scales=scales)
+
+
+def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
+    """Make stand-ins for quantized weights, with the right shape and dtype, but equal values.
+
+    That is fast, and enough to find out the dtypes of a network's operators.
+
+    Args:
+        weights: The weights, output channels first.
+        kind: An integer dtype.
+    """
+    values = np.full(weights.shape, kind.symmetric, kind.storage_dtype)
+    return EncodedWeights(values=values, scales=np.ones(len(weights), np.float32))
+
+
+def overflows(values: NDArray[Any], kind: StorageType) -> bool:
+    """Whether any finite number becomes infinite when it is converted to a dtype.
+
+    Args:
+        values: An array of float32.
+        kind: A floating-point dtype.
+    """
+    # Rounding keeps the order of numbers, so that the ends tell of all.
+    ends = np.array([values.min(initial=0.0), values.max(initial=0.0)], np.float32)
+    if not np.isfinite(ends).all():
+        finite = values[np.isfinite(values)]
+        ends = np.array([finite.min(initial=0.0), finite.max(initial=0.0)], np.float32)
+    return not bool(np.isfinite(kind.rounded(ends)).all())
+
+
+def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float64]:
+    """The mean of each channel of a fused operator's data, of shape (channels,).
+
+    Args:
+        chain: The fused operator.
+        data: The values of its data for some inputs.
+    """
+    spec = chain.spec
+    first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
+    moved = np.moveaxis(data, 1, -1) if first else data
+    means: NDArray[np.float64] = moved.reshape(-1, moved.shape[-1]).mean(axis=0, dtype=np.float64)
+    return means
+
+
+def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None) -> Constants:
+    """The constants of a fused operator in a dtype: rounded weights, and the bias if there is one.
+
+    Args:
+        chain: The fused operator. If it has no weights, its constants are returned unchanged.
+        kind: The dtype to compute in.
+        mean: The mean of each channel of the operator's data, to correct the bias. None to keep the
+            bias.
+
+    Returns:
+        The constants, all in float32.
+    """
+    weights, bias = chain.constants.weights, chain.constants.bias
+    if kind == FLOAT32 or weights is None:
+        return chain.constants
+    stored = COMPUTE[kind].weights
+    rounded = encoded_weights(weights, stored).real if stored.whole else stored.rounded(weights)
+    if mean is not None and bias is not None:
+        bias = (bias - _shift(chain, rounded - weights, mean)).astype(np.float32)
+    return Constants(weights=rounded, bias=bias)
+
+
+def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
+    """How far the mean of each output channel is off, an array of shape (output channels,).
+
+    Args:
+        chain: The fused operator whose weights have errors.
+        errors: The errors of the weights: output channels first, then input channels of a group.
+        mean: The mean of each input channel.
+    """
+    groups = chain.spec.group_count if isinstance(chain.spec, ConvolutionSpec) else 1
+    outputs, inputs = errors.shape[:2]
+    summed = errors.reshape(outputs, inputs, -1).sum(axis=2, dtype=np.float64)
+    by_group = summed.reshape(groups, outputs // groups, inputs)
+    shift: NDArray[np.float64] = np.einsum("goi,gi->go", by_group, mean.reshape(groups, inputs))
+    return shift.reshape(outputs)

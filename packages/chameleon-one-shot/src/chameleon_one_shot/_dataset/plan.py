@@ -1,0 +1,220 @@
+"""Reads a plan of a collection: networks, numbers of tasks and measurements, and searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from chameleon_core._pipeline.assemble import Assembler
+from chameleon_core._pipeline.load import DocumentReader
+from chameleon_core._pipeline.nodes import Item, Mark, Node, node_of
+from chameleon_core._pipeline.schema import ResolvedPipeline, Subject
+from chameleon_core._plugins.registry import Registry
+from chameleon_core._words import did_you_mean
+
+_SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
+"""The keys of a pipeline that a search of a plan may have."""
+
+_SHARED = ("target", "space", "runner")
+"""The keys of a pipeline that a plan sets for all searches."""
+
+_FREE = frozenset({"tasks", "measurements", "runner"})
+"""The keys that may change when a collection is continued.
+
+Runs check the runner themselves.
+"""
+
+_DEFAULT_SEARCHES: tuple[dict[str, Any], ...] = ({"preset": "default"},)
+
+
+@attrs.frozen(kw_only=True)
+class Amounts:
+    """The numbers of a plan, such as the numbers of tasks and measurements.
+
+    Attributes:
+        tasks: The number of tasks.
+        measurements: The number of candidates per task.
+        batch_size: The number of candidates per batch of a task. Large batches save time, because
+            candidates are proposed once per batch.
+        tasks_per_run: The number of tasks that one run tunes. The candidates of a run become one
+            part (file) of the data set.
+        most_gflop: The largest allowed size of a task, in 1e9 operations of one evaluation.
+        seed: The seed of the tasks and of the searches.
+    """
+
+    tasks: int = attrs.field(default=300, validator=attrs.validators.ge(1))
+    measurements: int = attrs.field(default=140, validator=attrs.validators.ge(1))
+    batch_size: int = attrs.field(default=20, validator=attrs.validators.ge(1))
+    tasks_per_run: int = attrs.field(default=10, validator=attrs.validators.ge(1))
+    most_gflop: float = attrs.field(default=2.0, validator=attrs.validators.gt(0))
+    seed: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+
+
+_AMOUNTS = tuple(field.name for field in attrs.fields(Amounts))
+KEYS = (*_SHARED, "networks", "precision", "operators", "hold_out", *_AMOUNTS, "searches", "output")
+"""All keys of a plan."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """A plan that says which tasks are drawn and measured for a data set, and how.
+
+    Attributes:
+        networks: The networks whose operators the collected tasks resemble.
+        operators: The only kinds of operators that are collected; empty for all kinds.
+        hold_out: Networks whose tasks, and similar ones, must not be collected.
+        amounts: The numbers of tasks, measurements and batches, and the seed.
+        searches: Pipelines with the stages of a search, but without model and budget. The first run
+            uses the first search, the next run the next search, and so on in a circle.
+        output: The folder of the data set, absolute.
+        document: The plan with its defaults and without its output, as JSON values.
+    """
+
+    networks: tuple[Subject, ...]
+    operators: Sequence[str]
+    hold_out: tuple[Subject, ...]
+    amounts: Amounts
+    searches: tuple[ResolvedPipeline, ...]
+    output: Path
+    document: Mapping[str, Any]
+
+
+def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The keys in which two plans differ, except keys that may change during a collection.
+
+    Args:
+        plan: The document of a plan.
+        other: The document of another plan.
+    """
+    return [key for key in KEYS if key not in _FREE and plan.get(key) != other.get(key)]
+
+
+def read_plan(
+    path: str | Path, overrides: Iterable[str] = (), *, registry: Registry | None = None
+) -> Plan:
+    """Read a plan.
+
+    Args:
+        path: The plan's file. Error messages name it as it is written in this argument.
+        overrides: Assignments such as ``tasks=20``, which override the file.
+        registry: The registry of plugins; None for the installed plugins.
+
+    Raises:
+        PipelineError: The plan is wrong; the message lists all problems, one per line.
+        ConfigError: The file cannot be read.
+    """
+    wanted = "a plan must be a mapping with 'networks:' and 'output:'"
+    return _PlanReader(path, overrides, registry, keys=KEYS, wanted=wanted).plan()
+
+
+class _PlanReader(DocumentReader):
+    """Checks a plan, and collects the problems of all its parts."""
+
+    def plan(self) -> Plan:
+        amounts = self._amounts()
+        output = self._output()
+        precision = self.root.get("precision")
+        networks = self._networks("networks", precision)
+        if not networks:
+            self.say(self.root.mark, "a plan needs 'networks', a list of models to learn from")
+        operators = self.value(self.root, "operators", list[str], [])
+        hold_out = self._networks("hold_out")
+        searches = self._searches(amounts)
+        self.check()
+        return Plan(
+            networks=networks,
+            operators=operators or (),
+            hold_out=hold_out,
+            amounts=amounts,
+            searches=searches,
+            output=output,
+            document={
+                **{key: searches[0].document[key] for key in _SHARED},
+                "networks": [network.model.to_json() for network in networks],
+                **({} if precision is None else {"precision": precision.plain()}),
+                **({"operators": operators} if operators else {}),
+                "hold_out": [entry.model.to_json() for entry in hold_out],
+                **attrs.asdict(amounts),
+                "searches": [
+                    {key: search.document[key] for key in _SEARCH if key in search.document}
+                    for search in searches
+                ],
+            },
+        )
+
+    def _amounts(self) -> Amounts:
+        items = {key: item for key, item in self.root.items() if key in _AMOUNTS}
+        with self.collecting():
+            amounts: Amounts = self.structurer.make(
+                Node(value=items, mark=self.root.mark), Amounts, "the plan"
+            )
+            return amounts
+        return Amounts()
+
+    def _output(self) -> Path:
+        text: str | None = self.value(self.root, "output", str)
+        if text is None or not text.strip():
+            self.say(self.root.mark, "a plan needs 'output', the data set's folder")
+        return Path.cwd() / Path(text or ".").expanduser()
+
+    def _networks(self, key: str, precision: Node | None = None) -> tuple[Subject, ...]:
+        networks = []
+        for entry in self._listed(self.root.get(key), f"'{key}' is a list of models"):
+            sections = {"model": Item(key_mark=entry.mark, node=entry)}
+            if precision is not None:
+                sections["precision"] = Item(key_mark=precision.mark, node=precision)
+            with self.collecting():
+                networks.append(self._sharing(sections, entry.mark).subject())
+        return tuple(networks)
+
+    def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:
+        node = self.root.get("searches")
+        entries: Sequence[Node]
+        if node is None or node.value in (None, ()):
+            entries = [_item(search, self.root.mark).node for search in _DEFAULT_SEARCHES]
+        else:
+            entries = self._listed(node, "'searches' is a list of mappings with stages of a search")
+        searches = []
+        for entry in entries:
+            for key, item in entry.items():
+                if key not in _SEARCH:
+                    guess = did_you_mean(key, _SEARCH)
+                    self.say(item.key_mark, f"a search has no key '{key}'{guess}")
+            sections = {key: item for key, item in entry.items() if key in _SEARCH}
+            around = {
+                "model": {"tasks": "tasks.json"},
+                "baselines": [],
+                "scheduler": "round-robin",
+                "seed": amounts.seed,
+                "budget": {
+                    "measurements": amounts.measurements,
+                    "batch_size": amounts.batch_size,
+                    "scope": "task",
+                },
+            }
+            more = {key: _item(value, entry.mark) for key, value in around.items()}
+            with self.collecting():
+                searches.append(self._sharing({**sections, **more}, entry.mark).assemble(None))
+        return tuple(searches)
+
+    def _listed(self, node: Node | None, what: str) -> Sequence[Node]:
+        if node is None or node.value is None:
+            return ()
+        if not node.is_sequence:
+            self.say(node.mark, f"{what}, and here is {node.in_words()}")
+            return ()
+        entries: Sequence[Node] = node.value
+        return entries
+
+    def _sharing(self, sections: dict[str, Item], mark: Mark) -> Assembler:
+        """Assemble a pipeline with the keys that the plan sets for all pipelines."""
+        shared = {key: item for key, item in self.root.items() if key in _SHARED}
+        target, output = _item("native", self.root.mark), _item("run", mark)
+        return self.assembler({"target": target, **shared, **sections, "output": output}, mark)
+
+
+def _item(value: Any, mark: Mark) -> Item:
+    """A node for a value that is not in the file, with a place for error messages."""
+    return Item(key_mark=mark, node=node_of(value, mark.source, mark=mark))

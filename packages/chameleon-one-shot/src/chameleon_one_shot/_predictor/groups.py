@@ -1,0 +1,93 @@
+"""Groups similar tasks, and divides the groups into parts such as training and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask
+from chameleon_one_shot._tokens import sizes
+
+SIMILAR = 1.1
+"""The largest ratio between the sizes of two similar tasks of one operator."""
+
+Labels = NDArray[np.int64]
+
+
+def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
+    """Divide tasks into groups, so that similar tasks are in the same group.
+
+    Tasks that differ only in device, layout or epilogue are similar too, because their times are
+    closely related.
+
+    Returns:
+        Numbers of groups from 0, shape (tasks,).
+    """
+    labels = np.arange(len(tasks))
+    alike = _alike(tasks)
+    while True:
+        joined = np.where(alike, labels[None, :], len(tasks)).min(axis=1, initial=len(tasks))
+        if (joined == labels).all():
+            return np.unique(labels, return_inverse=True)[1]
+        labels = joined
+
+
+def divided(
+    labels: Labels, weights: NDArray[np.float64], shares: Sequence[float], seed: int
+) -> list[NDArray[np.intp]]:
+    """Divide items into parts at random, without splitting groups.
+
+    Args:
+        labels: The group of each item.
+        weights: The weight of each item, such as its number of candidates.
+        shares: The share of the total weight for each part but the first, which gets the rest.
+        seed: The seed of the division.
+
+    Returns:
+        The indices of the items of each part. Every part but the first has at least one group.
+
+    Raises:
+        DatasetError: There are fewer groups than parts.
+    """
+    groups = np.unique(labels)
+    if len(groups) <= len(shares):
+        raise DatasetError(
+            f"{len(groups)} group{'s' * (len(groups) != 1)} of similar tasks cannot be divided "
+            f"into {len(shares) + 1} parts",
+            hint="A predictor is judged by tasks that it has not seen: collect tasks of more "
+            "operators and shapes.",
+        )
+    order = np.random.default_rng(seed).permutation(groups)
+    mass = np.bincount(np.searchsorted(groups, labels), weights)[np.searchsorted(groups, order)]
+    parts: list[list[int]] = [[] for _ in range(len(shares) + 1)]
+    begin, left = 0, len(order)
+    for part, share in enumerate(shares, 1):
+        wanted, mass_so_far = share * mass.sum(), 0.0
+        after = len(shares) - part + 1  # groups that the parts after this one, and the first, need
+        while not parts[part] or (mass_so_far + mass[begin] / 2 <= wanted and left > after):
+            parts[part].append(int(order[begin]))
+            mass_so_far += float(mass[begin])
+            begin, left = begin + 1, left - 1
+    parts[0] = [int(group) for group in order[begin:]]
+    return [np.flatnonzero(np.isin(labels, part)) for part in parts]
+
+
+def _alike(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:
+    """Whether each pair of tasks is similar, shape (tasks, tasks)."""
+    described = [sizes("", dict(task.task.arguments)) for task in tasks]
+    names = sorted({name for row in described for name in row})
+    table = np.array([[row.get(name, np.nan) for name in names] for row in described], np.float64)
+    table = np.log1p(np.abs(table)).reshape(len(tasks), len(names))
+    operators = np.array([task.task.operator for task in tasks])
+    keys = np.array([task.task.key for task in tasks])
+    alike = np.zeros((len(tasks), len(tasks)), np.bool_)
+    for row in range(len(tasks)):
+        apart = np.abs(table - table[row])
+        # A size that only one of them has is no difference: epilogues bring some.
+        near = (np.nan_to_num(apart, nan=0.0) <= np.log(SIMILAR)).all(axis=1)
+        # Without any size in common nothing is known: only the very same task is similar.
+        known = np.isfinite(apart).any(axis=1)
+        alike[row] = (keys == keys[row]) | (near & known & (operators == operators[row]))
+    return alike

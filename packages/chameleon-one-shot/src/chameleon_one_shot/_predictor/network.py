@@ -1,0 +1,296 @@
+"""The network of a predictor: multi-head self-attention over the tokens of a configuration.
+
+The One-Shot Tuner (Ryu et al. 2022, section 4.4) gives a transformer encoder a single token, so its
+attention has nothing to compare. This network has one token for each knob, loop, buffer, the task
+and the device, and attention weighs them against each other.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from chameleon_one_shot._predictor.options import Architecture
+
+_KINDS = 3
+
+
+class TokenEmbedding(nn.Module):
+    """Makes a token's vector from its named numbers.
+
+    The vector is a sum over the numbers: each number times a learnt vector for its name.
+
+    Args:
+        columns: The size of the vocabulary of the numbers' names. One entry stands for all unknown
+            names.
+        tokens: The size of the vocabulary of the tokens' names. One entry stands for all unknown
+            names.
+        architecture: The sizes of the network.
+    """
+
+    def __init__(self, columns: int, tokens: int, architecture: Architecture) -> None:
+        super().__init__()
+        width = architecture.width
+        self.columns = nn.Embedding(columns, width)
+        self.names = nn.Embedding(tokens, width)
+        self.kinds = nn.Embedding(_KINDS, width)
+        self.mix = _FeedForward(architecture, factor=2)
+        for table in (self.columns, self.names, self.kinds):
+            nn.init.normal_(table.weight, std=0.2)
+
+    def forward(self, values: Tensor, columns: Tensor, names: Tensor, kinds: Tensor) -> Tensor:
+        """The vectors of tokens, shape (tasks, n, tokens, width).
+
+        Args:
+            values: The numbers of the tokens, shape (tasks, n, tokens, numbers).
+            columns: For each number, the id of its name in the vocabulary of numbers; shape (tasks,
+                tokens, numbers).
+            names: For each token, the id of its name in the vocabulary of tokens; shape (tasks,
+                tokens).
+            kinds: For each token, ``FIXED``, ``KNOB`` or ``GROUP``; shape (tasks, tokens).
+        """
+        weights = self.columns(columns)
+        summed = torch.einsum("bntp,btpd->bntd", values, weights)
+        token = summed + (self.names(names) + self.kinds(kinds))[:, None]
+        return token + self.mix(token)
+
+
+class _FeedForward(nn.Module):
+    def __init__(self, architecture: Architecture, *, factor: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        width = architecture.width
+        self.norm = nn.LayerNorm(width)
+        self.inner = nn.Linear(width, factor * width)
+        self.outer = nn.Linear(factor * width, width)
+        self.dropout = dropout
+
+    def forward(self, token: Tensor) -> Tensor:
+        inner = functional.relu(self.inner(self.norm(token)))
+        if self.dropout:
+            inner = functional.dropout(inner, self.dropout, self.training)
+        mixed: Tensor = self.outer(inner)
+        return mixed
+
+
+class _Attention(nn.Module):
+    """The weights of an attention and of the feed-forward part after it."""
+
+    def __init__(self, architecture: Architecture, *, factor: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        width = architecture.width
+        self.heads = architecture.heads
+        self.norm = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.output = nn.Linear(width, width)
+        self.mix = _FeedForward(architecture, factor=factor, dropout=dropout)
+
+
+class _Layer(_Attention):
+    """A layer of attention and a feed-forward part, each after a normalisation (Xiong et al. 2020).
+
+    The feed-forward part is narrow, since it would otherwise take half of the time.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__(architecture, factor=1)
+        self.width = architecture.width // self.heads
+
+    def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
+        """The tokens after this layer, shape (n, tokens, width)."""
+        return self._attend(tokens, self.asked(tokens).transpose(1, 2).flatten(0, 1), padding)
+
+    def asked(self, tokens: Tensor) -> Tensor:
+        """Compute the query, key and value of each token for attention, in this layer.
+
+        They do not depend on other tokens, so they can be kept in a table.
+
+        Args:
+            tokens: The tokens, shape (..., width).
+
+        Returns:
+            Query, key and value side by side for each head, shape (..., heads, 3 * width / heads).
+        """
+        normed = self.norm(tokens)
+        key, value = self.key_value(normed).chunk(2, dim=-1)
+        parts = (self.query(normed) / math.sqrt(self.width), key, value)
+        return torch.cat([part.unflatten(-1, (self.heads, -1)) for part in parts], dim=-1)
+
+    def looked_up(self, tokens: Tensor, asked: Tensor, rows: Tensor) -> Tensor:
+        """Compute the tokens after this layer as ``forward`` does, but faster.
+
+        Many configurations share tokens. So the queries, keys and values of the m distinct tokens
+        are computed once, and looked up in a table.
+
+        Args:
+            tokens: The tokens, shape (n, tokens, width).
+            asked: The table of queries, keys and values, shape (m * heads, 3 * width / heads). It
+                is the result of the method ``asked`` for the m tokens, with the first two axes
+                joined.
+            rows: The number from 0 to m - 1 of each token in the table, shape (n, tokens).
+        """
+        heads = torch.arange(self.heads)[:, None]
+        own = functional.embedding(rows[:, None] * self.heads + heads, asked)
+        return self._attend(tokens, own.flatten(0, 1), None)
+
+    def _attend(self, tokens: Tensor, asked: Tensor, padding: Tensor | None) -> Tensor:
+        """The tokens after this layer, shape (n, tokens, width).
+
+        Args:
+            tokens: The tokens before this layer, shape (n, tokens, width).
+            asked: Queries, keys and values, shape (n * heads, tokens, 3 * width / heads).
+            padding: Whether each token is padding, shape (n, tokens), or None.
+        """
+        query, key, value = asked.chunk(3, dim=-1)
+        products = torch.bmm(query, key.transpose(1, 2))
+        if padding is not None:
+            missing = padding.repeat_interleave(self.heads, dim=0)[:, None]
+            products = products.masked_fill(missing, -torch.inf)
+        # torch's own scaled_dot_product_attention is three times as slow for so few and narrow.
+        seen = torch.bmm(torch.softmax(products, dim=-1), value)
+        seen = seen.unflatten(0, (-1, self.heads)).transpose(1, 2).flatten(2)
+        out = tokens + self.output(seen)
+        mixed: Tensor = out + self.mix(out)
+        return mixed
+
+
+class _LastLayer(_Attention):
+    """As ``_Layer``, but only for the first token, from which the prediction is computed.
+
+    With one query, the weights of keys and values can be applied to the query and to the weighted
+    sum of tokens, not to every token. The result is the same: the bias of the keys cancels in the
+    softmax.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__(architecture, factor=4, dropout=architecture.dropout)
+
+    def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
+        """The first token after this layer, shape (n, 1, width)."""
+        normed = self.norm(tokens)
+        keys, values = self.key_value.weight.unflatten(0, (2, self.heads, -1))
+        query = self.query(normed[:, 0]).unflatten(-1, (self.heads, -1))
+        asked = torch.einsum("nhd,hdw->nhw", query, keys)
+        products = (asked / math.sqrt(query.shape[-1])) @ normed.transpose(1, 2)
+        if padding is not None:
+            products = products.masked_fill(padding[:, None], -torch.inf)
+        seen = torch.softmax(products, dim=-1) @ normed
+        seen = torch.einsum("nhw,hdw->nhd", seen, values).flatten(1)
+        seen = seen + self.key_value.bias.chunk(2)[1]
+        out = tokens[:, :1] + self.output(seen)[:, None]
+        mixed: Tensor = out + self.mix(out)
+        return mixed
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TokenTable:
+    """The m distinct tokens of many configurations, whose first layer is computed only once.
+
+    A token is a part of a network's input, such as the description of a loop.
+
+    Attributes:
+        tokens: The tokens, shape (m, width).
+        asked: Queries, keys and values of the first layer, shape (m * heads, 3 * width / heads).
+            None if that layer is the last one.
+    """
+
+    tokens: Tensor
+    asked: Tensor | None
+
+    def joined(self, others: TokenTable) -> TokenTable:
+        """Join this table and another one into a table of all tokens.
+
+        The first row of both is the token from which predictions are computed; it is kept once.
+        """
+        tokens = torch.cat([self.tokens, others.tokens[1:]])
+        if self.asked is None or others.asked is None:
+            return TokenTable(tokens=tokens, asked=None)
+        heads = len(self.asked) // len(self.tokens)
+        return TokenTable(tokens=tokens, asked=torch.cat([self.asked, others.asked[heads:]]))
+
+
+class TokenNetwork(nn.Module):
+    """Predicts mean and variance of a configuration's log-throughput from its tokens.
+
+    The log-throughput is standardised. Tokens are parts of the input, such as the description of a
+    loop. A token has a name, and a list of numbers that each have a name of their own.
+
+    Args:
+        columns: The size of the vocabulary of the numbers' names. One entry stands for all unknown
+            names.
+        tokens: The size of the vocabulary of the tokens' names. One entry stands for all unknown
+            names.
+        architecture: The sizes of the network.
+    """
+
+    def __init__(self, columns: int, tokens: int, architecture: Architecture) -> None:
+        super().__init__()
+        width = architecture.width
+        self.embedding = TokenEmbedding(columns, tokens, architecture)
+        self.readout = nn.Parameter(torch.zeros(width))
+        all_but_last = [_Layer(architecture) for _ in range(architecture.layers - 1)]
+        self.layers = nn.ModuleList([*all_but_last, _LastLayer(architecture)])
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 2)
+
+    def representation(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
+        """The vector of each configuration from which its prediction is computed, shape (n, width).
+
+        Args:
+            tokens: The tokens of n configurations, shape (n, tokens, width).
+            padding: Whether each token is padding, shape (n, tokens). None if no token is.
+        """
+        first = self.readout.expand(len(tokens), 1, -1)
+        tokens = torch.cat([first, tokens], dim=1)
+        if padding is not None:
+            padding = torch.cat([padding.new_zeros(len(padding), 1), padding], dim=1)
+        for layer in self.layers:
+            tokens = layer(tokens, padding)
+        return self._read(tokens)
+
+    def table(self, tokens: Tensor) -> TokenTable:
+        """Make the table of tokens that ``representation_of`` takes.
+
+        The first row of the table is a learnt token, from which predictions are computed (the
+        readout token).
+
+        Args:
+            tokens: The tokens, shape (m, width).
+        """
+        tokens = torch.cat([self.readout[None], tokens])
+        first = self.layers[0]
+        asked = first.asked(tokens).flatten(0, 1) if isinstance(first, _Layer) else None
+        return TokenTable(tokens=tokens, asked=asked)
+
+    def representation_of(self, table: TokenTable, rows: Tensor) -> Tensor:
+        """The vector of each configuration, like ``representation``, with tokens from a table.
+
+        Args:
+            table: The table of tokens.
+            rows: The rows of each configuration's tokens in the table, the readout token first,
+                shape (n, tokens).
+        """
+        tokens = functional.embedding(rows, table.tokens)
+        layers = iter(self.layers)
+        if table.asked is not None:
+            tokens = next(layers).looked_up(tokens, table.asked, rows)
+        for layer in layers:
+            tokens = layer(tokens, None)
+        return self._read(tokens)
+
+    def _read(self, tokens: Tensor) -> Tensor:
+        read: Tensor = self.norm(tokens[:, 0])
+        return read
+
+    def moments(self, read: Tensor) -> tuple[Tensor, Tensor]:
+        """The predicted mean and the logarithm of the predicted variance, shape (n,) each.
+
+        Args:
+            read: The vectors that ``representation`` returned, shape (n, width).
+        """
+        mean, log_variance = self.head(read).unbind(-1)
+        return mean, log_variance.clamp(-8.0, 4.0)

@@ -1,0 +1,311 @@
+"""Boosted trees that predict the rank of a configuration within its task, and its uncertainty.
+
+The target is the rank among the task's measured candidates. With times as targets, trees would use
+most of their leaves for slow candidates, whose times have no upper bound.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+import numpy as np
+from chameleon_core._space import Configs
+from chameleon_system._imports import imported_without
+from numpy.typing import NDArray
+
+from chameleon_one_shot._predictor.examples import Example, Scale
+from chameleon_one_shot._tokens import TaskTokens, Vocabulary
+from chameleon_one_shot._tokens.configuration import Numbers
+
+if TYPE_CHECKING:
+    import lightgbm
+else:
+    # LightGBM's interfaces to these take longer to import than all predictions of a network.
+    lightgbm = imported_without("lightgbm", "sklearn", "pandas", "pyarrow", "dask")
+
+Scores = NDArray[np.float64]
+
+TREES = "trees"
+
+_APART = " - guess"
+_ROUNDS = 300
+_ORDER = {
+    "objective": "regression",
+    "num_leaves": 31,
+    "learning_rate": 0.1,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "feature_fraction": 0.5,
+    "lambda_l2": 5.0,
+    "extra_trees": True,  # thresholds at random: members err in different ways
+    "verbosity": -1,
+}
+_ERRORS = _ORDER | {"num_leaves": 15, "min_data_in_leaf": 100}
+_ROUNDS_OF_ERRORS = 60
+_LEAST_ERROR = 1e-3
+_LARGEST_TEXT = 1 << 26
+"""The largest booster that is read from a file, in bytes after unpacking."""
+
+
+@attrs.frozen(kw_only=True)
+class FlatFeatures:
+    """Puts the numbers of all tokens of a configuration in one row, for trees.
+
+    Each number of a knob, loop or buffer has a second column: its difference from the same number
+    in the space's first guess. The reason is that a space's estimates are better at comparing
+    configurations than at predicting times.
+
+    Attributes:
+        names: The names of the columns, in order.
+    """
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tasks: Iterable[TaskTokens]) -> Self:
+        """The columns of the training data."""
+        names = {
+            name + apart
+            for tokens in tasks
+            for at, part in enumerate(tokens.parts)
+            for name in part.columns
+            for apart in (("",) if at < len(tokens.fixed) else ("", _APART))
+        }
+        return cls(names=tuple(sorted(names)))
+
+    def rows(self, tokens: TaskTokens, configs: Configs) -> Numbers:
+        """The inputs of the trees: a row of numbers for each configuration of a task.
+
+        Args:
+            tokens: The tokens of the task.
+            configs: The configurations, shape (n, knobs).
+
+        Returns:
+            Array of shape (n, columns), with the columns that the attribute ``names`` lists. NaN
+            stands for a number that a configuration does not have.
+        """
+        columns = {name: at for at, name in enumerate(self.names)}
+        out = np.full((len(configs), len(self.names)), np.nan, np.float32)
+        guess = np.empty((0, 0), np.int32) if tokens.space is None else tokens.space.first_guesses
+        guessed = dict(tokens.values(guess[:1])) if len(guess) else {}
+        for name, values in tokens.values(configs):
+            if name in columns:
+                out[:, columns[name]] = values
+            if name + _APART in columns and name in guessed:
+                out[:, columns[name + _APART]] = values - guessed[name]
+        return out
+
+    def table(self, examples: Sequence[Example]) -> Numbers:
+        """The rows of several examples, one example after another."""
+        return np.concatenate([self.rows(row.tokens, row.configs) for row in examples])
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TreePredictor:
+    """Boosted trees that predict the logarithm of relative throughput.
+
+    Attributes:
+        boosters: Boosters whose mean is the predicted rank of a configuration in its task.
+        errors: A booster that predicts the absolute error of the predicted rank.
+        features: The features of all boosters.
+        vocabulary: The vocabulary of the training data.
+        scale: The mapping from ranks to logarithms of relative throughput.
+        temperature: The factor on predicted standard deviations, as for ``Predictor``.
+    """
+
+    boosters: Sequence[lightgbm.Booster]
+    errors: lightgbm.Booster
+    features: FlatFeatures
+    vocabulary: Vocabulary
+    scale: Scale
+    temperature: float = 1.0
+
+    @classmethod
+    def trained(
+        cls,
+        training: Sequence[Example],
+        stopping: Sequence[Example],
+        vocabulary: Vocabulary,
+        *,
+        members: int,
+        seed: int,
+    ) -> Self:
+        """Train boosters that predict ranks, and a booster that predicts the errors of these ranks.
+
+        Args:
+            training: The examples from which the boosters of the rank learn.
+            stopping: Other examples. From them, the booster of errors is trained, and the mapping
+                from ranks to log-throughput (``scale``) is fitted.
+            vocabulary: The vocabulary of the training data.
+            members: The number of boosters of the rank.
+            seed: The seed of all random choices.
+        """
+        # Features of a CPU that no instruction of a template uses would only name the machine.
+        features = FlatFeatures.of(row.tokens for row in training)
+        names = (name for name in features.names if not name.startswith("device.features="))
+        features = FlatFeatures(names=tuple(names))
+        boosters = _rankers(features, training, range(seed, seed + members))
+        unseen = features.table(stopping)
+        predicted = np.mean([booster.predict(unseen) for booster in boosters], axis=0)
+        missed = np.abs(np.concatenate(list(map(places, stopping))) - predicted)
+        options, weights = _ERRORS | {"seed": seed}, task_weights(stopping)
+        errors = _boosted(options, _ROUNDS_OF_ERRORS, unseen, missed, weights)
+        return cls(
+            boosters=boosters,
+            errors=errors,
+            features=features,
+            vocabulary=vocabulary,
+            scale=_scale(predicted, stopping),
+        )
+
+    def retrained(self, examples: Sequence[Example], seed: int) -> Self:
+        """A copy whose boosters of the rank learn from other examples; all else stays.
+
+        Args:
+            examples: The examples.
+            seed: The seed of all random choices.
+        """
+        seeds = range(seed, seed + len(self.boosters))
+        return attrs.evolve(self, boosters=_rankers(self.features, examples, seeds))
+
+    def of(self, tokens: TaskTokens) -> TaskTrees:
+        """The predictor for one task's configurations."""
+        return TaskTrees(self, tokens)
+
+    def header(self) -> dict[str, Any]:
+        """Facts about the predictor for the header of its file, from which ``of_file`` makes it."""
+        return {"kind": TREES, "members": len(self.boosters), "features": list(self.features.names)}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The boosters as bytes: LightGBM's own text format, compressed."""
+        named = {str(at): booster for at, booster in enumerate(self.boosters)}
+        return {name: _packed(booster) for name, booster in (named | {"e": self.errors}).items()}
+
+    @classmethod
+    def of_file(
+        cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], **rest: Any
+    ) -> Self:
+        """Make a predictor from the content of its file.
+
+        Args:
+            header: The header of the file, with the values that the method ``header`` returned.
+            arrays: The arrays of the file.
+            rest: The other attributes of the predictor.
+
+        Raises:
+            ValueError: An array holds no booster.
+        """
+        return cls(
+            boosters=[_unpacked(arrays[str(at)]) for at in range(header["members"])],
+            errors=_unpacked(arrays["e"]),
+            features=FlatFeatures(names=tuple(header["features"])),
+            **rest,
+        )
+
+
+@attrs.frozen
+class TaskTrees:
+    """Predicts the configurations of one task."""
+
+    _trees: TreePredictor
+    _tokens: TaskTokens
+
+    def moments(self, configs: Configs) -> tuple[Scores, Scores]:
+        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
+
+        Relative throughput is the lowest time of the task divided by the configuration's time.
+
+        Args:
+            configs: Configurations, shape (n, knobs).
+        """
+        trees, rows = self._trees, self._trees.features.rows(self._tokens, configs)
+        mean = np.mean([np.asarray(each.predict(rows)) for each in trees.boosters], axis=0)
+        error = np.maximum(np.asarray(trees.errors.predict(rows)), _LEAST_ERROR)
+        scale = trees.scale
+        return (scale.mean + scale.deviation * mean, scale.deviation * trees.temperature * error)
+
+    def representation(self, configs: Configs) -> Scores:
+        """Standardised numbers that describe knobs, loops and buffers, shape (n, numbers)."""
+        parts = self._tokens.parts[len(self._tokens.fixed) :]
+        own = FlatFeatures(names=tuple(name for part in parts for name in part.columns))
+        rows = own.rows(self._tokens, configs)
+        return self._trees.vocabulary.standardised(own.names, rows).astype(np.float64)
+
+
+def places(example: Example) -> Scores:
+    """The rank of each candidate in its task, from -0.5 for the slowest to 0.5 for the fastest.
+
+    Args:
+        example: The example, a task with measured candidates.
+    """
+    order = np.argsort(np.argsort(example.quality, kind="stable"), kind="stable")
+    return order / max(len(example) - 1, 1) - 0.5
+
+
+def task_weights(examples: Sequence[Example]) -> Scores:
+    """Weight the candidates, so that tasks with many candidates do not count too much in training.
+
+    The sum of a task's weights is proportional to the square root of its number of candidates.
+
+    Args:
+        examples: The examples, in the order of the candidates.
+    """
+    weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
+    return np.asarray(weights / weights.mean(), np.float64)
+
+
+def _rankers(
+    features: FlatFeatures, examples: Sequence[Example], seeds: Iterable[int]
+) -> list[lightgbm.Booster]:
+    """Boosters that learn the rank of a configuration in its task."""
+    table, weights = features.table(examples), task_weights(examples)
+    wanted = np.concatenate(list(map(places, examples)))
+
+    def loss(predicted: Scores, _: lightgbm.Dataset) -> tuple[Scores, Scores]:
+        # A rank depends on the other candidates of the task, which trees do not know. So the mean
+        # error of a task does not count, and trees spend no leaves on it.
+        return weights * _centred(predicted - wanted, examples), weights
+
+    order = _ORDER | {"objective": loss}
+    return [_boosted(order | {"seed": seed}, _ROUNDS, table, wanted, weights) for seed in seeds]
+
+
+def _centred(values: Scores, examples: Sequence[Example]) -> Scores:
+    """Numbers of candidates minus their mean in the task."""
+    sizes = np.array(list(map(len, examples)))
+    task = np.repeat(np.arange(len(sizes)), sizes)
+    return np.asarray(values - (np.bincount(task, values) / sizes)[task])
+
+
+def _boosted(
+    options: Mapping[str, Any], rounds: int, table: Numbers, wanted: Scores, weights: Scores
+) -> lightgbm.Booster:
+    import torch  # noqa: PLC0415 - predictions need none of it
+
+    data = lightgbm.Dataset(table, label=wanted, weight=weights)
+    # As many threads as torch has, which a caller may limit.
+    options = {**options, "num_threads": torch.get_num_threads()}
+    return lightgbm.train(options, data, num_boost_round=rounds)
+
+
+def _scale(predicted: Scores, examples: Sequence[Example]) -> Scale:
+    """The scale from ranks to log-throughput, by least squares within tasks."""
+    own = _centred(predicted, examples)
+    quality = np.concatenate([example.quality for example in examples])
+    slope = float(own @ quality / max(own @ own, 1e-12))
+    return Scale(mean=Scale.of(examples).mean, deviation=max(slope, 1e-6))
+
+
+def _packed(booster: lightgbm.Booster) -> NDArray[np.ubyte]:
+    return np.frombuffer(zlib.compress(booster.model_to_string().encode(), 9), np.ubyte)
+
+
+def _unpacked(array: NDArray[np.ubyte]) -> lightgbm.Booster:
+    try:
+        text = zlib.decompressobj().decompress(array.tobytes(), _LARGEST_TEXT)
+        return lightgbm.Booster(model_str=text.decode())
+    except (zlib.error, lightgbm.basic.LightGBMError) as error:
+        raise ValueError(f"it holds no trees: {error}") from error

@@ -1,0 +1,73 @@
+"""Converts JSON values to named numbers, for the tokens of tasks and devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from chameleon_core._space.knobs import magnitude
+
+_LONGEST_SYMBOL = 32
+"""The longest string that is used. Longer strings, such as programs, are different in each task."""
+
+_DIGEST = re.compile(r"[0-9a-f]{12,}")
+"""Digests, which are left out since they are different in each task."""
+
+
+def named_numbers(name: str, value: Any) -> dict[str, float]:
+    """Convert a JSON value to numbers with names.
+
+    Args:
+        name: The name of the value. Its parts have longer names, such as ``conv2d.input.1``.
+        value: Numbers, booleans, strings, and lists and mappings of these. Numbers are scaled by
+            ``magnitude``. A string ``w``, also in a list, is a 1 with the name ``name=w``.
+    """
+    return dict(_pairs(name, value))
+
+
+def sizes(name: str, value: Any) -> dict[str, float]:
+    """The numbers in a JSON value without scaling, with names as in ``named_numbers``.
+
+    Strings are left out.
+
+    Args:
+        name: The name of the value.
+        value: The JSON value.
+    """
+    return {key: number for key, number in _leaves(name, value) if isinstance(number, float)}
+
+
+def is_symbol(column: str) -> bool:
+    """Whether a named number stands for a string, such as a dtype.
+
+    It is then 1 if the value has this string, and 0 otherwise.
+
+    Args:
+        column: The name of the number.
+    """
+    return "=" in column
+
+
+def _pairs(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    for key, leaf in _leaves(name, value):
+        if isinstance(leaf, str):
+            yield f"{key}={leaf}", 1.0
+        else:
+            yield key, float(magnitude(np.asarray(leaf)))
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, float | str]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(f"{name}.{key}", part)
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            # A list of words is a set (instructions of a CPU), one of numbers has places (a shape).
+            yield from _leaves(name if isinstance(part, str) else f"{name}.{index}", part)
+    elif isinstance(value, str):
+        if len(value) <= _LONGEST_SYMBOL and not _DIGEST.fullmatch(value):
+            yield name, value
+    elif isinstance(value, bool | int | float) and np.isfinite(value):
+        yield name, float(value)

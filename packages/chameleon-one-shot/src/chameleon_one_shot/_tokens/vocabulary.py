@@ -1,0 +1,156 @@
+"""The vocabulary of a predictor: names of tokens and of numbers, with the numbers' scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import attrs
+import numpy as np
+from chameleon_core._space import Configs
+from numpy.typing import NDArray
+
+from chameleon_one_shot._tokens.configuration import Numbers, TaskTokens
+from chameleon_one_shot._tokens.numbers import is_symbol
+
+Ids = NDArray[np.int64]
+
+UNKNOWN = 0
+"""The id of all names that are not in the training data."""
+
+_FARTHEST = 4.0
+"""The largest absolute value of a standardised number.
+
+Larger values are clipped, since their effect was not learnt.
+"""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Vocabulary:
+    """Gives ids to the names of a predictor's tokens and numbers, and scales the numbers.
+
+    It is learnt from the training data.
+
+    Attributes:
+        columns: The names of numbers; the first one has id 1.
+        means: The mean of each number over the training data, 0 for strings, shape (len(columns),).
+        deviations: The standard deviation of each number, 1 for strings and for constant numbers.
+        tokens: The names of tokens; the first one has id 1.
+    """
+
+    columns: tuple[str, ...]
+    means: Numbers
+    deviations: Numbers
+    tokens: tuple[str, ...]
+
+    @classmethod
+    def learnt(cls, examples: Iterable[tuple[TaskTokens, Configs]]) -> Self:
+        """Make the vocabulary of training data.
+
+        Args:
+            examples: The tokens of each task, with its configurations of shape (n, knobs).
+        """
+        met: dict[str, _Spread] = {}
+        tokens: dict[str, None] = {}
+        for task, configs in examples:
+            tokens |= dict.fromkeys(part.name for part in task.parts)
+            for name, values in task.values(configs):
+                met.setdefault(name, _Spread()).add(values)
+        return cls(
+            columns=tuple(met),
+            means=np.array(
+                [0.0 if is_symbol(name) else row.mean for name, row in met.items()], np.float32
+            ),
+            deviations=np.array(
+                [1.0 if is_symbol(name) else row.deviation for name, row in met.items()], np.float32
+            ),
+            tokens=tuple(tokens),
+        )
+
+    @cached_property
+    def _columns(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.columns, 1)}
+
+    @cached_property
+    def _tokens(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.tokens, 1)}
+
+    def token_ids(self, names: Iterable[str]) -> Ids:
+        """The ids of tokens' names, shape (names,); ``UNKNOWN`` for unknown names."""
+        return np.array([self._tokens.get(name, UNKNOWN) for name in names], np.int64)
+
+    def column_ids(self, names: Iterable[str]) -> Ids:
+        """The ids of numbers' names, shape (names,); ``UNKNOWN`` for unknown names."""
+        return np.array([self._columns.get(name, UNKNOWN) for name in names], np.int64)
+
+    def standardised(self, names: Sequence[str], values: Numbers) -> Numbers:
+        """Numbers minus their means, divided by their standard deviations.
+
+        Missing numbers and numbers that are not in the vocabulary become 0.
+
+        Args:
+            names: The names of the columns.
+            values: The numbers, shape (..., len(names)); NaN if missing.
+        """
+        ids = self.column_ids(names)
+        known = ids != UNKNOWN
+        mean = np.where(known, np.append(self.means, 0.0)[ids - 1], 0.0)
+        deviation = np.where(known, np.append(self.deviations, 1.0)[ids - 1], 1.0)
+        scaled = np.clip((values - mean) / deviation, -_FARTHEST, _FARTHEST)
+        scaled = np.where(known & np.isfinite(scaled), scaled, 0.0)
+        return scaled.astype(np.float32)
+
+    def unknown(self, task: TaskTokens) -> tuple[str, ...]:
+        """The names of a task's tokens and numbers that the predictor was not trained with.
+
+        Tokens of the task itself and of the device are left out.
+        """
+        parts = task.parts[len(task.fixed) :]
+        columns = {name for part in parts for name in part.columns} - self._columns.keys()
+        return tuple(sorted(({part.name for part in parts} - self._tokens.keys()) | columns))
+
+    def to_json(self) -> dict[str, Any]:
+        """The attributes as JSON values; ``of_json`` is the inverse."""
+        return {
+            "columns": list(self.columns),
+            "means": self.means.tolist(),
+            "deviations": self.deviations.tolist(),
+            "tokens": list(self.tokens),
+        }
+
+    @classmethod
+    def of_json(cls, value: dict[str, Any]) -> Self:
+        """The vocabulary that ``to_json`` converted."""
+        return cls(
+            columns=tuple(value["columns"]),
+            means=np.array(value["means"], np.float32),
+            deviations=np.array(value["deviations"], np.float32),
+            tokens=tuple(value["tokens"]),
+        )
+
+
+@attrs.define
+class _Spread:
+    """The count, the sum and the sum of squares of a number."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, values: Numbers) -> None:
+        finite = values[np.isfinite(values)].astype(np.float64)
+        self.count += len(finite)
+        self.total += float(finite.sum())
+        self.squares += float((finite * finite).sum())
+
+    @property
+    def mean(self) -> float:
+        return self.total / max(self.count, 1)
+
+    @property
+    def deviation(self) -> float:
+        variance = self.squares / max(self.count, 1) - self.mean**2
+        # Rounding alone makes a variance of something that never varies.
+        negligible = variance <= 1e-9 * max(1.0, self.mean**2)
+        return 1.0 if negligible else float(np.sqrt(variance))

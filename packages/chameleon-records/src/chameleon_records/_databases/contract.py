@@ -1,0 +1,84 @@
+"""The base class of databases that ``chameleon records`` can list and prune.
+
+A run needs only the methods of ``RecordDatabase``. A database of a plugin need not have the methods
+of this module.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import attrs
+from chameleon_core._stages import Record, RecordDatabase, RecordKey
+
+from chameleon_records._format import Records, RecordsError
+
+Kept = Callable[[RecordKey, list[Record]], list[Record]]
+"""A function that returns which records of a key to keep."""
+
+
+class PlacedRecords(RecordDatabase):
+    """Records at a place that a user names: a file, a folder or a URL."""
+
+    def everything(self) -> Records:
+        """All records in the database, by key."""
+        return {key: list(self.records(key)) for key in self.keys()}
+
+    @abstractmethod
+    def keep(self, kept: Kept) -> int:
+        """Remove all records except the chosen ones, and return the number of removed records.
+
+        Args:
+            kept: a function that returns, for a key and its records, the records to keep.
+
+        Raises:
+            RecordsError: the database is read-only.
+        """
+
+    def read_only(self) -> RecordsError:
+        """The error if a change of a read-only database is requested."""
+        return RecordsError(
+            f"{self.place} can only be read",
+            hint="Name a SQLite file or a folder that can be written, or export to one and host "
+            "that.",
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """Rules about records to remove. A record is removed if it matches at least one rule.
+
+    Attributes:
+        before: remove records that were measured before this time, in seconds since 1970.
+        versions: remove records of these versions of distributions, such as ``apache-tvm=0.26.0``.
+        targets: remove records of targets that contain one of these strings, such as ``znver2``.
+        best: remove all but this number of the fastest records of each task. Failures are removed
+            too.
+    """
+
+    before: float | None = None
+    versions: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    best: int | None = None
+
+    def kept(self, key: RecordKey, records: list[Record]) -> list[Record]:
+        """The records of a key that no rule removes."""
+        if self._goes(key):
+            return []
+        recent = [
+            record for record in records if self.before is None or record.measured_at >= self.before
+        ]
+        if self.best is None:
+            return recent
+        valid = [record for record in recent if record.measurement.ok]
+        valid.sort(key=lambda record: (record.measurement.cost, record.measurement.config))
+        return valid[: self.best]
+
+    def _goes(self, key: RecordKey) -> bool:
+        versions = key.conditions.get("versions")
+        if isinstance(versions, dict):
+            own = {f"{name}={version}" for name, version in versions.items()}
+            if own & set(self.versions):
+                return True
+        return any(text in key.target for text in self.targets)

@@ -1,0 +1,124 @@
+"""Records in files that never change, read as a whole from a folder, a file, or over HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from chameleon_core._stages import Record, RecordKey
+
+from chameleon_records._databases.contract import Kept, PlacedRecords
+from chameleon_records._format import NAME, VERSION, RecordsError, Table, check_version
+
+SUFFIX = ".jsonl"
+"""The suffix of files with records."""
+
+INDEX = "index.json"
+"""The file that lists the parts of a folder, for readers over HTTP, who cannot list the folder."""
+
+_DIGITS = 64
+
+
+class ReadRecords(PlacedRecords):
+    """Records that were read as a whole, such as an exported file. A subclass may support adding.
+
+    Args:
+        place: the place from which the records were read.
+        table: the records.
+    """
+
+    writable = False
+
+    def __init__(self, place: str, table: Table) -> None:
+        self.place = place
+        self._table = table
+
+    def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
+        return self._table.keys(like)
+
+    def records(self, key: RecordKey) -> Sequence[Record]:
+        return self._table.records(key)
+
+    def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
+        del records
+        raise self.read_only()
+
+    def keep(self, kept: Kept) -> int:
+        del kept
+        raise self.read_only()
+
+
+def part_name(content: bytes) -> str:
+    """The file name of a part, made from a digest of its content.
+
+    So a file with this name never changes.
+
+    Args:
+        content: the content of the part.
+    """
+    return f"{hashlib.sha256(content).hexdigest()}{SUFFIX}"
+
+
+def is_part(name: str) -> bool:
+    """Whether a string has the form of a part's file name.
+
+    Such a name cannot lead to another folder, as a path with ``..`` might.
+    """
+    digits = name.removesuffix(SUFFIX)
+    return (
+        name.endswith(SUFFIX) and len(digits) == _DIGITS and set(digits) <= set("0123456789abcdef")
+    )
+
+
+def checked_part(name: str, content: bytes, place: str) -> bytes:
+    """Check that the content of a part matches its name, and return the content.
+
+    Args:
+        name: the file name of the part, which has a digest of the content.
+        content: the content of the part.
+        place: the address of the part, for error messages.
+
+    Raises:
+        RecordsError: the content does not match the name.
+    """
+    if part_name(content) != name:
+        raise RecordsError(
+            f"{place} is half written or was changed: its content is not what its name says",
+            hint="Remove it; its records are still in the run folders that they come from.",
+        )
+    return content
+
+
+def index_of(names: Sequence[str]) -> bytes:
+    """Make the index of a folder of records, which lists its files with records (parts).
+
+    Args:
+        names: the file names of the parts.
+    """
+    value = {"format": NAME, "version": VERSION, "parts": sorted(names)}
+    return f"{json.dumps(value, indent=1)}\n".encode()
+
+
+def parts_of(content: bytes, place: str) -> list[str]:
+    """Read the index of a folder of records: the names of its files with records, called parts.
+
+    Args:
+        content: the content of the index file.
+        place: the address of the index, for error messages.
+
+    Raises:
+        RecordsError: the content is no index, is of a newer version, or lists a name that does not
+            have the form of a part's name (``is_part``).
+    """
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or value.get("format") != NAME:
+        raise RecordsError(f"{place} is no index of records", hint="Look at the URL in a browser.")
+    check_version(value.get("version"), place)
+    names = value.get("parts")
+    if not isinstance(names, list) or not all(isinstance(n, str) and is_part(n) for n in names):
+        raise RecordsError(f"{place} names what is no part", hint="Write the index anew.")
+    return names

@@ -1,0 +1,103 @@
+"""The measurements of a run folder or a record database, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+from chameleon_core._loop.start.shared_records import CONDITIONS, MIXED, kept_records, stored_rows
+from chameleon_core._run_folder import RECORDS, read_store
+from chameleon_core._stages import Record, RecordKey
+
+from chameleon_records._format import Records, RecordsError
+from chameleon_records._opening import opened_at
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """One measurement, with its operator.
+
+    Attributes:
+        task: the operator's name in its run. A database has no names, so it is the digest of
+            ``key``.
+        key: the facts that the measurement depends on. ``key.conditions`` is empty if the
+            conditions are unknown.
+        record: the measurement, the knob values by name, and the time of the measurement.
+        origin: the stage that proposed the configuration. None if the stage was not recorded;
+            databases do not record it.
+    """
+
+    task: str
+    key: RecordKey
+    record: Record
+    origin: str | None = None
+
+
+def rows_of(place: str | None) -> list[Row]:
+    """All measurements at a place, in the order in which tasks and measurements were added.
+
+    Args:
+        place: a run folder, or the location of a record database. If None, the database that runs
+            use by default.
+
+    Raises:
+        RecordsError: there are no records at the place, or they cannot be read.
+        RunFolderError: the run folder cannot be read.
+    """
+    if is_run(place):
+        return list(_rows_of_run(Path(str(place))))
+    with opened_at(place, to_read=True) as database:
+        return [
+            Row(task=key.digest, key=key, record=record)
+            for key, records in database.everything().items()
+            for record in records
+        ]
+
+
+def is_run(place: str | None) -> bool:
+    """Whether a place is a run folder."""
+    return place is not None and "://" not in place and (Path(place) / RECORDS).is_file()
+
+
+def by_task(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+    """The rows of each task and design space, in their order."""
+    tasks: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        tasks.setdefault((row.task, row.key.fingerprint), []).append(row)
+    return tasks
+
+
+def _rows_of_run(folder: Path) -> Iterator[Row]:
+    with read_store(folder) as store:
+        conditions = store.fact(CONDITIONS)
+        for stored in store.tasks():
+            task = stored.task
+            shared = {} if conditions == MIXED else conditions or {}
+            key = RecordKey.of(task, stored.space, stored.fingerprint, shared)
+            for record, origin in stored_rows(store, stored):
+                yield Row(task=task.name, key=key, record=record, origin=origin)
+
+
+def records_of_run(folder: Path) -> Records:
+    """Read the measurements that a run has made itself, as records by key.
+
+    Measurements that the run took from databases are left out.
+
+    Args:
+        folder: the run folder.
+
+    Raises:
+        RunFolderError: the folder is no run folder, or cannot be read.
+        RecordsError: the conditions of the measurements are unknown.
+    """
+    with read_store(folder) as store:
+        records = kept_records(store)
+        measured = store.measured
+    if measured and not records:
+        raise RecordsError(
+            f"{folder} does not say under which conditions it was measured",
+            hint="It was written by an earlier version, by a runner whose times are shared with "
+            "nobody (a table's, a fleet's), or with several versions. Tune again to share it.",
+        )
+    return records

@@ -1,0 +1,69 @@
+"""The baseline ``cudnn``: NVIDIA's cuDNN and cuBLAS on a GPU, called through PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Baseline, Builder
+from chameleon_core._task import Task
+
+from chameleon_runners._baselines import onednn
+from chameleon_runners._baselines.onednn import kind_of
+from chameleon_runners._cuda.vendor import VendorBuilder
+
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "conv2d": ("nchw", "nhwc"),
+    "depthwise_conv2d": ("nchw", "nhwc"),
+    "dense": ("linear",),
+    "batch_matmul": ("bmm",),
+}
+"""The variants of each kind of operator (``Task.operator``)."""
+
+
+class CudnnBaseline(Baseline):
+    """Kernels of NVIDIA's cuDNN and cuBLAS as a baseline, in all layouts.
+
+    The fastest layout counts, whatever layout the task has. cuDNN chooses its fastest algorithm.
+    TF32 is off, so float32 keeps its precision. If PyTorch has no CUDA, the baseline fails with a
+    message; it is never left out silently.
+    """
+
+    def __init__(self, options: NoOptions) -> None:
+        del options
+
+    def supports(self, task: Task) -> bool:
+        """Whether the task is a convolution or matrix product without epilogue, on a GPU.
+
+        Args:
+            task: The task.
+        """
+        return _is_plain(task) and kind_of(task.target) == "cuda"
+
+    def variants(self, task: Task) -> Sequence[str]:
+        return VARIANTS[task.operator]
+
+    def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
+        return VendorBuilder(task, variant, threads=threads)
+
+
+class StandInBaseline(CudnnBaseline):
+    """Runs oneDNN on a CPU with the code of the cuDNN baseline, to test it without a GPU."""
+
+    def supports(self, task: Task) -> bool:
+        """Whether the task is a convolution or matrix product without epilogue, on a CPU.
+
+        For these tasks, tests use oneDNN in place of cuDNN. For all other tasks, the result is
+        False.
+
+        Args:
+            task: The task.
+        """
+        return _is_plain(task) and kind_of(task.target) == "llvm"
+
+    def variants(self, task: Task) -> Sequence[str]:
+        return onednn.VARIANTS[task.operator]
+
+
+def _is_plain(task: Task) -> bool:
+    return task.operator in VARIANTS and onednn.EPILOGUE.isdisjoint(task.arguments)

@@ -1,0 +1,274 @@
+"""The state of a runner while it measures the kernels of one task."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+from chameleon_core._measurement import FailureKind, Measurement
+
+from chameleon_runners._engine.deadlines import Deadlines
+from chameleon_runners._engine.references import Reference
+from chameleon_runners._engine.workers import BuilderPool, EndReason, Worker, WorkerEnd, WorkerPool
+from chameleon_runners._timing import TimingPolicy, undisturbed
+from chameleon_runners._timing_options import TimingOptions
+from chameleon_runners._worker.protocol import Message
+
+_MEMORY_OPTION = "memory_mib of the runner"
+_ALLOCATION_FAILED = ("bad_alloc", "out of memory", "Cannot allocate memory", "MemoryError")
+"""Messages that libraries print before they abort for lack of memory."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class CandidateRun:
+    """The state of one configuration while a runner builds, checks and times it.
+
+    Attributes:
+        config: The knob indices of the configuration.
+        slot: A number that identifies the kernel; no other kernel of the runner has it.
+        worker: The worker that holds the kernel; None if no worker does.
+        losses: The number of workers that were killed while they worked on this configuration,
+            or that exceeded their memory limit while they kept its kernel.
+        build_seconds: Wall-clock time of the build in seconds.
+        run_seconds: Wall-clock time of check and timing in seconds.
+        number: The number of runs in each repeat.
+        error: The largest relative error of the outputs.
+        repeats: Mean seconds per run of each repeat.
+        again: Mean seconds per run of repeats that were taken in turns with other fast candidates.
+        disturbed: Mean seconds per run of repeats in turns during which a thread lost its core
+            (``timing.Repeats``).
+        turns: The number of turns in which the repeats of ``again`` and ``disturbed`` were taken.
+        failure: The measurement, if the candidate failed after it was timed.
+    """
+
+    config: tuple[int, ...]
+    slot: int
+    worker: Worker | None = None
+    losses: int = 0
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    number: int = 0
+    error: float | None = None
+    repeats: tuple[float, ...] = ()
+    again: list[float] = attrs.field(factory=list)
+    disturbed: list[float] = attrs.field(factory=list)
+    turns: int = 0
+    failure: Measurement | None = None
+
+    @property
+    def fastest(self) -> float:
+        """The candidate's seconds per run in its fastest repeat; infinity without any repeat."""
+        return min((*self.repeats, *self.again, *self.disturbed), default=math.inf)
+
+    @property
+    def repeat_seconds(self) -> float:
+        """The seconds that one repeat of the candidate takes; infinity without any repeat."""
+        return max(1, self.number) * self.fastest
+
+    @property
+    def build_command(self) -> Message:
+        """The command that makes a worker build the candidate and keep the kernel."""
+        return {"command": "build", "slot": self.slot, "config": self.config}
+
+    def discard(self) -> None:
+        """Mark the kernel as unused, so that its worker frees the memory with its next command."""
+        if self.worker is not None:
+            self.worker.garbage.append(self.slot)
+            self.worker = None
+
+    def loses(self, end: WorkerEnd, retries: int) -> bool:
+        """Count a worker that ended during the candidate's work.
+
+        The result is whether to try the candidate again: another process killed the worker, and
+        tries are left.
+
+        Args:
+            end: The way in which the worker ended.
+            retries: The largest number of further tries after another process killed the worker.
+        """
+        again = end.from_outside and self.losses < retries
+        self.losses += again
+        return again
+
+    def starved(self, retries: int) -> Measurement | None:
+        """Count a worker that ended while it only kept the candidate's kernel.
+
+        The result is None if the candidate is to be built again. If such workers exceed their
+        memory limit each time, the result is the failure of the candidate.
+
+        Args:
+            retries: The largest number of further tries.
+        """
+        end = None if self.worker is None else self.worker.end
+        if end is None or end.reason is not EndReason.MEMORY:
+            return None
+        self.losses += 1
+        return self.ended(end, building=False) if self.losses > retries else None
+
+    def take_turn(self, calm: Iterable[float], disturbed: Iterable[float] = ()) -> None:
+        """Add the repeats of one turn, in which the candidate was timed between others.
+
+        Args:
+            calm: Seconds per run of undisturbed repeats.
+            disturbed: Seconds per run of repeats during which a thread lost its core.
+        """
+        self.again.extend(calm)
+        self.disturbed.extend(disturbed)
+        self.turns += 1
+
+    def forget_turns(self) -> None:
+        """Remove all repeats that were taken in turns."""
+        self.again.clear()
+        self.disturbed.clear()
+        self.turns = 0
+
+    def pool(self) -> None:
+        """Merge the repeats of turns into ``repeats``, as if they had been taken at once.
+
+        This is for a candidate that takes no more turns with the other candidates. Its repeats are
+        then not compared with theirs turn by turn.
+        """
+        self.repeats = undisturbed((*self.repeats, *self.again), self.disturbed)
+        self.forget_turns()
+
+    def succeeded(self) -> Measurement:
+        """The measurement of a candidate that was timed.
+
+        If the candidate took part in turns, only repeats of turns count, since only these compare
+        fairly with other candidates.
+        """
+        seconds = undisturbed(self.again, self.disturbed) if self.turns else self.repeats
+        return self._measured(seconds=seconds, max_relative_error=self.error)
+
+    def failed(self, kind: FailureKind, message: str, *, error: float | None = None) -> Measurement:
+        """The measurement of a candidate that failed.
+
+        Args:
+            kind: The kind of failure.
+            message: The message about the failure.
+            error: The largest relative error of the outputs, or None.
+        """
+        if kind is FailureKind.OUT_OF_MEMORY and _MEMORY_OPTION not in message:
+            message += f"; {_MEMORY_OPTION} limits the memory of a worker"
+        return self._measured(failure=kind, message=message, max_relative_error=error)
+
+    def _measured(self, **outcome: Any) -> Measurement:
+        return Measurement(
+            config=self.config,
+            build_seconds=self.build_seconds,
+            run_seconds=self.run_seconds,
+            **outcome,
+        )
+
+    def failed_reply(self, reply: Message, log: str) -> Measurement:
+        """Convert a worker's reply about a failure to a failed measurement.
+
+        Args:
+            reply: The reply.
+            log: The end of the worker's output.
+        """
+        text = reply["message"] + (f"; it printed: {log[-400:]}" if log else "")
+        return self.failed(FailureKind(reply["kind"]), text, error=reply.get("error"))
+
+    def ended(self, end: WorkerEnd, *, building: bool) -> Measurement:
+        """The measurement of a candidate whose worker ended during its build or its run.
+
+        Args:
+            end: The way in which the worker ended.
+            building: Whether the worker was building the candidate, and not running it.
+        """
+        return self.failed(_kind_of_end(end, building=building), end.explain())
+
+
+def _kind_of_end(end: WorkerEnd, *, building: bool) -> FailureKind:
+    if end.reason is EndReason.DEADLINE:
+        return FailureKind.BUILD_TIMEOUT if building else FailureKind.RUN_TIMEOUT
+    starved = any(text in end.log for text in _ALLOCATION_FAILED)
+    if end.reason is EndReason.MEMORY or (starved and end.status != 0):
+        return FailureKind.OUT_OF_MEMORY
+    return FailureKind.CRASH
+
+
+# Made once, and not for every candidate.
+_as_json = functools.cache(attrs.asdict)
+
+
+def checked_and_timed(
+    reference: Reference, policy: TimingPolicy, best: float | None, cores: Sequence[int] = ()
+) -> Message:
+    """The fields of a command that makes a worker check and time a kernel.
+
+    Args:
+        reference: The task's reference outputs.
+        policy: The options of timing.
+        best: The lowest time of the task so far in seconds, infinity if there is none. With None,
+            the worker checks the kernel and only finds the number of runs per repeat.
+        cores: The cores to bind the worker's main thread to; empty to bind it to none.
+    """
+    return {
+        "cores": list(cores),
+        "reference": str(reference.path),
+        "tolerance": reference.tolerance,
+        "policy": _as_json(policy),
+        "probe": best is None,
+        "best": best,
+    }
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class MeasureContext:
+    """The workers, options and limits with which a runner measures the kernels of one task.
+
+    Attributes:
+        pool: All workers.
+        builders: The workers that build.
+        options: The runner's options.
+        policy: The options of timing.
+        reference: The task's reference outputs, which the first worker that needs them computes.
+        deadlines: The task's time limits.
+        threads: The number of threads that a kernel runs with.
+        retries: The number of further tries if another process killed a candidate's worker.
+        clock_cores: The cores to bind a worker's main thread to while it times a kernel. Empty if
+            kernels run on other machines.
+    """
+
+    pool: WorkerPool
+    builders: BuilderPool
+    options: TimingOptions
+    policy: TimingPolicy
+    reference: Reference
+    deadlines: Deadlines
+    threads: int
+    retries: int
+    clock_cores: tuple[int, ...] = ()
+
+    def measure_command(
+        self, candidate: CandidateRun, *, best: float | None, cores: Sequence[int] = ()
+    ) -> Message:
+        """The command that makes a worker check and time its kernel (``checked_and_timed``).
+
+        Args:
+            candidate: The candidate whose kernel the worker holds.
+            best: The lowest time of the task so far in seconds, infinity if there is none. A much
+                slower kernel is timed only briefly. With None, the worker checks the kernel and
+                does not time it.
+            cores: The cores to bind the worker's main thread to.
+        """
+        asked = checked_and_timed(self.reference, self.policy, best, cores)
+        return {"command": "measure", "slot": candidate.slot, **asked}
+
+    def turn_command(self, candidate: CandidateRun) -> Message:
+        """The command that makes a worker time a checked kernel once more, for one turn."""
+        return {
+            "command": "repeat",
+            "slot": candidate.slot,
+            "cores": list(self.clock_cores),
+            "number": candidate.number,
+            "count": self.policy.repeats_per_turn(candidate.repeat_seconds),
+            # A single switch of threads spoils all repeats that are taken together.
+            "singly": bool(candidate.disturbed),
+            "cold_bytes": self.policy.cold_bytes,
+        }

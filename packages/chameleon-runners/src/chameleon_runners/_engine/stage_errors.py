@@ -1,0 +1,26 @@
+"""Errors of a stage in a worker process, raised again in the main process."""
+
+from __future__ import annotations
+
+from chameleon_core import _errors as errors
+
+from chameleon_runners._worker.protocol import Message
+
+
+def raise_stage_error(factory: str, reply: Message) -> None:
+    """Raise the error that a worker's reply with status ``error`` describes.
+
+    Args:
+        factory: The stage that failed, as ``"module:Class"``.
+        reply: The reply. Its ``type`` is empty or names an error of ``chameleon_core._errors``.
+
+    Raises:
+        ChameleonError: Always. It is a ``PluginError`` if ``type`` names no such error.
+    """
+    kind = getattr(errors, reply["type"], None) if reply["type"] else None
+    if isinstance(kind, type) and issubclass(kind, errors.ChameleonError):
+        raise kind(reply["message"], hint=reply["hint"])
+    raise errors.PluginError(
+        f"the stage {factory!r} fails in a worker process: {reply['message']}",
+        hint="check its options, and that what it needs is installed where the runner is",
+    )

@@ -1,0 +1,401 @@
+"""Workers of the engine, each of which handles one command at a time, and pools of workers.
+
+A worker is a process, an actor of Ray, or simulated; the engine treats all alike. The cost of an
+event must not grow with the number of workers, so that a pool can have hundreds of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import signal
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any
+
+import attrs
+from chameleon_system._processes.child import status_words
+
+from chameleon_runners._worker.protocol import Message
+
+
+class StoppedError(Exception):
+    """The pool was interrupted or closed, so no new work may start."""
+
+
+class EndReason(StrEnum):
+    """Why a worker ended."""
+
+    DIED = "died"
+    DEADLINE = "deadline"
+    MEMORY = "memory"
+    GARBAGE = "garbage"
+
+
+@attrs.frozen(kw_only=True)
+class WorkerEnd:
+    """The way in which a worker ended, such as a crash or a time limit.
+
+    Attributes:
+        reason: The cause of the end.
+        status: The exit status as ``subprocess`` gives it: negative for a signal.
+        log: The end of the worker's output during its last work.
+        seconds: The seconds for which the worker had been working on its last command.
+    """
+
+    reason: EndReason
+    status: int
+    log: str
+    seconds: float
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether a process other than the runner and the worker itself killed the worker."""
+        killed = self.status in {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT}
+        return self.reason is EndReason.DIED and killed
+
+    @property
+    def words(self) -> str:
+        """How the worker ended, as a part of a message."""
+        if self.reason is EndReason.DEADLINE:
+            return f"did not finish within its deadline and was killed after {self.seconds:.1f} s"
+        if self.reason is EndReason.MEMORY:
+            return "used more memory than memory_mib of the runner allows, and was killed"
+        if self.reason is EndReason.GARBAGE:
+            return "wrote over the connection to the runner"
+        how = status_words(self.status)
+        return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
+
+    def explain(self) -> str:
+        """A message about the end, with the worker's last output."""
+        return f"the worker {self.words}" + (f"; it printed: {self.log[-800:]}" if self.log else "")
+
+
+@attrs.frozen(kw_only=True)
+class Work:
+    """The command that a worker is handling, with its start and its deadline.
+
+    Attributes:
+        tag: The pool's own data about the work, such as the listener for the answer.
+        started: The ``time.monotonic()`` of the start.
+        deadline: The ``time.monotonic()`` at which the work is stopped.
+    """
+
+    tag: Any
+    started: float
+    deadline: float
+
+
+@attrs.define(kw_only=True, eq=False)
+class Worker:
+    """A worker, which handles one command at a time, with its state as the pool knows it.
+
+    Attributes:
+        work: The worker's current work, or None.
+        end: The way in which the worker ended, or None while it is alive.
+        opened: The identity of the stage's builder that the worker has made, or None.
+        built: The number of builds that the worker has been given.
+        garbage: The slots (numbers) of kernels that the worker frees with its next command.
+        printed: The end of the worker's output during its last work; empty if unknown.
+    """
+
+    work: Work | None = None
+    end: WorkerEnd | None = None
+    opened: str | None = None
+    built: int = 0
+    garbage: list[int] = attrs.field(factory=list)
+    printed: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the worker has not ended, as far as its pool knows."""
+        return self.end is None
+
+    @property
+    def idle(self) -> bool:
+        """Whether the worker waits for a command."""
+        return self.alive and self.work is None
+
+    @property
+    def log(self) -> str:
+        """The end of the worker's output during its last work."""
+        return self.printed
+
+    def mark_ended(self) -> None:
+        """Mark the worker as ended, also if it is busy."""
+        self.work = None
+        self.end = WorkerEnd(reason=EndReason.DEADLINE, status=-9, log="", seconds=0.0)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class WorkerEvent:
+    """The answer of a worker to a command, or the end of the worker.
+
+    Attributes:
+        worker: The worker.
+        reply: The worker's answer, or None.
+        end: The way in which the worker ended, or None.
+        seconds: The duration of the work in seconds of the pool's clock.
+    """
+
+    worker: Worker
+    reply: Message | None = None
+    end: WorkerEnd | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the worker's command succeeded."""
+        return self.reply is not None and self.reply["status"] == "ok"
+
+    @property
+    def reason(self) -> str:
+        """Why the worker's command failed, as a message."""
+        if self.reply is not None:
+            return str(self.reply["message"])
+        return self.end.explain() if self.end is not None else "it did not answer"
+
+
+Listener = Callable[[WorkerEvent], None]
+
+
+class WorkerPool(ABC):
+    """Starts workers, sends them commands, and passes the answers to listeners.
+
+    Attributes:
+        closed: Whether the pool was closed, which ends all workers.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Listener, WorkerEvent]] = deque()
+        self._numbers = itertools.count()
+        self._due: list[tuple[float, int, Worker, Work]] = []
+        self.closed = False
+
+    def _require_open(self) -> None:
+        """Check that the pool is open.
+
+        Raises:
+            StoppedError: The pool was closed.
+        """
+        if self.closed:
+            raise StoppedError
+
+    def _expect(self, worker: Worker, work: Work) -> None:
+        """Make ``_overdue`` yield a worker if its work is not done at its deadline."""
+        heapq.heappush(self._due, (work.deadline, next(self._numbers), worker, work))
+
+    def _seconds_to_wait(self, longest: float, until: float | None) -> float:
+        """Seconds until the next deadline, until ``until`` or ``longest``, whichever is first.
+
+        Args:
+            longest: The largest result in seconds.
+            until: A time on the pool's clock, or None.
+        """
+        # Work that was answered in time leaves its deadline behind.
+        while self._due and self._due[0][2].work is not self._due[0][3]:
+            heapq.heappop(self._due)
+        limits = [until] if until is not None else []
+        limits += [self._due[0][0]] if self._due else []
+        return max(0.0, min([longest, *(limit - self.now() for limit in limits)]))
+
+    def _overdue(self) -> Iterator[tuple[Worker, Work]]:
+        """The workers whose work is past its deadline, each once."""
+        while self._due and self._due[0][0] < self.now():
+            _, _, worker, work = heapq.heappop(self._due)
+            if worker.work is work:
+                yield worker, work
+
+    @abstractmethod
+    def now(self) -> float:
+        """The time on the pool's clock in seconds; simulated pools have a clock of their own.
+
+        Deadlines and pauses use this clock.
+        """
+
+    @abstractmethod
+    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+        """Start a worker.
+
+        Args:
+            heard: A function that is called when the worker is ready for its first command, and
+                when the worker ends while it is idle.
+            preload: ``"module:Class"`` of the stage that the worker should import early, or None.
+
+        Raises:
+            StoppedError: The pool was closed.
+        """
+
+    @abstractmethod
+    def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
+        """Send a command to an idle worker, and start its time limit.
+
+        Args:
+            worker: The worker.
+            then: A function that is called with the worker's answer, or with the news that the
+                worker ended.
+            message: The command.
+            timeout: The time limit in seconds.
+        """
+
+    @abstractmethod
+    def end_worker(self, worker: Worker) -> None:
+        """End a worker, even if it is busy; no listener is called.
+
+        Args:
+            worker: The worker.
+        """
+
+    def lives(self, worker: Worker) -> bool:
+        """Whether an idle worker is still alive.
+
+        If the worker has ended, the pool reports this later to the worker's listener, as usual. The
+        caller only needs to choose another worker.
+        """
+        return worker.alive
+
+    @abstractmethod
+    def wait(self, until: float | None) -> None:
+        """Wait for events of workers, and collect them.
+
+        Args:
+            until: The time on the pool's clock at which to return at the latest; None for no limit.
+        """
+
+    def run_once(self, until: float | None) -> None:
+        """Wait for events, and call their listeners.
+
+        If a listener raises an exception, the caller gets it. The remaining listeners are called by
+        the next ``run_once``.
+
+        Args:
+            until: The time on the pool's clock at which to return at the latest; None for no limit.
+
+        Raises:
+            StoppedError: The pool was closed; no more listeners are called.
+        """
+        if not (self._waiting or self.closed):
+            self.wait(until)
+        while self._waiting and not self.closed:
+            listener, event = self._waiting.popleft()
+            listener(event)
+        self._require_open()
+
+    def ask(
+        self, worker: Worker, message: Message, timeout: float, turn: Callable[[], None]
+    ) -> WorkerEvent:
+        """Send a command to an idle worker, and wait for its answer or its end.
+
+        Args:
+            worker: The worker.
+            message: The command.
+            timeout: The time limit in seconds.
+            turn: A function that is called again and again until the answer comes. It must call
+                ``run_once``. If it raises an exception, the caller gets the exception.
+        """
+        events: list[WorkerEvent] = []
+        self.submit(worker, events.append, message, timeout)
+        while not events:
+            turn()
+        return events[0]
+
+    def enqueue(self, listener: Listener, event: WorkerEvent) -> None:
+        """Add an event, so that ``run_once`` calls its listener."""
+        self._waiting.append((listener, event))
+
+    def forget_events(self, worker: Worker) -> None:
+        """Discard the events of a worker for which no listener was called yet."""
+        self._waiting = deque(item for item in self._waiting if item[1].worker is not worker)
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Make ``run_once`` return soon. A signal handler may call this."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all workers. A second call, or a call during another one, does nothing more."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class BuilderPool:
+    """Lends idle builders (workers that build), and replaces those that end.
+
+    Attributes:
+        pool: The pool that starts the builders.
+        size: The largest number of builders.
+        cores: The cores to build on, one per builder. If it is empty, builders may use all cores.
+        recycle_after: The number of builds after which a builder that is given back is replaced.
+            None to replace none, because builders may still hold kernels.
+        preload: ``"module:Class"`` of the space provider that new builders import early.
+    """
+
+    pool: WorkerPool
+    size: int
+    cores: list[int] = attrs.field(factory=list)
+    recycle_after: int | None = None
+    preload: str | None = None
+    _idle: deque[Worker] = attrs.field(factory=deque, init=False)
+    _numbers: dict[Worker, int] = attrs.field(factory=dict, init=False)
+
+    def fill(self, count: int) -> None:
+        """Start builders until there are ``count``, but at most ``size``."""
+        while len(self._numbers) < min(count, self.size):
+            vacant = set(range(self.size)).difference(self._numbers.values())
+            worker = self.pool.start_worker(self._heard, preload=self.preload)
+            self._numbers[worker] = max(vacant)
+
+    def _heard(self, event: WorkerEvent) -> None:
+        if event.end is None:
+            self._idle.append(event.worker)
+        else:
+            self.forget(event.worker)
+
+    def forget(self, worker: Worker) -> None:
+        """Remove a builder that has ended, so that the pool can start another in its place."""
+        self._numbers.pop(worker, None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any builder is starting or has work."""
+        return any(worker.work is not None for worker in self._numbers)
+
+    def take(self, key: str) -> Worker | None:
+        """Borrow an idle builder, or return None if all builders are busy.
+
+        The caller must give the builder back or end it.
+
+        Args:
+            key: The identity of the stage (``stage_key``) to build with. Builders that have made
+                this stage already are preferred.
+        """
+        while self._idle and not self._ready(self._idle[0]):
+            self._idle.popleft()
+        if not self._idle:
+            return None
+        experienced = (idle for idle in self._idle if idle.opened == key and self._ready(idle))
+        worker = next(experienced, self._idle[0])
+        self._idle.remove(worker)
+        return worker
+
+    def _ready(self, worker: Worker) -> bool:
+        return worker in self._numbers and worker.idle and self.pool.lives(worker)
+
+    def give_back(self, worker: Worker) -> None:
+        """Return a borrowed builder, also if it has ended."""
+        if not worker.alive:
+            self.forget(worker)
+        elif self.recycle_after is not None and worker.built >= self.recycle_after:
+            self.end(worker)
+        else:
+            self._idle.append(worker)
+
+    def end(self, worker: Worker) -> None:
+        """End a builder, even if it is busy."""
+        self.pool.end_worker(worker)
+        self.forget(worker)
+
+    def cores_of(self, worker: Worker) -> list[int]:
+        """The core on which a builder works, as a list; empty if it may use all cores."""
+        return [self.cores[self._numbers[worker] % len(self.cores)]] if self.cores else []

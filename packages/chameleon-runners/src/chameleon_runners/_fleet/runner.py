@@ -1,0 +1,414 @@
+"""The base of runners that measure on a fleet of devices, such as ``rpc`` and ``cuda``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+from chameleon_core._errors import ChameleonError
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._stages import Arrival, Contender, MeasureJob, MeasureStream
+from chameleon_core._task import Task
+
+from chameleon_runners._engine.comparison import Comparison, ContenderState
+from chameleon_runners._engine.deadlines import Deadlines
+from chameleon_runners._engine.references import Reference, stage_key
+from chameleon_runners._engine.runner import MeasuringRunner, Resources
+from chameleon_runners._engine.workers import BuilderPool, StoppedError, WorkerEvent, WorkerPool
+from chameleon_runners._fleet.candidate_run import FleetCandidateRun
+from chameleon_runners._fleet.device_pool import DevicePool
+from chameleon_runners._fleet.device_state import DeviceRef, DeviceState
+from chameleon_runners._fleet.job_run import FleetContext, FleetJobRun
+from chameleon_runners._fleet.options import FleetOptions
+from chameleon_runners._fleet.pace import PaceMonitor
+from chameleon_runners._fleet.verdicts import Verdict
+from chameleon_runners._worker.protocol import Message
+
+
+class _DeviceReplacedError(Exception):
+    """The comparison must start again on another device."""
+
+
+class DeviceComparison(Comparison[FleetCandidateRun]):
+    """Compares the contenders of one task on one device; if it fails, on another one.
+
+    Args:
+        task: The task.
+        contenders: The programs to compare.
+        context: The workers, devices and options to use.
+        numbers: An iterator of numbers for exported kernels, each unique in the folder.
+    """
+
+    _context: FleetContext
+
+    def __init__(
+        self,
+        task: Task,
+        contenders: Sequence[Contender],
+        *,
+        context: FleetContext,
+        numbers: Iterator[int],
+    ) -> None:
+        entries = [
+            ContenderState(
+                contender=contender, candidate=context.candidate(contender.config, next(numbers))
+            )
+            for contender in contenders
+        ]
+        super().__init__(task, entries, context=context, keep=False)
+        self._devices = context.devices
+        self._device: DeviceState | None = None
+        self._avoid: set[str] = set()
+
+    def _prepare(self) -> None:
+        self._devices.aim(self._task.target)
+
+    def _due(self) -> float:
+        return self._devices.attend()
+
+    def _time(self) -> None:
+        seen_through = False
+        while self._racing and not seen_through:
+            self._device = self._acquire()
+            try:
+                self._time_in_turn()
+                self._let_go()
+                seen_through = True
+            except _DeviceReplacedError:
+                continue
+            except StoppedError:
+                self._devices.abandon(self._device)
+                raise
+
+    def _acquire(self) -> DeviceState:
+        """Wait for a free device, and take it. Devices that failed before are the last choice."""
+        while True:
+            avoid = self._avoid if self._devices.elsewhere(self._avoid) else ()
+            device = self._devices.take(avoid)
+            if device is not None:
+                return device
+            self._turn()
+
+    def _let_go(self) -> None:
+        """Free the kernels on the device with a self-test command, and release the device."""
+        slots = [entry.candidate.slot for entry in self._entries]
+        event = self._ask({"command": "probe", "drop": slots})
+        if event.ok:
+            self._devices.finished(self._taken)
+        else:
+            self._devices.lost(self._taken)
+
+    @property
+    def _taken(self) -> DeviceState:
+        if self._device is None:
+            raise RuntimeError("no device was taken")
+        return self._device
+
+    def _ask(self, message: Message) -> WorkerEvent:
+        """The answer of the device's worker, or the worker's end."""
+        worker, options = self._taken.worker, self._context.options
+        if worker is None:
+            raise RuntimeError("a device was taken that nobody has")
+        probing = message["command"] == "probe"
+        timeout = options.connect_timeout if probing else options.reference_timeout
+        return self._pool.ask(worker, message, timeout, self._turn)
+
+    def _load(self, entry: ContenderState[FleetCandidateRun]) -> bool:
+        slot, artifact = entry.candidate.slot, str(entry.candidate.artifact)
+        reply = self._answer(entry, {"command": "load", "slot": slot, "artifact": artifact})
+        return reply is not None
+
+    def _answer(
+        self, entry: ContenderState[FleetCandidateRun], message: Message, *, timed: bool = False
+    ) -> Message | None:
+        del timed  # nothing else is done on the device
+        event = self._ask(message)
+        if event.ok:
+            entry.candidate.run_seconds += event.seconds
+            return event.reply
+        self._failed(entry, event)
+        return None
+
+    def _failed(self, entry: ContenderState[FleetCandidateRun], event: WorkerEvent) -> None:
+        """Handle a contender's failure on the device.
+
+        Raises:
+            _DeviceReplacedError: The comparison cannot continue on this device.
+            StoppedError: The comparison was interrupted.
+        """
+        candidate, device = entry.candidate, self._taken
+        candidate.tries -= 1
+        report = candidate.fail(device, event)
+        if report.back is None:
+            self._devices.lost(device, report)
+        verdict = self._judge(candidate)
+        if isinstance(verdict, Measurement):
+            entry.result = verdict
+            if report.back is True and report.kind is FailureKind.WRONG_OUTPUT:
+                return
+        self._avoid.add(device.name)
+        if device.worker is not None and event.end is None and report.back is True:
+            # Whatever it holds is let go with its worker.
+            self._devices.abandon(device)
+        raise _DeviceReplacedError
+
+    def _judge(self, candidate: FleetCandidateRun) -> Measurement | Verdict:
+        """Wait until a failed contender's measurement or next step is known."""
+        while True:
+            verdict = candidate.judge(elsewhere=self._devices.elsewhere(candidate.asked))
+            if verdict is not Verdict.WAIT:
+                return verdict
+            self._turn()
+
+
+@attrs.define(eq=False)
+class FleetStream(MeasureStream):
+    """Measures several jobs at the same time, on all devices.
+
+    Builders and devices work on a newer job if the older jobs have no work for them. That happens
+    at the end of a batch, and if a batch is smaller than the fleet.
+
+    Attributes:
+        pool: The workers.
+        builders: The workers that build.
+        devices: The devices.
+        options: The runner's options.
+        begin: A function of a job, which returns the object that measures the job.
+        closed: A function that is called once when the stream is closed.
+    """
+
+    _pool: WorkerPool
+    _builders: BuilderPool
+    _devices: DevicePool
+    _options: FleetOptions
+    _begin: Callable[[MeasureJob], FleetJobRun] = attrs.field(kw_only=True)
+    _closed: Callable[[], None] = attrs.field(kw_only=True)
+    _runs: list[FleetJobRun] = attrs.field(factory=list, init=False)
+    _interrupted: bool = attrs.field(default=False, init=False)
+    _woken: bool = attrs.field(default=False, init=False)
+    _over: bool = attrs.field(default=False, init=False)
+
+    def submit(self, job: MeasureJob) -> None:
+        if job.configs:
+            self._devices.aim(job.task.target)
+            self._runs.append(self._begin(job))
+
+    @property
+    def busy(self) -> bool:
+        return self._going_on or any(run.results for run in self._runs)
+
+    @property
+    def _going_on(self) -> bool:
+        """Whether running or waiting work will still give results."""
+        if self._pool.closed:
+            return False
+        if self._interrupted:
+            return any(run.running for run in self._runs)
+        return any(run.open for run in self._runs)
+
+    def interrupt(self) -> None:
+        """Let measurements that run on devices finish, but start no new ones."""
+        self._interrupted = True
+        self._pool.wake()
+
+    def wake(self) -> None:
+        self._woken = True
+        self._pool.wake()
+
+    def poll(self, timeout: float | None = None) -> Arrival | None:
+        """Wait for the next measurement; see ``MeasureStream.poll``.
+
+        Args:
+            timeout: The longest wait in seconds; None for no limit.
+
+        Raises:
+            ChameleonError: There is no device, or the stage fails.
+        """
+        until = None if timeout is None else self._pool.now() + timeout
+        with contextlib.suppress(StoppedError):
+            while self._going_on:
+                if not self._interrupted:
+                    self._employ()
+                due = self._devices.attend()
+                arrival = self._arrival()
+                if arrival is not None:
+                    return arrival
+                if self._woken or (until is not None and self._pool.now() >= until):
+                    self._woken = False
+                    return None
+                self._pool.run_once(due if until is None else min(due, until))
+                if self._devices.news():
+                    for run in self._runs:
+                        run.reconsider()
+        return self._arrival(whatever=True)
+
+    def _employ(self) -> None:
+        """Give work to free devices and idle builders, from the oldest job that has any.
+
+        Devices that share their CPUs with builders are timed only while no builder is busy.
+        """
+        alternate = self._devices.shares_cpus
+        if not (alternate and self._builders.busy):
+            for run in self._runs:
+                run.assign()
+        if alternate and self._devices.busy:
+            return
+        # Builds of CUDA kernels take seconds, so that running builds do not count.
+        room = self._options.build_ahead * max(1, self._devices.hopeful)
+        full = sum(run.waiting for run in self._runs) >= room
+        for run in self._runs:
+            run.employ(0 if full else None)
+
+    def _arrival(self, *, whatever: bool = False) -> Arrival | None:
+        """The next result, from the oldest job that has one; None if there is none.
+
+        Args:
+            whatever: Whether to return results even if no device was connected yet.
+        """
+        for run in self._runs:
+            if run.results and (whatever or self._devices.reached or not run.open):
+                measurement = run.results.popleft()
+                if not (run.open or run.results):
+                    self._runs.remove(run)
+                    run.release()
+                return Arrival(job=run.job, measurement=measurement)
+        return None
+
+    def close(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        for run in self._runs:
+            run.release()
+        self._runs.clear()
+        self._closed()
+
+
+_PER_DEVICE, _SMALL_BATCH, _BUILDERS_BATCH = 2, 8, 16
+
+
+class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
+    """Builds candidates in local worker processes, and measures each on a free device.
+
+    One thread controls everything. If a candidate fails on a device, another device tries it, to
+    find out whether the candidate or the device is at fault. Connections stay open between batches.
+
+    Args:
+        options: The runner's options.
+        device_refs: A function that lists the devices that exist now. It is called from time to
+            time, so it must return within a second. New devices join the fleet, and missing ones
+            leave it.
+        kind: The runner's name in records and messages.
+    """
+
+    def __init__(
+        self, options: FleetOptions, device_refs: Callable[[], Sequence[DeviceRef]], *, kind: str
+    ) -> None:
+        super().__init__(options, kind=kind, threads=options.threads)
+        self._device_refs = device_refs
+        self._devices: DevicePool | None = None
+        self._paces: PaceMonitor | None = None
+
+    @property
+    def batch_size(self) -> int:
+        # A search learns between batches, but a device must not wait for the slowest other one.
+        # One GPU runs kernels faster than a machine's builders compile them.
+        builders = min(self._size, _BUILDERS_BATCH)
+        return max(_SMALL_BATCH, _PER_DEVICE * len(self._states), builders)
+
+    @property
+    def lanes(self) -> int:
+        return 0 if any(device.ref.here for device in self._states) else len(self._states)
+
+    @property
+    def _states(self) -> list[DeviceState]:
+        return list(self._devices.known.values()) if self._devices is not None else []
+
+    @property
+    def _target(self) -> str | None:
+        return self._devices.target if self._devices is not None else None
+
+    def _make_pool(self) -> WorkerPool:
+        return self._process_pool(threads=1, blas_threads=1)
+
+    @property
+    def _recycle_after(self) -> int | None:
+        return self._options.recycle_after
+
+    def _started(self, resources: Resources[WorkerPool]) -> None:
+        devices = DevicePool(resources.pool, self._options, self._device_refs)
+        # Their workers start before it is known what they are for.
+        devices.list_anew()
+        self._devices = devices
+
+    @property
+    def _known_devices(self) -> DevicePool:
+        if self._devices is None:
+            raise RuntimeError("devices are listed when the workers start")
+        return self._devices
+
+    def _context(
+        self, resources: Resources[WorkerPool], reference: Reference, deadlines: Deadlines
+    ) -> FleetContext:
+        devices = self._known_devices
+        self._paces = self._paces or PaceMonitor(
+            resources.pool, devices, self._options, self._policy
+        )
+        return FleetContext(
+            pool=resources.pool,
+            builders=resources.builders,
+            options=self._options,
+            policy=self._policy,
+            reference=reference,
+            deadlines=deadlines,
+            threads=self._threads,
+            retries=self._options.retries,
+            devices=devices,
+            paces=self._paces,
+            folder=resources.folder,
+        )
+
+    def stream(self) -> MeasureStream:
+        resources = self._start()
+
+        def begin(job: MeasureJob) -> FleetJobRun:
+            key = stage_key(job.space, job.task)
+            reference = resources.references.of(key)
+            context = self._context(resources, reference, self._deadlines_of(key))
+            return FleetJobRun(job, context=context, numbers=self._numbers)
+
+        stream = FleetStream(
+            resources.pool,
+            resources.builders,
+            self._known_devices,
+            self._options,
+            begin=begin,
+            closed=self._no_longer_active,
+        )
+        self._activate(stream)
+        return stream
+
+    def _no_longer_active(self) -> None:
+        self._active = None
+
+    @contextlib.contextmanager
+    def _comparison(
+        self,
+        resources: Resources[WorkerPool],
+        task: Task,
+        contenders: Sequence[Contender],
+        reference: Reference,
+    ) -> Iterator[DeviceComparison]:
+        context = self._context(resources, reference, Deadlines(self._options))
+        yield DeviceComparison(task, contenders, context=context, numbers=self._numbers)
+
+    def _hardware(self) -> dict[str, Any]:
+        return {"devices": [device.to_json() for device in self._states]}
+
+    def _leave(self, *, polite: bool) -> None:
+        if polite and self._devices is not None:
+            # Workers may end meanwhile; what is left of them goes with the runner anyway.
+            with contextlib.suppress(StoppedError, ChameleonError):
+                self._devices.farewell()

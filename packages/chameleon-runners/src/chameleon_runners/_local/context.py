@@ -1,0 +1,127 @@
+"""Timing on this machine, one worker at a time, and records of how others disturb the timing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import attrs
+from chameleon_core._loop.end.comparison import TIE
+from chameleon_core._stages import Disturbance
+from chameleon_system._cores import CoreWatch
+from chameleon_system._disturbance import CoreMeter
+
+from chameleon_runners._engine.context import MeasureContext
+from chameleon_runners._engine.process_pool import ProcessPool
+from chameleon_runners._engine.workers import Worker, WorkerEvent
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._worker.protocol import Message
+
+Looks = tuple[float, float]
+"""A candidate's cost in seconds when it was timed first, and when it was timed again."""
+
+
+class LocalDisturbance:
+    """Counts how much other programs and noise disturb the timing of a runner, for its report.
+
+    Args:
+        meter: The object that measures how much the kernels' cores are used by other programs.
+    """
+
+    def __init__(self, meter: CoreMeter) -> None:
+        self.meter = meter
+        self._pairs = self._kept = 0
+
+    def ranked(self, candidates: Sequence[Looks]) -> None:
+        """Add the fastest candidates of one batch, which were timed twice."""
+        pairs, agreeing = kept_order(candidates)
+        self._pairs += pairs
+        self._kept += agreeing
+
+    @property
+    def total(self) -> Disturbance:
+        """The disturbance since the runner was made."""
+        return Disturbance(
+            core_seconds=self.meter.seconds,
+            stolen_seconds=self.meter.stolen,
+            others_seconds=self.meter.others,
+            pairs=self._pairs,
+            kept=self._kept,
+        )
+
+
+def kept_order(candidates: Sequence[Looks]) -> tuple[int, int]:
+    """Count pairs of fast candidates that have the same order in a second timing.
+
+    A low share means that rankings are not reliable.
+
+    Args:
+        candidates: First and second cost of each candidate, in seconds.
+
+    Returns:
+        The number of pairs whose second costs clearly differ, and the number of those pairs whose
+        first costs had the same order.
+    """
+    orders = [
+        (first - other_first) * (again - other_again) > 0.0
+        for (first, again), (other_first, other_again) in combinations(candidates, 2)
+        if abs(again - other_again) > TIE * min(again, other_again)
+    ]
+    return len(orders), sum(orders)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class LocalContext(MeasureContext):
+    """A ``MeasureContext`` for kernels that are timed by the workers that built them.
+
+    Attributes:
+        pool: The workers.
+        options: The runner's options.
+        watch: The object that waits until the cores are free enough for timing.
+        disturbance: The object that records how much other programs disturb timing.
+    """
+
+    pool: ProcessPool
+    options: LocalOptions
+    watch: CoreWatch
+    disturbance: LocalDisturbance
+
+    def clock(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
+        """Send a timing command to a worker, after other programs have left the cores free.
+
+        All other idle workers are paused, and the use of the cores by other programs is recorded.
+
+        Args:
+            worker: The worker.
+            message: The command.
+            timeout: The time limit in seconds.
+        """
+        self.pool.quiet()
+        self.watch.wait()
+        with self.disturbance.meter.interval(self.pool.pid_of(worker)):
+            return self.ask(worker, message, timeout)
+
+    def ask(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
+        """Send a command to one worker while all other idle workers are paused.
+
+        Args:
+            worker: The worker.
+            message: The command.
+            timeout: The time limit in seconds.
+
+        Returns:
+            The worker's answer or its end.
+
+        Raises:
+            StoppedError: The runner was closed meanwhile.
+        """
+        self.pool.quiet(besides=worker)
+        event = None
+        try:
+            event = self.pool.ask(worker, message, timeout, lambda: self.pool.run_once(None))
+        finally:
+            if event is None:
+                self.builders.end(worker)
+            elif event.end is not None:
+                self.builders.forget(worker)
+        return event

@@ -1,0 +1,533 @@
+"""The measurement of jobs on this machine: build in parallel, time one kernel at a time.
+
+Workers build while no kernel is timed, and kernels are timed while no worker builds. The fastest
+kernels of a batch are timed again in turns.
+
+A job with one configuration occupies one worker. Several such jobs therefore make their builders,
+compute references and build at the same time, each in one worker. These steps take nearly all the
+time of such a job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import attrs
+import numpy as np
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._stages import Arrival, MeasureJob
+
+from chameleon_runners._engine.build_phase import BuildPhase
+from chameleon_runners._engine.context import CandidateRun
+from chameleon_runners._engine.preparation import JobPreparation
+from chameleon_runners._engine.workers import EndReason, StoppedError, Worker, WorkerEvent
+from chameleon_runners._local.context import LocalContext, Looks
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._timing import settled
+from chameleon_runners._worker.protocol import Message
+
+_LEAST_ROUNDS = 14
+"""The least number of rounds of the fastest candidates, so that one disturbance decides nothing."""
+
+_FEWEST_TURNS = 2
+"""The least number of turns of a candidate that replace its first timing."""
+
+_CANDIDATES_PER_ROUND = 2
+"""A small batch has fewer rounds at least: one for so many candidates. More would take longer than
+building the batch."""
+
+_SMALL_BATCH = 8
+"""A batch of at most so many candidates has at most as many rounds; a larger batch has at most one
+round per candidate. Turns of a small batch are half as long. Otherwise noise would make the rounds
+longer than the builds."""
+
+_LENIENCE = (40.0, 40.0, 8.0, 3.0)
+"""Factors on the option ``leader_margin`` after each of the first rounds.
+
+A candidate that shares a core with another program for a moment takes twice as long. It must not
+leave the rounds for that.
+"""
+
+
+class Rounds:
+    """The fastest candidates of one batch, whose kernels are kept to be timed again in turns.
+
+    Args:
+        options: The runner's options.
+        best_seconds: The task's lowest time before this batch; infinity if there is none.
+
+    Attributes:
+        candidates: The kept candidates, fastest first.
+        looks: For each candidate that was timed again, its first time and its time after the turns,
+            in seconds. The pair is added when the timing of the candidate is finished.
+    """
+
+    def __init__(self, options: LocalOptions, best_seconds: float) -> None:
+        self._options = options
+        self._best = best_seconds
+        self._admitted = 0
+        # NumPy imports its generators when they are first used. That import can swallow Ctrl+C, so
+        # it must not happen while kernels are timed.
+        self._generator = np.random.default_rng(0)
+        self.candidates: list[CandidateRun] = []
+        self.looks: list[Looks] = []
+
+    def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
+        """Keep a timed candidate loaded for more repeats, and return the candidates to unload.
+
+        Candidates are unloaded if they are much slower than the best, or if there are too
+        many.
+
+        Args:
+            candidate: The candidate.
+        """
+        self._admitted += 1
+        self._best = min(self._best, candidate.fastest)
+        self.candidates.append(candidate)
+        self.candidates.sort(key=lambda run: run.fastest)
+        limit = self._options.slow_factor * self._best
+        stay = [run for run in self.candidates if run.fastest <= limit][: self._options.leaders]
+        return self._keep(stay)
+
+    def give_up(self, worker: Worker) -> list[CandidateRun]:
+        """Drop the slower half of a worker's kept candidates, to free the worker's memory.
+
+        At least one candidate is dropped. The result holds the dropped ones.
+
+        Args:
+            worker: A worker that ran out of memory.
+        """
+        there = [run for run in self.candidates if run.worker is worker]
+        slower = {id(run) for run in there[len(there) // 2 :]}
+        return self._keep([run for run in self.candidates if id(run) not in slower])
+
+    def play(
+        self, time_again: Callable[[CandidateRun], None], stopped: Callable[[], bool]
+    ) -> Iterator[CandidateRun]:
+        """Time the candidates in turns, and yield each when its time is known well enough.
+
+        Args:
+            time_again: A function that adds the repeats of one turn to a candidate, or sets its
+                failure.
+            stopped: A function that returns whether to end early.
+        """
+        proportionate = max(len(_LENIENCE), self._admitted // _CANDIDATES_PER_ROUND)
+        most = min(self._options.leader_rounds, max(_SMALL_BATCH, self._admitted))
+        least = min(_LEAST_ROUNDS, proportionate, most)
+        done = 0
+        while done < most and not stopped():
+            asked = self.candidates if done < least else self._unsettled()
+            if not asked:
+                break
+            for index in self._generator.permutation(len(asked)).tolist():
+                if stopped():
+                    break
+                time_again(asked[index])
+            done += 1
+            yield from self._keep([run for run in self.candidates if run.failure is None])
+            lenience = _LENIENCE[done - 1] if done <= len(_LENIENCE) else 1.0
+            yield from self._retire(lenience * self._options.leader_margin)
+        self._note(self.candidates)
+        for candidate in self.candidates:
+            # With fewer turns than the others it would not compare with them, nor would a single
+            # turn be better than the first timing.
+            if candidate.turns < max(_FEWEST_TURNS, min(least, done)):
+                candidate.pool()
+        yield from self._keep([])
+
+    def _unsettled(self) -> list[CandidateRun]:
+        """The kept candidates whose fastest repeats do not agree yet."""
+        spread = self._options.leader_spread
+        return [candidate for candidate in self.candidates if not settled(candidate.again, spread)]
+
+    def _retire(self, margin: float) -> Iterator[CandidateRun]:
+        """Yield the candidates that are slower than the best by more than a relative margin."""
+        self._best = min([self._best, *(candidate.fastest for candidate in self.candidates)])
+        limit = (1.0 + margin) * self._best
+        retired = self._keep([run for run in self.candidates if run.fastest <= limit])
+        self._note(retired)
+        for candidate in retired:
+            candidate.pool()
+        yield from retired
+
+    def _note(self, candidates: Iterable[CandidateRun]) -> None:
+        self.looks += [
+            (statistics.median(candidate.repeats), candidate.succeeded().cost)
+            for candidate in candidates
+            if candidate.turns
+        ]
+
+    def _keep(self, stay: list[CandidateRun]) -> list[CandidateRun]:
+        """Keep only some candidates, and return the others."""
+        staying = {id(candidate) for candidate in stay}
+        gone = [candidate for candidate in self.candidates if id(candidate) not in staying]
+        self.candidates = [candidate for candidate in self.candidates if id(candidate) in staying]
+        return gone
+
+
+class TimingPhase:
+    """Checks and times built candidates, then times the fastest ones again in turns.
+
+    If a worker dies, only the candidate that the worker was running may fail. The worker's other
+    kernels are built again in another worker.
+
+    Args:
+        context: The workers, options and time limits to use.
+        pending: A queue that takes candidates to be built again.
+        failed: A function that takes the failures of candidates that are not timed.
+        best_seconds: The task's lowest time so far, or infinity.
+        stopped: A function that returns whether no more work should start.
+
+    Attributes:
+        built: The built candidates that wait to be timed.
+        crowded: Whether kernels that one worker held together exceeded its memory limit.
+    """
+
+    def __init__(
+        self,
+        context: LocalContext,
+        *,
+        pending: deque[CandidateRun],
+        failed: Callable[[Measurement], None],
+        best_seconds: float,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._context = context
+        self._pending = pending
+        self._failed = failed
+        self._best = best_seconds
+        self._stopped = stopped
+        self._rounds = Rounds(context.options, best_seconds)
+        self.built: deque[CandidateRun] = deque()
+        self.crowded = False
+
+    @property
+    def candidates(self) -> list[CandidateRun]:
+        """All candidates whose kernels are still needed."""
+        return [*self.built, *self._rounds.candidates]
+
+    def rebuild(self) -> None:
+        """Build waiting candidates again whose worker has ended."""
+        for candidate in list(self.built):
+            if candidate.worker is None or not candidate.worker.alive:
+                self.built.remove(candidate)
+                self._build_again(candidate)
+
+    def _build_again(self, candidate: CandidateRun) -> None:
+        """Queue a candidate whose worker has ended, unless each worker lacks memory for it."""
+        failure = None if self._shared(candidate) else candidate.starved(self._context.retries)
+        if failure is None:
+            self._pending.append(candidate)
+        else:
+            self._failed(failure)
+
+    def _shared(self, candidate: CandidateRun) -> bool:
+        """Whether a candidate shared a worker with others that together exceeded its memory."""
+        worker = candidate.worker
+        if worker is None or worker.end is None or worker.end.reason is not EndReason.MEMORY:
+            return False
+        shared = any(each.worker is worker for each in self.candidates if each is not candidate)
+        self.crowded |= shared
+        return shared
+
+    def first_timings(self) -> Iterator[Measurement]:
+        """Check and time all built candidates, and yield measurements that are final.
+
+        The fastest candidates are kept to be timed again in turns.
+        """
+        context = self._context
+        while self.built and not self._stopped():
+            candidate = self.built.popleft()
+            worker = candidate.worker
+            if worker is None or not context.pool.lives(worker):
+                self._build_again(candidate)
+                continue
+            message = context.measure_command(candidate, best=self._best, cores=context.clock_cores)
+            event = context.clock(worker, message, context.deadlines.run(self._best))
+            yield from self._hand_out(self._first_timed(candidate, event))
+
+    def waits_in(self, worker: Worker) -> list[CandidateRun]:
+        """The built candidates in a worker that wait to be timed."""
+        return [candidate for candidate in self.built if candidate.worker is worker]
+
+    def part_with_leaders(self, worker: Worker) -> Iterator[Measurement]:
+        """Free the slower half of the kernels that a worker keeps for a second timing.
+
+        Their measurements become final and are yielded.
+
+        Args:
+            worker: A worker that ran out of memory.
+        """
+        yield from self._hand_out(self._rounds.give_up(worker))
+
+    def rounds(self) -> Iterator[Measurement]:
+        """Time the fastest candidates again in turns, and yield their measurements."""
+        yield from self._hand_out(self._rounds.play(self._time_again, self._stopped))
+        self._context.disturbance.ranked(self._rounds.looks)
+
+    def _first_timed(self, candidate: CandidateRun, event: WorkerEvent) -> list[CandidateRun]:
+        """Handle the result of the first timing; return the candidates that are finished."""
+        reply, end = event.reply, event.end
+        if end is not None:
+            candidate.run_seconds = end.seconds
+            if self._shared(candidate) or candidate.loses(end, self._context.retries):
+                self._pending.append(candidate)
+                return []
+            candidate.failure = candidate.ended(end, building=False)
+        elif reply is not None:
+            candidate.run_seconds = reply["elapsed"]
+            if reply["status"] == "ok":
+                return self._timed(candidate, reply)
+            candidate.failure = candidate.failed_reply(reply, event.worker.log)
+            if candidate.failure.failure is FailureKind.OUT_OF_MEMORY:
+                return self._with_more_room(candidate, event.worker)
+        return [candidate]
+
+    def _with_more_room(self, candidate: CandidateRun, worker: Worker) -> list[CandidateRun]:
+        """Time a candidate again that ran out of memory, if its worker can free other kernels.
+
+        With cold caches, a kernel needs copies of its weights while it is timed.
+
+        Returns:
+            The finished candidates; the candidate itself if its worker holds no other kernel.
+        """
+        waiting = self.waits_in(worker)
+        for other in waiting[len(waiting) // 2 :]:
+            self.built.remove(other)
+            other.discard()
+            self._pending.append(other)
+        gone = [] if waiting else self._rounds.give_up(worker)
+        if not waiting and not gone:
+            return [candidate]
+        candidate.failure = None
+        self.built.appendleft(candidate)
+        return gone
+
+    def _timed(self, candidate: CandidateRun, reply: Message) -> list[CandidateRun]:
+        self._context.deadlines.ran(candidate.run_seconds)
+        candidate.repeats = tuple(reply["seconds"])
+        candidate.number = reply["number"]
+        candidate.error = reply["error"]
+        self._best = min(self._best, float(np.median(candidate.repeats)))
+        return self._rounds.admit(candidate)
+
+    @staticmethod
+    def _hand_out(candidates: Iterable[CandidateRun]) -> Iterator[Measurement]:
+        """Free the kernels of finished candidates, and yield their measurements."""
+        for candidate in candidates:
+            candidate.discard()
+            yield candidate.failure or candidate.succeeded()
+
+    def _time_again(self, candidate: CandidateRun) -> None:
+        """Time a candidate for one more turn, if its worker is alive."""
+        context, worker = self._context, candidate.worker
+        if worker is None or not context.pool.lives(worker):
+            candidate.worker = None
+            return
+        message = context.turn_command(candidate)
+        event = context.clock(worker, message, context.options.run_timeout)
+        if event.end is not None:
+            candidate.worker = None
+            # It ran before and does not now: a failure, unless somebody else killed its worker.
+            if not event.end.from_outside:
+                candidate.failure = candidate.ended(event.end, building=False)
+        elif event.reply is not None and event.reply["status"] == "ok":
+            candidate.take_turn(event.reply["seconds"], event.reply["disturbed"])
+            candidate.run_seconds += event.reply["elapsed"]
+        elif event.reply is not None:
+            candidate.failure = candidate.failed_reply(event.reply, worker.log)
+
+
+_MIB = 1 << 20
+
+
+class LocalJobRun:
+    """The measurement of one job on this machine.
+
+    Args:
+        job: The job.
+        context: The workers, options and time limits to use.
+        numbers: An iterator of numbers for kernels, each unique in the runner.
+        alone: Whether a single worker builds and times all candidates of the job, and does no other
+            work meanwhile. If False, the job uses all workers.
+
+    Attributes:
+        job: The job.
+        timing_phase: The object that checks and times the built candidates.
+    """
+
+    def __init__(
+        self, job: MeasureJob, *, context: LocalContext, numbers: Iterator[int], alone: bool
+    ) -> None:
+        self.job = job
+        if context.options.leader_rounds > 1 and len(job.configs) <= context.options.leaders:
+            # The rounds time all kernels again, so the repeats of the first timing need not agree.
+            policy = attrs.evolve(context.policy, max_repeats=context.policy.min_repeats)
+            if len(job.configs) <= _SMALL_BATCH:
+                policy = attrs.evolve(policy, turn_seconds=policy.turn_seconds / 2.0)
+            context = attrs.evolve(context, policy=policy)
+        self._context = context
+        self._interrupted = False
+        self._known: deque[Measurement] = deque()
+        self._pending = deque(
+            CandidateRun(config=tuple(int(index) for index in config), slot=next(numbers))
+            for config in job.configs
+        )
+        self._room = context.options.build_ahead * (1 if alone else context.builders.size)
+        self.timing_phase = TimingPhase(
+            context,
+            pending=self._pending,
+            failed=self._known.append,
+            best_seconds=job.best_seconds,
+            stopped=lambda: self._stopped,
+        )
+        self._build_phase = BuildPhase(
+            preparation=JobPreparation(stage=job.space, task=job.task, context=context),
+            pending=self._pending,
+            context=context,
+            built=self.timing_phase.built.append,
+            failed=lambda _, failure: self._known.append(failure),
+            most=1 if alone else None,
+            keep=alone,
+            postponed=self._has_to_hold_less,
+        )
+
+    def interrupt(self) -> None:
+        """Finish the running measurement, and start no new one."""
+        self._interrupted = True
+
+    @property
+    def _stopped(self) -> bool:
+        return self._interrupted or self._context.pool.closed
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether candidates remain to be built, or to be timed for the first time."""
+        return bool(self._pending or self.timing_phase.built) and not self._stopped
+
+    def employ(self) -> bool:
+        """Give idle workers candidates to build.
+
+        No kernel may be timed while another one is built, because builds disturb the timing.
+
+        Returns:
+            Whether the caller must wait for workers before it times kernels. It must wait while
+            candidates are built, or until the reference for checks has been computed.
+        """
+        if self._stopped:
+            return False
+        self.timing_phase.rebuild()
+        built = self.timing_phase.built
+        if self.timing_phase.crowded:
+            self._room = 1
+        self._build_phase.employ(self._room - len(built))
+        full = not self._pending or len(built) >= self._room
+        unchecked = bool(built) and not self._context.reference.ready
+        return self._context.builders.busy or not full or unchecked
+
+    def _has_to_hold_less(self, worker: Worker) -> bool:
+        """Whether a worker that ran out of memory in a build holds kernels that can be freed.
+
+        A kernel may hold hundreds of megabytes: a packed copy of a layer's weights. Kernels that
+        wait are timed before the failed build is tried again, and fewer are built ahead from then
+        on. If only kernels of the rounds fill the memory, the slower half of them is freed.
+        """
+        if self.timing_phase.waits_in(worker):
+            self._room = min(self._room, len(self.timing_phase.built))
+            return True
+        gone = list(self.timing_phase.part_with_leaders(worker))
+        self._known.extend(gone)
+        return bool(gone)
+
+    def known(self) -> Iterator[Measurement]:
+        """Results of candidates that are not timed any more, each once."""
+        while self._known:
+            yield self._known.popleft()
+
+    def release(self) -> None:
+        """Free the kernels, and end the workers that still build."""
+        self._build_phase.release()
+        for candidate in self.timing_phase.candidates:
+            candidate.discard()
+        if self._build_phase.keeper is not None:
+            self._context.builders.give_back(self._build_phase.keeper)
+
+
+class LocalJobRuns:
+    """Measures one job, or several jobs with one configuration each.
+
+    Args:
+        runs: The runs of the jobs.
+        context: The workers, options and time limits to use.
+    """
+
+    def __init__(self, runs: Sequence[LocalJobRun], context: LocalContext) -> None:
+        self._runs = runs
+        self._context = context
+
+    def interrupt(self) -> None:
+        """Finish the running measurement, and start no new one."""
+        for run in self._runs:
+            run.interrupt()
+        self._context.pool.wake()
+
+    def measurements(self) -> Iterator[Arrival]:
+        """Yield one measurement for each configuration of the jobs, as soon as it is known.
+
+        The kernels of all jobs are built first, as far as memory allows. Then the jobs are timed
+        one after the other.
+        """
+        try:
+            with contextlib.suppress(StoppedError):
+                yield from self._build(self._runs)
+                for run in self._runs:
+                    while run.unfinished:
+                        yield from self._build([run])
+                        yield from _arrivals(run, run.timing_phase.first_timings())
+                        self._recycle()
+                    yield from _arrivals(run, run.known())
+                    yield from _arrivals(run, run.timing_phase.rounds())
+        finally:
+            self._release()
+
+    def _build(self, runs: Sequence[LocalJobRun]) -> Iterator[Arrival]:
+        """Build until all is built, or until the workers hold as many kernels as allowed."""
+        if len(self._runs) > 1:
+            self._context.builders.fill(len(self._runs))
+        while True:
+            # All of them: the last worker is to begin although the first one is not done.
+            waiting = [run.employ() for run in runs]
+            if not any(waiting):
+                return
+            self._context.pool.run_once(None)
+            for run in self._runs:
+                yield from _arrivals(run, run.known())
+
+    def _recycle(self) -> None:
+        """End idle workers after many builds or much memory growth, unless a kernel is needed."""
+        options, builders = self._context.options, self._context.builders
+        holding = {each.worker for run in self._runs for each in run.timing_phase.candidates}
+        for worker in self._context.pool.workers:
+            if worker in holding or not worker.idle:
+                continue
+            memory = worker.memory
+            if worker.first_memory is None:
+                worker.first_memory = memory
+            grown = memory - worker.first_memory > options.recycle_growth_mib * _MIB
+            if worker.built >= options.recycle_after or grown:
+                builders.end(worker)
+
+    def _release(self) -> None:
+        """Release all jobs, and pause the workers."""
+        for run in self._runs:
+            run.release()
+        self._recycle()
+        # Their pools of threads spin on for a while, on the cores that the search needs next.
+        self._context.pool.quiet()
+
+
+def _arrivals(run: LocalJobRun, measurements: Iterable[Measurement]) -> Iterator[Arrival]:
+    return (Arrival(job=run.job, measurement=measurement) for measurement in measurements)

@@ -1,0 +1,247 @@
+"""The runner ``local``: worker processes on this machine's CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import platform
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+from chameleon_core._errors import TargetError
+from chameleon_core._stages import Arrival, Contender, Disturbance, MeasureJob, MeasureStream
+from chameleon_core._stages.runner import OrderedStream
+from chameleon_core._task import Task
+from chameleon_core._versions import installed
+from chameleon_system._cores import CoreWatch, usable_cores
+from chameleon_system._disturbance import CoreMeter
+from chameleon_system._processor import processor_name
+
+from chameleon_runners._engine.comparison import Comparison, ContenderState
+from chameleon_runners._engine.context import CandidateRun
+from chameleon_runners._engine.deadlines import Deadlines
+from chameleon_runners._engine.process_pool import ProcessPool
+from chameleon_runners._engine.references import Reference, stage_key
+from chameleon_runners._engine.runner import MeasuringRunner, Resources
+from chameleon_runners._engine.workers import BuilderPool
+from chameleon_runners._local.context import LocalContext, LocalDisturbance
+from chameleon_runners._local.job_run import LocalJobRun, LocalJobRuns
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._worker.protocol import Message
+
+
+class ProcessComparison(Comparison[CandidateRun]):
+    """The final comparison of a task: times several programs, each in a worker process of its own.
+
+    Args:
+        task: The task.
+        contenders: The programs to compare.
+        context: The worker pool, options and time limits. The pool has one worker for each
+            contender. The comparison leaves the pool open; its owner must close it.
+    """
+
+    _context: LocalContext
+
+    def __init__(
+        self, task: Task, contenders: Sequence[Contender], *, context: LocalContext
+    ) -> None:
+        entries = [
+            ContenderState(
+                contender=contender,
+                candidate=CandidateRun(config=tuple(contender.config), slot=number),
+            )
+            for number, contender in enumerate(contenders)
+        ]
+        super().__init__(task, entries, context=context, keep=True)
+
+    def _time(self) -> None:
+        self._time_in_turn()
+
+    def _answer(
+        self, entry: ContenderState[CandidateRun], message: Message, *, timed: bool = False
+    ) -> Message | None:
+        context, candidate = self._context, entry.candidate
+        ask = context.clock if timed else context.ask
+        while entry.result is None:
+            self._go_on()
+            # One that lost its worker to somebody else is built again.
+            if candidate.worker is None or not context.pool.lives(candidate.worker):
+                entry.result = candidate.starved(context.retries)
+                if entry.result is None:
+                    entry.built = False
+                    self._build()
+                continue
+            event = ask(candidate.worker, message, context.options.reference_timeout)
+            reply = event.reply
+            if reply is not None and reply["status"] == "ok":
+                candidate.run_seconds += event.seconds
+                return reply
+            if reply is not None:
+                entry.result = candidate.failed_reply(reply, "")
+            elif event.end is not None and not candidate.loses(event.end, context.retries):
+                entry.result = candidate.ended(event.end, building=False)
+        return None
+
+
+Measure = Callable[[Sequence[MeasureJob]], Generator[Arrival, None, None]]
+
+
+class LocalStream(OrderedStream):
+    """Measures jobs in the order of their arrival; jobs with one configuration run in groups.
+
+    Args:
+        measure: A function that measures one job, or several jobs with one configuration each.
+        size: The largest number of jobs in a group.
+    """
+
+    def __init__(self, measure: Measure, *, size: int) -> None:
+        super().__init__()
+        self._measure = measure
+        self._size = size
+
+    def _begin(self) -> Generator[Arrival, None, None]:
+        jobs = [self._waiting.popleft()]
+        while (
+            self._waiting
+            and len(jobs) < self._size
+            and all(len(job.configs) == 1 for job in (jobs[0], self._waiting[0]))
+        ):
+            jobs.append(self._waiting.popleft())
+        return self._measure(jobs)
+
+
+_BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
+
+
+class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
+    """Builds candidates in parallel worker processes, and times one kernel at a time.
+
+    Each build, check and timing has a time limit.
+
+    Args:
+        options: The runner's options.
+    """
+
+    versioned = (*MeasuringRunner.versioned, "torch")
+
+    def __init__(self, options: LocalOptions) -> None:
+        usable = len(usable_cores())
+        super().__init__(options, kind="local", threads=options.threads or usable)
+        if self._threads > usable:
+            raise TargetError(
+                f"{self._threads} threads on {usable} usable cores would time the "
+                "scheduler of the operating system rather than kernels",
+                hint=f"set the runner's threads to at most {usable}",
+            )
+        self._watch = CoreWatch(self._cores[: self._threads])
+        self._disturbance = LocalDisturbance(CoreMeter(self._cores[: self._threads]))
+        self._comparing: ProcessPool | None = None
+
+    @property
+    def batch_size(self) -> int:
+        # All wait for the slowest build of a batch, so a few for each worker; but where there
+        # are many workers one for each, or the search would learn nothing between its batches.
+        return max(self._size, min(_BUILDS_PER_WORKER * self._size, _SMALL_BATCH))
+
+    def _make_pool(self) -> ProcessPool:
+        return self._process_pool(threads=self._threads, blas_threads=1)
+
+    def _context(
+        self, pool: ProcessPool, builders: BuilderPool, reference: Reference, deadlines: Deadlines
+    ) -> LocalContext:
+        return LocalContext(
+            pool=pool,
+            builders=builders,
+            options=self._options,
+            policy=self._policy,
+            reference=reference,
+            deadlines=deadlines,
+            threads=self._threads,
+            retries=self._options.retries,
+            clock_cores=tuple(self._cores[:1]),
+            watch=self._watch,
+            disturbance=self._disturbance,
+        )
+
+    def _first_ones_first(self, job: MeasureJob) -> Generator[Arrival, None, None]:
+        # Who asked for a first kernel soon has it, rounds and all, before the others are built.
+        ahead = self._options.ahead if math.isinf(job.best_seconds) else 0
+        best = job.best_seconds
+        for configs in (job.configs[:ahead], job.configs[ahead:]):
+            part = attrs.evolve(job, configs=configs, best_seconds=best)
+            with contextlib.closing(self._measure([part])) as arrivals:
+                for arrival in arrivals:
+                    best = min(best, arrival.measurement.cost)
+                    yield Arrival(job=job, measurement=arrival.measurement)
+
+    def _measure(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
+        """Measure one job, or several jobs with one configuration each."""
+        if self._interrupted or self._closed or not jobs[0].configs:
+            return
+        runs = self._job_runs(jobs)
+        self._activate(runs)
+        try:
+            yield from runs.measurements()
+        finally:
+            self._active = None
+
+    def _job_runs(self, jobs: Sequence[MeasureJob]) -> LocalJobRuns:
+        resources = self._start()
+        runs = []
+        for job in jobs:
+            key = stage_key(job.space, job.task)
+            reference = resources.references.of(key)
+            context = self._context(
+                resources.pool, resources.builders, reference, self._deadlines_of(key)
+            )
+            # A worker holds the kernels of one task only.
+            alone = len(jobs) > 1
+            runs.append(LocalJobRun(job, context=context, numbers=self._numbers, alone=alone))
+        return LocalJobRuns(runs, context)
+
+    def stream(self) -> MeasureStream:
+        return LocalStream(self._group, size=self._size)
+
+    def _group(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
+        return self._first_ones_first(jobs[0]) if len(jobs) == 1 else self._measure(jobs)
+
+    @contextlib.contextmanager
+    def _comparison(
+        self,
+        resources: Resources[ProcessPool],
+        task: Task,
+        contenders: Sequence[Contender],
+        reference: Reference,
+    ) -> Iterator[ProcessComparison]:
+        del resources  # others need not start for it, nor end with it
+        blas_threads = self._threads if reference.ready else 1
+        pool = self._process_pool(threads=self._threads, blas_threads=blas_threads)
+        self._comparing = pool
+        try:
+            # Some start threads of their own while they are built, which have to spread out.
+            builders = BuilderPool(pool=pool, size=len(contenders))
+            context = self._context(pool, builders, reference, Deadlines(self._options))
+            yield ProcessComparison(task, contenders, context=context)
+        finally:
+            self._comparing = None
+            pool.close()
+
+    def _hardware(self) -> dict[str, Any]:
+        return {"device": processor_name() or platform.machine(), "cores": len(self._cores)}
+
+    def conditions(self) -> Mapping[str, Any]:
+        return {
+            "threads": self._threads,
+            "cold_bytes": self._policy.cold_bytes,
+            "versions": installed(("apache-tvm",)),
+        }
+
+    def disturbance(self) -> Disturbance:
+        return self._disturbance.total
+
+    def _leave(self, *, polite: bool) -> None:
+        del polite
+        if self._comparing is not None:
+            self._comparing.close()
+        self._watch.close()

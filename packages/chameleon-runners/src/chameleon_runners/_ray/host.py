@@ -1,0 +1,217 @@
+"""The actor on a node, which supervises one worker process and passes messages on.
+
+The worker is a separate process, so that a candidate that crashes or hangs ends only this process.
+The actor then reports the worker's signal, status, output and memory. If the candidate ran in the
+actor itself, Ray would report only the actor's death, and a new actor takes seconds to start. The
+actor also keeps its GPU while workers are replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import attrs
+import ray
+from chameleon_system._cores import usable_cores
+from chameleon_system._processes.ending import kill_abandoned
+from chameleon_system._processes.stamps import make_scratch, remove_abandoned
+
+from chameleon_runners import _environment as environment
+from chameleon_runners._engine.process_pool import Starter
+from chameleon_runners._engine.worker_process import WorkerProcess
+from chameleon_runners._engine.workers import EndReason, WorkerEnd
+from chameleon_runners._ray import parcels
+from chameleon_runners._worker.protocol import Message
+
+_WATCH_SECONDS = 0.25
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """The result of a command that an actor's worker handled.
+
+    Attributes:
+        reply: The worker's answer, or None.
+        end: The way in which the worker ended, or None. Both ``reply`` and ``end`` are None if the
+            runner has given the worker up.
+        log: The end of the worker's output.
+        seconds: The duration of the work on the node, without starts and transfers.
+        parcel: The result as bytes, if the command made one: a packed folder with an exported
+            kernel, or a reference file.
+    """
+
+    reply: Message | None = None
+    end: WorkerEnd | None = None
+    log: str = ""
+    seconds: float = 0.0
+    parcel: bytes | None = None
+
+
+class Host:
+    """An actor that runs one worker process at a time for the runner.
+
+    Args:
+        threads: The number of threads that a kernel runs with.
+        memory_bytes: The memory limit of the worker in bytes. With None, it is a share of the
+            node's memory.
+        start_timeout: The longest start of a worker in seconds.
+    """
+
+    def __init__(self, *, threads: int, memory_bytes: int | None, start_timeout: float) -> None:
+        remove_abandoned()
+        kill_abandoned()
+        cores = usable_cores()
+        self._folder = make_scratch()
+        self._start_timeout = start_timeout
+        self._starter = Starter(
+            threads=threads,
+            blas_threads=1,
+            cores=cores,
+            memory_bytes=memory_bytes or environment.memory_limit(len(cores)),
+            start_timeout=start_timeout,
+        )
+        self._worker: WorkerProcess | None = None
+        self._number = -1
+        self._given_up = -1
+        # ``end_worker`` and ``close`` come from another thread than ``do``.
+        self._lock = threading.Lock()
+
+    def do(
+        self,
+        number: int,
+        message: Message,
+        timeout: float,
+        *,
+        preload: str | None,
+        parcel: bytes | None,
+        reference: list[ray.ObjectRef[bytes]],
+    ) -> Answer:
+        """Let a worker handle a command.
+
+        Args:
+            number: The number of the worker. A number that is higher than before starts a new
+                worker.
+            message: The command, with paths of the runner's machine.
+            timeout: The time limit in seconds, counted from when the worker gets the command.
+            preload: ``"module:Class"`` of the stage that a new worker should import early, or None.
+            parcel: The packed folder of the exported kernel that the command uses, or None.
+            reference: A list with Ray's reference to an object, the file of reference outputs. The
+                list is empty if the command needs no such file. Ray would fetch the object for
+                each call if the argument were not a list. The actor fetches it only once.
+        """
+        worker = self._worker_of(number, preload)
+        if worker is None or not worker.alive:
+            return Answer(end=worker.end if worker is not None else None)
+        message = self._here(message, parcel, reference)
+        started = time.monotonic()
+        worker.submit("work", message, timeout)
+        reply = _answer_of(worker)
+        seconds = time.monotonic() - started
+        parcel_made = self._collect(message, reply)
+        if reply is not None and "description" in reply:
+            reply["description"] = {**reply["description"], **_where()}
+        return Answer(
+            reply=reply, end=worker.end, log=worker.log, seconds=seconds, parcel=parcel_made
+        )
+
+    def _worker_of(self, number: int, preload: str | None) -> WorkerProcess | None:
+        """The worker with a number, ready or ended; None if it was given up."""
+        with self._lock:
+            if number <= self._given_up:
+                return None
+            if number == self._number:
+                return self._worker
+            self._end_worker()
+            shutil.rmtree(self._folder / str(self._number), ignore_errors=True)
+            self._number = number
+            self._worker = worker = self._starter.start(preload=preload)
+        reply = _answer_of(worker)
+        if reply is None or reply["status"] != "ok":
+            worker.kill(EndReason.DIED)
+        return worker
+
+    def _here(
+        self, message: Message, parcel: bytes | None, reference: list[ray.ObjectRef[bytes]]
+    ) -> Message:
+        """The message with paths of this node, after the files at these paths were written."""
+        # Cores are this node's scheduler's business; the runner knows its own machine's only.
+        changed: Message = {**message, "cores": []}
+        folder = self._folder / str(self._number)
+        folder.mkdir(exist_ok=True)
+        for name in ("artifact", "path"):
+            if name in message:
+                changed[name] = str(folder / Path(message[name]).name)
+        if parcel is not None:
+            parcels.unpack(parcel, Path(changed["artifact"]))
+        if reference:
+            path = self._folder / Path(message["reference"]).name
+            if not path.exists():
+                parcels.write(ray.get(reference[0]), path)
+            changed["reference"] = str(path)
+        return changed
+
+    @staticmethod
+    def _collect(message: Message, reply: Message | None) -> bytes | None:
+        """The command's result as bytes, or None; its files on this node are removed."""
+        good = reply is not None and reply["status"] == "ok"
+        parcel = None
+        if message["command"] == "export" and good:
+            parcel = parcels.pack(Path(message["artifact"]))
+        if message["command"] == "reference" and good:
+            path = Path(message["path"])
+            parcel = path.read_bytes()
+            path.unlink()
+        if message["command"] in {"export", "run"}:
+            shutil.rmtree(message["artifact"], ignore_errors=True)
+        return parcel
+
+    def end_worker(self, number: int) -> None:
+        """End a worker, even if it is busy.
+
+        Args:
+            number: The number of the worker.
+        """
+        with self._lock:
+            self._given_up = max(self._given_up, number)
+            if self._number <= number:
+                self._end_worker()
+
+    def close(self) -> None:
+        """End the worker, start no other one, and remove all files."""
+        with self._lock:
+            self._given_up = 1 << 62
+            self._end_worker()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.kill(EndReason.DEADLINE)
+
+
+def _answer_of(worker: WorkerProcess) -> Message | None:
+    """Wait for a worker's answer; None if the worker ends first."""
+    while worker.alive:
+        poll = select.poll()
+        left = _WATCH_SECONDS
+        if worker.work is not None:
+            left = min(left, worker.work.deadline - time.monotonic() + 0.001)
+        # Whoever gives the worker up closes the descriptor meanwhile.
+        with contextlib.suppress(OSError, ValueError):
+            poll.register(worker.replies, select.POLLIN)
+            poll.poll(1000.0 * max(0.0, left))
+        reply = worker.poll()
+        if reply is not None:
+            return reply
+    return None
+
+
+def _where() -> dict[str, object]:
+    """The address of this node, and the accelerators that this actor uses."""
+    context = ray.get_runtime_context()
+    accelerators = {name: ids for name, ids in context.get_accelerator_ids().items() if ids}
+    return {"node": ray.util.get_node_ip_address(), "accelerators": accelerators}

@@ -1,0 +1,184 @@
+"""The stages that replay recorded tables: frontend, space, and a runner on a simulated clock."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+from chameleon_core._errors import ConfigError
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._plugins import NoOptions
+from chameleon_core._space import DesignSpace
+from chameleon_core._stages import Builder, Contender, Frontend, MeasureJob, Runner, SpaceProvider
+from chameleon_core._task import Task
+
+from chameleon_runners._replay.options import Noise, ReplayOptions, TableOptions
+from chameleon_runners._replay.reading import OPERATOR, table_of_task, tables_at
+from chameleon_runners._replay.table import Table
+
+
+class TableSpace(SpaceProvider):
+    """Design spaces of recorded tables."""
+
+    def __init__(self, options: NoOptions) -> None:
+        del options
+
+    def design_space(self, task: Task) -> DesignSpace:
+        return table_of_task(task).space()
+
+    def builder(self, task: Task, *, threads: int) -> Builder:
+        del threads
+        raise ConfigError(
+            f"task {task.name!r} is a recorded table, which holds no code to build",
+            hint="write `runner: replay`",
+        )
+
+
+_TARGET = "recorded"
+"""The target of every recorded task, since the records are the same on every machine."""
+
+
+class TableFrontend(Frontend):
+    """Makes one task per recorded table. A run folder has one table per measured task.
+
+    Args:
+        options: The paths of the tables.
+    """
+
+    def __init__(self, options: TableOptions) -> None:
+        paths = options.paths
+        self._paths = (paths,) if isinstance(paths, str) else paths
+
+    def check_source(self) -> None:
+        for path in self._paths:
+            if not Path(path).exists():
+                tables_at(path)
+
+    def tasks(self, target: str) -> list[Task]:
+        """Make a task for each recorded table; ``target`` is ignored.
+
+        A task's arguments identify its table by the content only, so that a search does not depend
+        on the table's folder.
+
+        Args:
+            target: Not used.
+
+        Raises:
+            ConfigError: A table is missing or cannot be read.
+        """
+        del target
+        tables = [(path, table) for path in self._paths for table in tables_at(path)]
+        names: set[str] = set()
+        tasks = []
+        for path, table in tables:
+            name, number = table.name, 1
+            while name in names:
+                number += 1
+                name = f"{table.name}-{number}"
+            names.add(name)
+            tasks.append(
+                Task(
+                    name=name,
+                    operator=OPERATOR,
+                    arguments={"table": table.name, "digest": table.digest},
+                    target=_TARGET,
+                    flop=table.flop,
+                    location=path,
+                )
+            )
+        return tasks
+
+
+class ReplayRunner(Runner):
+    """Looks up the measurements of configurations in a task's recorded table.
+
+    Configurations are looked up one after the other, as Kernel Tuner measures them. Each look-up
+    adds the recorded seconds of compiling and benchmarking to the runner's clock.
+
+    Args:
+        options: How measurements are made from the recorded repeats.
+    """
+
+    measures_hardware: ClassVar[bool] = False
+
+    def __init__(self, options: ReplayOptions) -> None:
+        self._options = options
+        self._replayed = 0.0
+        self._stopped = False
+        self._tables: dict[str, Table] = {}
+
+    @property
+    def batch_size(self) -> int:
+        # One is measured after the other, so nothing waits; but asking costs the search's seconds.
+        return 4
+
+    def now(self) -> float:
+        """Real time plus the recorded durations of all replayed measurements, in seconds."""
+        return time.perf_counter() + self._replayed
+
+    def measure(self, job: MeasureJob) -> Iterator[Measurement]:
+        table = self._table(job.task)
+        for config in job.configs:
+            if self._stopped:
+                return
+            measurement = self._look_up(table, tuple(config))
+            self._replayed += measurement.build_seconds + measurement.run_seconds
+            yield measurement
+
+    def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
+        """The recorded measurements of the contenders, with all repeats and no noise.
+
+        A contender that is not in the table, such as a baseline, gets an invalid measurement.
+
+        Args:
+            task: The task.
+            contenders: The contenders.
+        """
+        table = self._table(task)
+        return [
+            table.measurement(tuple(contender.config))
+            if contender.config
+            else Measurement(
+                config=(),
+                failure=FailureKind.INVALID,
+                message=f"{contender.name} was not recorded in the table {table.name!r}",
+            )
+            for contender in contenders
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        return {"device": "recorded tables", "noise": self._options.noise.value}
+
+    def best_known(self, task: Task) -> float | None:
+        """The lowest cost in the task's table in seconds; None if every row failed.
+
+        Args:
+            task: The task.
+        """
+        best = self._table(task).best_seconds
+        return best if math.isfinite(best) else None
+
+    def interrupt(self) -> None:
+        self._stopped = True
+
+    def _table(self, task: Task) -> Table:
+        table = self._tables.get(task.key)
+        if table is None:
+            table = self._tables[task.key] = table_of_task(task)
+        return table
+
+    def _look_up(self, table: Table, config: tuple[int, ...]) -> Measurement:
+        measurement = table.measurement(config)
+        if self._options.noise is Noise.NONE or not measurement.ok:
+            return measurement
+        # Seeded by what is measured: neither the order of a batch nor another draw matters.
+        rng = np.random.default_rng([self._options.seed, int(table.digest[:8], 16), *config])
+        return attrs.evolve(
+            measurement,
+            seconds=tuple(rng.choice(measurement.seconds, self._options.draws).tolist()),
+        )

@@ -1,0 +1,347 @@
+"""A tracker and its servers as child processes, which are watched and restarted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Any, Self
+
+import attrs
+import structlog
+from chameleon_core._errors import ChameleonError, TargetError
+from chameleon_system._processes.child import ChildProcess
+from chameleon_system._processes.conversation import ChildEndedError, Conversation
+from chameleon_system._processes.stamps import make_scratch
+
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.tracker import queues
+
+_log = structlog.get_logger()
+
+_MODULE = "chameleon_runners._rpc.host"
+_END_SECONDS = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
+_STEADY_SECONDS = 30.0
+"""Seconds of life after which a process that ends is restarted without a long pause."""
+
+START_SECONDS = 60.0
+"""The longest start of a process in seconds, imports included."""
+
+
+@attrs.define(eq=False)
+class Child:
+    """A process that listens on a port, and is restarted on the same port when it ends.
+
+    Attributes:
+        role: ``server`` or ``tracker``.
+        address: The address on which it listens.
+        arguments: Command-line arguments for the process, besides its role, host and port.
+        environment: The environment variables of the process.
+        restarts: The number of restarts.
+    """
+
+    role: str
+    address: Address
+    _arguments: Sequence[str]
+    _environment: dict[str, str]
+    restarts: int = attrs.field(default=0, init=False)
+    _process: ChildProcess | None = attrs.field(default=None, init=False)
+    _conversation: Conversation | None = attrs.field(default=None, init=False)
+    _started: float = attrs.field(default=0.0, init=False)
+    _pause: float = attrs.field(default=_FIRST_PAUSE, init=False)
+    _due: float = attrs.field(default=0.0, init=False)
+    _listening: bool = attrs.field(default=False, init=False)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None if no process runs."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.alive
+
+    def start(self) -> None:
+        """Start the process; ``listens`` tells when it is ready."""
+        where = ["--host", self.address.host, "--port", str(self.address.port)]
+        self._process = ChildProcess(
+            _MODULE,
+            [self.role, *where, *self._arguments],
+            environment=self._environment,
+            stdout=subprocess.PIPE,
+        )
+        self._conversation = Conversation(self._process)
+        self._started = time.monotonic()
+        self._listening = False
+
+    def wait(self) -> None:
+        """Wait until the server or tracker process listens on its port.
+
+        Raises:
+            TargetError: The process ends, or does not listen in time.
+        """
+        limit = time.monotonic() + START_SECONDS
+        while not self.listens(limit - time.monotonic()):
+            if not self.alive or time.monotonic() > limit:
+                said = self._process.log[-600:] if self._process is not None else ""
+                self.stop()
+                raise TargetError(
+                    f"the {self.role} at {self.address} does not start: {said or 'it is silent'}",
+                    hint="Choose another --port if this one is taken.",
+                )
+
+    def listens(self, seconds: float = 0.0) -> bool:
+        """Whether the server or tracker process has reported that it listens on its port.
+
+        Args:
+            seconds: The longest wait for the report in seconds.
+        """
+        if not self._listening and self._conversation is not None:
+            with contextlib.suppress(TimeoutError, ChildEndedError):
+                self._listening = "port" in self._conversation.answer(seconds)
+        return self._listening
+
+    def tend(self) -> None:
+        """Restart the server or tracker process if it has ended.
+
+        Before a restart there is a pause, which doubles while the process keeps ending.
+        """
+        if self.alive:
+            self.listens()
+            return
+        now = time.monotonic()
+        if self._due == 0.0:
+            if now - self._started > _STEADY_SECONDS:
+                self._pause = _FIRST_PAUSE
+            self._due = now + self._pause
+            self._pause = min(2.0 * self._pause, _LONGEST_PAUSE)
+        if now >= self._due:
+            self._due = 0.0
+            self.stop()
+            self.restarts += 1
+            _log.warning("restarted", role=self.role, address=str(self.address))
+            self.start()
+
+    def kill(self) -> None:
+        """Kill the process; the next ``tend`` restarts it."""
+        if self._process is not None:
+            self._process.signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the process and all processes that it started."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop(_END_SECONDS)
+
+
+_CHECK_SECONDS = 5.0
+_MISSES = 3
+
+
+@attrs.frozen(kw_only=True)
+class ServingPlan:
+    """The tracker and the servers to start.
+
+    Attributes:
+        host: The address to listen on. With any but a loopback address, other machines can connect.
+        port: The port of the tracker; the servers use the ports after it. 0 for any free ports.
+        key: The key of the servers.
+        servers: The number of servers.
+        announce: The address that the servers give to clients. If it is empty, they give ``host``.
+        threads: The number of threads of each server's kernels; None for TVM's default.
+        register: A module that each server imports, to register functions; empty for none.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    key: str = "local"
+    servers: int = 1
+    announce: str = ""
+    threads: int | None = None
+    register: str = ""
+
+    @property
+    def private(self) -> bool:
+        """Whether only programs on this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class Serving:
+    """A context in which a tracker and servers of TVM's RPC run.
+
+    Args:
+        plan: The tracker and the servers to start.
+    """
+
+    def __init__(self, plan: ServingPlan) -> None:
+        self._plan = plan
+        port, *ports = ports_of(plan.host, plan.port, 1 + plan.servers)
+        self._folder = make_scratch()
+        environment = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1"}
+        if plan.threads is not None:
+            environment["TVM_NUM_THREADS"] = str(plan.threads)
+        wildcard = plan.host in {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+        self._announced = plan.announce or (_outward() if wildcard else plan.host)
+        inside = "127.0.0.1" if wildcard else plan.host
+        self.tracker = Child("tracker", Address(host=plan.host, port=port), [], environment)
+        arguments = ["--tracker", f"{inside}:{port}", "--key", plan.key]
+        arguments += ["--announce", self._announced]
+        arguments += ["--register", plan.register] if plan.register else []
+        self.servers = [
+            Child("server", Address(host=plan.host, port=number), arguments, environment)
+            for number in ports
+        ]
+        self._asked_at = time.monotonic()
+        self._misses = 0
+        self._inside = Address(host=inside, port=port)
+
+    @property
+    def address(self) -> Address:
+        """The address of the tracker for clients."""
+        return Address(host=self._announced, port=self.tracker.address.port)
+
+    def __enter__(self) -> Self:
+        try:
+            self.tracker.start()
+            self.tracker.wait()
+            for server in self.servers:
+                server.start()
+            for server in self.servers:
+                server.wait()
+            self._registered()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _registered(self) -> None:
+        """Wait until the tracker knows all servers."""
+        limit = time.monotonic() + START_SECONDS
+        while time.monotonic() < limit:
+            with contextlib.suppress(ChameleonError):
+                known = queues(self._inside, timeout=_CHECK_SECONDS)
+                if sum(queue.free for queue in known) >= len(self.servers):
+                    return
+            time.sleep(0.05)
+        raise TargetError(
+            "the servers do not find their tracker",
+            hint="See that --host is an address of this machine.",
+        )
+
+    def tend(self) -> None:
+        """Restart server processes that have ended, and a tracker that does not answer.
+
+        Call it a few times per second.
+        """
+        for child in (self.tracker, *self.servers):
+            child.tend()
+        now = time.monotonic()
+        if now - self._asked_at > _CHECK_SECONDS:
+            self._asked_at = now
+            try:
+                queues(self._inside, timeout=1.0)
+                self._misses = 0
+            except ChameleonError as error:
+                self._misses += 1
+                if self._misses >= _MISSES:
+                    _log.warning("tracker_silent", reason=str(error))
+                    self._misses = 0
+                    self.tracker.kill()
+
+    def describe(self) -> dict[str, Any]:
+        """The addresses and the key of the servers, for other machines.
+
+        The result also has the section ``runner`` of a pipeline that uses these servers.
+        """
+        runner = {"name": "rpc", "tracker": str(self.address), "key": self._plan.key}
+        return {
+            "tracker": str(self.address),
+            "key": self._plan.key,
+            "servers": [
+                str(attrs.evolve(server.address, host=self._announced)) for server in self.servers
+            ],
+            "runner": runner,
+        }
+
+    def close(self) -> None:
+        """End all processes. This may be called twice."""
+        for child in (*self.servers, self.tracker):
+            child.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def ports_of(host: str, first: int, count: int) -> list[int]:
+    """Find free ports: consecutive ones from ``first`` on, or any.
+
+    Args:
+        host: The address to listen on.
+        first: The first of consecutive ports; 0 for any free ports.
+        count: The number of ports.
+
+    Raises:
+        TargetError: The host or one of the ports cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ports = []
+    # All are held until the last one was found: none is given twice.
+    with contextlib.ExitStack() as stack:
+        for port in range(first, first + count) if first else [0] * count:
+            bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            if port:
+                # One that was given back a moment ago may be taken again, as servers do.
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                bound.bind((host, port))
+            except (OSError, OverflowError) as error:
+                raise _cannot_listen(host, port, count, error) from error
+            ports.append(int(bound.getsockname()[1]))
+    return ports
+
+
+def _cannot_listen(host: str, port: int, count: int, error: Exception) -> TargetError:
+    if not port:
+        return TargetError(
+            f"nothing can listen on {host}: {_reason(error)}",
+            hint="Give --host an address of this machine, such as 127.0.0.1.",
+        )
+    return TargetError(
+        f"port {port} of {host} cannot be listened on: {_reason(error)}",
+        hint=f"Choose another --port, with {count} free ones in a row from it on, or "
+        "--port 0 for any that are free.",
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OverflowError):
+        return "there is no such port"
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return "another program listens on it"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _outward() -> str:
+    """The address of this machine on the network of its default route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: connecting a datagram socket only picks the route.
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()

@@ -1,0 +1,247 @@
+"""The options of timing: how often a kernel runs, when timing ends, and which repeats count.
+
+A repeat is one timing of a kernel. Noise on a shared machine is one-sided: other programs make a
+repeat slower, never faster. A short repeat is less likely to be disturbed, so repeats are short:
+single runs if a run takes a millisecond. Kernels get many repeats at several moments, and the few
+fastest that agree count. If a thread of the kernel lost its core during a repeat, this repeat
+counts only if fewer than three others are undisturbed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import attrs
+from chameleon_core._stages import Kernel
+
+from chameleon_runners._timing_options import TimingOptions
+
+_AGREEING = 3
+"""The number of repeats that must agree before the fastest is trusted; they give the result."""
+
+_FAR = 1.1
+"""Kernels slower than the best by more than this factor get only three repeats."""
+
+_ABSURD = 10.0
+"""Kernels slower than the best by more than this factor cannot be fast kernels with noise."""
+
+_LOOKS = 3
+_PAUSE_SECONDS = 0.004
+"""The pause in seconds before a kernel that seems slow is timed again.
+
+It is longer than the time for which a scheduler runs another process. A kernel that is called slow
+is never timed again, so the slowness must not come from that process.
+"""
+
+_LONG_RUN = 0.05
+"""Seconds of one run above which a kernel gets the fewest repeats: long runs average noise."""
+
+
+@attrs.frozen(kw_only=True)
+class TimingPolicy:
+    """The options of timing a kernel. A repeat is one timing of one or several runs.
+
+    Candidates are timed in turns: one candidate gets a few repeats, then the next candidate. Noise
+    makes repeats slower. So a kernel near the best (at most 1.1 times its time) is timed until its
+    three fastest repeats agree.
+
+    Attributes:
+        repeat_seconds: The seconds that the runs of one repeat fill together.
+        turn_seconds: The seconds that the repeats of a candidate's turn fill together.
+        min_repeats: The least number of repeats of a kernel near the best, even if the three
+            fastest agree earlier.
+        max_repeats: The number of repeats after which timing ends, even if the three fastest do not
+            agree.
+        spread: The largest relative difference between the fastest and the third fastest repeat at
+            which the three fastest agree.
+        slow_factor: The factor by which a kernel must be slower than the best to get only one short
+            repeat.
+        cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.
+    """
+
+    repeat_seconds: float
+    min_repeats: int
+    max_repeats: int
+    spread: float
+    slow_factor: float
+    turn_seconds: float = 0.006
+    cold_bytes: int = 0
+
+    @classmethod
+    def of(cls, options: TimingOptions) -> Self:
+        """The policy for a runner's options."""
+        chosen = {name: getattr(options, name) for name in attrs.fields_dict(cls)}
+        return cls(**{**chosen, "max_repeats": max(options.max_repeats, options.min_repeats)})
+
+    def runs_per_repeat(self, run_seconds: float) -> int:
+        """The number of consecutive runs that one repeat of a kernel should have.
+
+        Args:
+            run_seconds: The time of one run of the kernel in seconds.
+        """
+        return max(1, math.ceil(self.repeat_seconds / max(run_seconds, 1e-9)))
+
+    def repeats_per_turn(self, repeat_seconds: float) -> int:
+        """The number of repeats that one turn of a kernel should have.
+
+        Args:
+            repeat_seconds: The time of one repeat in seconds.
+        """
+        return max(1, round(self.turn_seconds / max(repeat_seconds, self.repeat_seconds)))
+
+
+@attrs.frozen(kw_only=True)
+class Timing:
+    """The result of timing one kernel.
+
+    Attributes:
+        seconds: Mean seconds per run of each repeat that counts.
+        number: The number of runs in each repeat.
+    """
+
+    seconds: tuple[float, ...]
+    number: int
+
+
+def no_switches() -> int:
+    """A count of thread switches that is always 0, for devices that do not report switches."""
+    return 0
+
+
+@attrs.define(eq=False)
+class Repeats:
+    """The repeats of one kernel; disturbed repeats are kept apart.
+
+    Attributes:
+        kernel: A kernel that has run at least once.
+        number: The number of runs in each repeat.
+        cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.
+        switches: A function that returns how often a thread of the kernel has lost its core so far.
+        calm: Mean seconds per run of repeats during which no thread lost its core.
+        disturbed: Mean seconds per run of all other repeats. Repeats that are taken together are
+            disturbed if one of them is.
+    """
+
+    _kernel: Kernel
+    _number: int
+    _cold_bytes: int
+    _switches: Callable[[], int] = attrs.field(kw_only=True)
+    calm: list[float] = attrs.field(factory=list, init=False)
+    disturbed: list[float] = attrs.field(factory=list, init=False)
+
+    def __len__(self) -> int:
+        return len(self.calm) + len(self.disturbed)
+
+    def take(self, count: int) -> None:
+        """Time ``count`` repeats together."""
+        before = self._switches()
+        seconds = self._kernel.repeats(self._number, count, cold_bytes=self._cold_bytes)
+        (self.disturbed if self._switches() > before else self.calm).extend(seconds)
+
+
+def undisturbed(calm: Sequence[float], disturbed: Sequence[float] = ()) -> tuple[float, ...]:
+    """The repeats that count: the three fastest, and others that are as fast, in their order.
+
+    Args:
+        calm: Seconds per run of repeats without a known disturbance.
+        disturbed: Seconds per run of disturbed repeats, which count only if ``calm`` has fewer than
+            three.
+    """
+    repeats = calm if len(calm) >= _AGREEING else (*calm, *disturbed)
+    limit = sorted(repeats)[:_AGREEING][-1]
+    return tuple(seconds for seconds in repeats if seconds <= limit)
+
+
+def settled(repeats: Sequence[float], spread: float) -> bool:
+    """Whether a kernel was timed often enough: its three fastest repeats nearly agree.
+
+    Args:
+        repeats: Seconds per run of each repeat.
+        spread: The largest relative difference of the three fastest.
+    """
+    if len(repeats) < _AGREEING:
+        return False
+    fastest = sorted(repeats)[:_AGREEING]
+    return fastest[-1] <= fastest[0] * (1.0 + spread)
+
+
+def probe_runs(kernel: Kernel, policy: TimingPolicy) -> int:
+    """Choose the number of runs per repeat, by timing a kernel that has run before.
+
+    Args:
+        kernel: The kernel.
+        policy: The options of timing.
+    """
+    cold = policy.cold_bytes
+    seconds = kernel.time(1, cold_bytes=cold)
+    if seconds < policy.repeat_seconds:
+        seconds = min(seconds, kernel.time(1, cold_bytes=cold))
+    return policy.runs_per_repeat(seconds)
+
+
+def time_kernel(
+    kernel: Kernel,
+    policy: TimingPolicy,
+    best_seconds: float,
+    switches: Callable[[], int] = no_switches,
+) -> Timing:
+    """Time a kernel that has run at least once.
+
+    Args:
+        kernel: The kernel.
+        policy: The options of timing.
+        best_seconds: The task's lowest time so far, or infinity. Much slower kernels get little
+            time.
+        switches: A function that returns how often a thread of the kernel has lost its core so far.
+            If the number grows during a repeat, the repeat is disturbed.
+
+    Returns:
+        The three fastest repeats, and others that are as fast. Disturbed repeats are left out if
+        there are enough others. For a kernel slower than the best by ``policy.slow_factor``, this
+        is a single short repeat.
+    """
+    cold = policy.cold_bytes
+    # The first run is discarded: caches, branch predictors and sleeping threads. Two probes,
+    # because one alone may have been disturbed and would end the timing of a good kernel.
+    kernel.time(1, cold_bytes=cold)
+    probe = min(kernel.time(1, cold_bytes=cold) for _ in range(2))
+    number = policy.runs_per_repeat(probe)
+    if probe > policy.slow_factor * best_seconds:
+        short = max(1, number // 4)
+        seconds = kernel.time(short, cold_bytes=cold)
+        if seconds < _ABSURD * best_seconds:
+            seconds = _looked_at_again(kernel, policy, seconds, short, best_seconds)
+        if min(probe, seconds) > policy.slow_factor * best_seconds:
+            return Timing(seconds=(seconds,), number=short)
+    repeats = Repeats(kernel, number, cold, switches=switches)
+    while len(repeats) < policy.max_repeats and not _enough(repeats, policy, best_seconds):
+        missing = [policy.min_repeats - len(repeats), policy.max_repeats - len(repeats)]
+        count = min(_AGREEING, *(some for some in missing if some > 0))
+        # Taken at once, calm repeats would not be told from a disturbed one among them.
+        repeats.take(1 if repeats.disturbed else count)
+    return Timing(seconds=undisturbed(repeats.calm, repeats.disturbed), number=number)
+
+
+def _looked_at_again(
+    kernel: Kernel, policy: TimingPolicy, seconds: float, number: int, best_seconds: float
+) -> float:
+    """The shortest time of some repeats with pauses, until one of them is not slow."""
+    for _ in range(_LOOKS):
+        if seconds <= policy.slow_factor * best_seconds:
+            break
+        time.sleep(_PAUSE_SECONDS)
+        seconds = min(seconds, kernel.time(number, cold_bytes=policy.cold_bytes))
+    return seconds
+
+
+def _enough(repeats: Repeats, policy: TimingPolicy, best_seconds: float) -> bool:
+    if not len(repeats):
+        return False
+    fastest = min((*repeats.calm, *repeats.disturbed))
+    hurried = fastest > _FAR * best_seconds or fastest > _LONG_RUN
+    if hurried and len(repeats) >= min(_AGREEING, policy.min_repeats):
+        return True
+    return len(repeats) >= policy.min_repeats and settled(repeats.calm, policy.spread)

@@ -1,0 +1,313 @@
+"""The state of a worker, and its answers to the runner's commands."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from chameleon_core._errors import (
+    ChameleonError,
+    DeviceLostError,
+    InvalidConfigurationError,
+    TargetError,
+)
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Arrays, Builder, Device, Kernel
+from chameleon_system._disturbance import involuntary_switches
+
+from chameleon_runners._timing import Repeats, TimingPolicy, no_switches, probe_runs, time_kernel
+from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays
+from chameleon_runners._worker.protocol import Message
+from chameleon_runners._worker.stages import Builders, make_device, preload
+
+
+@contextlib.contextmanager
+def _losing(words: str) -> Iterator[None]:
+    """A context that turns exceptions other than Chameleon's own into ``DeviceLostError``."""
+    try:
+        yield
+    except ChameleonError:
+        raise
+    except Exception as error:
+        raise DeviceLostError(f"{words}: {type(error).__name__}: {error}") from error
+
+
+def limit_memory(limit: int) -> None:
+    """Make allocations beyond ``limit`` bytes fail in this process and its children.
+
+    The limit is on writable private memory (RLIMIT_DATA). It includes all that a program allocates,
+    but neither libraries nor the address space that GPU drivers reserve. Core files are switched
+    off, since a crash is an ordinary result of a worker.
+
+    Args:
+        limit: The number of bytes.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if most != resource.RLIM_INFINITY:
+        limit = min(limit, most)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def pin(cores: list[int]) -> None:
+    """Bind the main thread to some cores; other threads are not bound.
+
+    TVM resets the main thread's cores when it starts its thread pool. So this function is called
+    before every timing.
+
+    Args:
+        cores: Ids of the cores; empty to change nothing.
+    """
+    if cores and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(os.getpid(), cores)
+
+
+_LONGEST_MESSAGE = 1500
+
+_STAGE_COMMANDS = frozenset({"init", "open", "reference", "connect", "probe", "disconnect"})
+"""Commands that run no candidate, so that a failure is the stage's or the device's fault."""
+
+
+def explain(error: BaseException) -> str:
+    """The type and message of an exception, for a reply; a long message is shortened."""
+    text = f"{type(error).__name__}: {error}".strip()
+    if len(text) > _LONGEST_MESSAGE:
+        half = _LONGEST_MESSAGE // 2
+        text = f"{text[:half]} ... {text[-half:]}"
+    return text
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that an allocation failed, in Python or in a library.
+
+    Args:
+        error: The exception.
+    """
+    words = str(error).lower().replace("_", " ")
+    return isinstance(error, MemoryError) or "bad alloc" in words or "out of memory" in words
+
+
+def failed(kind: FailureKind, message: str, **more: Any) -> Message:
+    """A reply that says how a candidate failed."""
+    return {"status": "failed", "kind": kind.value, "message": message, **more}
+
+
+def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
+    """The kind of failure that an exception of a candidate means."""
+    if isinstance(error, InvalidConfigurationError):
+        return FailureKind.INVALID
+    if out_of_memory(error):
+        return FailureKind.OUT_OF_MEMORY
+    if building:
+        return FailureKind.BUILD_ERROR
+    # A device's server may end what runs too long before its runner does.
+    hung = isinstance(error, TimeoutError)
+    return FailureKind.RUN_TIMEOUT if hung else FailureKind.RUN_ERROR
+
+
+class CommandHandler:
+    """Executes the runner's commands in a worker process.
+
+    It holds a builder or a device, and the kernels by slot number.
+    """
+
+    def __init__(self) -> None:
+        self._builder: Builder | None = None
+        self._builders = Builders()
+        self._device: Device | None = None
+        self._kernels: dict[int, Kernel] = {}
+        self._references: dict[str, Arrays] = {}
+        building = (self._init, self._open, self._reference, self._build, self._export)
+        timing = (self._load, self._run, self._measure, self._repeat)
+        answers = (*building, *timing, self._connect, self._probe, self._disconnect)
+        self._commands = {answer.__name__.removeprefix("_"): answer for answer in answers}
+
+    def answer(self, message: Message) -> Message:
+        """Execute a command of the runner and return the reply.
+
+        If a candidate raises an exception, the reply describes it.
+        """
+        for slot in message.get("drop", ()):
+            self._kernels.pop(slot, None)
+        started = time.perf_counter()
+        try:
+            pin(message.get("cores", []))
+            reply = self._commands[message["command"]](message)
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a candidate included
+            reply = self._failure(message["command"], error)
+        elapsed = time.perf_counter() - started
+        identity = "" if self._device is None else self._device.identity
+        return {"elapsed": elapsed, "device": identity, **reply}
+
+    def _failure(self, command: str, error: BaseException) -> Message:
+        if isinstance(error, DeviceLostError) and self._device is not None:
+            return {"status": "lost", "message": str(error)}
+        # A target that this machine lacks would fail every candidate in the same words.
+        hopeless = command == "build" and isinstance(error, TargetError)
+        if isinstance(error, ChameleonError) and (command in _STAGE_COMMANDS or hopeless):
+            return {
+                "status": "error",
+                "type": type(error).__name__,
+                "message": str(error),
+                "hint": error.hint,
+            }
+        if command in _STAGE_COMMANDS:
+            return {"status": "error", "type": "", "message": explain(error), "hint": None}
+        kind = _kind_of(error, building=command in {"build", "export"})
+        words = str(error) if kind is FailureKind.INVALID else explain(error)
+        return failed(kind, words)
+
+    def _init(self, message: Message) -> Message:
+        sys.path[:] = message["sys_path"]
+        limit_memory(message["memory_bytes"])
+        if message["preload"] is not None:
+            preload(message["preload"])
+        return {"status": "ok"}
+
+    def _open(self, message: Message) -> Message:
+        gc.disable()
+        self._kernels.clear()
+        self._references.clear()
+        self._builder = None
+        self._builder = self._builders.get(message)
+        # What was imported stays: builds and clocks need not wait for its being searched.
+        gc.freeze()
+        gc.enable()
+        return {"status": "ok"}
+
+    @property
+    def _ready_builder(self) -> Builder:
+        if self._builder is None:
+            raise RuntimeError("a command came before the builder was made")
+        return self._builder
+
+    @property
+    def _ready_device(self) -> Device:
+        if self._device is None:
+            raise RuntimeError("a command came before the device was connected")
+        return self._device
+
+    def _connect(self, message: Message) -> Message:
+        """Make the device if necessary, and connect to it.
+
+        Raises:
+            DeviceLostError: The device cannot be reached now.
+            ChameleonError: The device can never be used.
+        """
+        if self._device is None:
+            self._device = make_device(message["factory"], message["options"])
+        with _losing("it cannot be reached"):
+            return {"status": "ok", "description": self._device.connect(message["target"])}
+
+    def _probe(self, _message: Message) -> Message:
+        """Run the device's self-test.
+
+        Raises:
+            DeviceLostError: The self-test fails.
+        """
+        with _losing("its self-test fails"):
+            self._ready_device.probe()
+        return {"status": "ok"}
+
+    def _disconnect(self, _message: Message) -> Message:
+        if self._device is not None:
+            self._device.close()
+        return {"status": "ok"}
+
+    def _reference(self, message: Message) -> Message:
+        try:
+            arrays, tolerance = self._ready_builder.reference()
+        except NotImplementedError as error:
+            return {"status": "none", "message": str(error)}
+        save_arrays(Path(message["path"]), arrays)
+        return {"status": "ok", "tolerance": float(tolerance)}
+
+    def _build(self, message: Message) -> Message:
+        self._kernels[message["slot"]] = self._ready_builder.build(tuple(message["config"]))
+        return {"status": "ok"}
+
+    def _export(self, message: Message) -> Message:
+        """Build one configuration for devices, into a new folder."""
+        builder = self._ready_builder
+        if type(builder).export is Builder.export:
+            name = type(builder).__name__
+            return {"status": "none", "message": f"{name} cannot build for other devices"}
+        artifact = Path(message["artifact"])
+        artifact.mkdir()
+        builder.export(tuple(message["config"]), artifact)
+        return {"status": "ok"}
+
+    def _load(self, message: Message) -> Message:
+        self._kernels[message["slot"]] = self._ready_device.load(Path(message["artifact"]))
+        return {"status": "ok"}
+
+    def _run(self, message: Message) -> Message:
+        """Load an exported kernel, check and time it, and free it."""
+        return self._clock(self._ready_device.load(Path(message["artifact"])), message)
+
+    def _measure(self, message: Message) -> Message:
+        return self._clock(self._kernels[message["slot"]], message)
+
+    def _clock(self, kernel: Kernel, message: Message) -> Message:
+        """Check a kernel's outputs, then time it."""
+        outputs = kernel.outputs()
+        error = None
+        if message["reference"] is not None:
+            wrong, error = self._check(outputs, message["reference"], message["tolerance"])
+            if wrong is not None:
+                return wrong
+        # The first run may have started a pool of threads, which moves the main thread.
+        pin(message["cores"])
+        policy = TimingPolicy(**message["policy"])
+        if message["probe"]:
+            number = probe_runs(kernel, policy)
+            return {"status": "ok", "error": error, "seconds": [], "number": number}
+        timing = time_kernel(kernel, policy, message["best"], _switches(message))
+        return {
+            "status": "ok",
+            "error": error,
+            "seconds": list(timing.seconds),
+            "number": timing.number,
+        }
+
+    def _check(
+        self, outputs: Arrays, path: str, tolerance: float
+    ) -> tuple[Message | None, float | None]:
+        if path not in self._references:
+            self._references[path] = load_arrays(Path(path))
+        difference = compare(outputs, self._references[path])
+        if difference.error <= tolerance:
+            return None, difference.error
+        text = difference.problem or (
+            f"outputs differ from the reference by {difference.error:.3g} of its largest "
+            f"magnitude, more than the accepted {tolerance:.3g}"
+        )
+        error = None if difference.problem else difference.error
+        return failed(FailureKind.WRONG_OUTPUT, text, error=error), error
+
+    def _repeat(self, message: Message) -> Message:
+        """Time one turn of a kernel that was checked before."""
+        kernel = self._kernels[message["slot"]]
+        # Whoever ran in between has taken the caches and sent the threads to sleep: that is what
+        # the run that ``Kernel.repeats`` does before the clock starts is for.
+        repeats = Repeats(
+            kernel, message["number"], message["cold_bytes"], switches=_switches(message)
+        )
+        each = 1 if message["singly"] else message["count"]
+        while len(repeats) < message["count"]:
+            repeats.take(each)
+        return {"status": "ok", "seconds": repeats.calm, "disturbed": repeats.disturbed}
+
+
+def _switches(message: Message) -> Callable[[], int]:
+    """A function that counts thread switches; always 0 for kernels on a device."""
+    return involuntary_switches if message["cores"] else no_switches

@@ -1,0 +1,111 @@
+"""Writes listings of a run's fastest kernels (winners): files with TensorIR and assembly.
+
+A separate process makes the listings (:mod:`.listing_process`). Making them may crash, and code of
+a candidate must not run in the process of the search.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+
+import attrs
+import structlog
+from chameleon_core._loop.context import RunContext
+from chameleon_core._loop.end.result import OperatorResult, RunResult
+from chameleon_core._network_result import NetworkResult
+from chameleon_core._run_folder import LISTINGS, listing_folder
+from chameleon_core._stages import StageRef
+from chameleon_core._task import Task
+from chameleon_system._processes.child import ChildProcess
+
+log = structlog.get_logger()
+
+MOST = 8
+"""Largest number of operators that get listings: those that take most of the network's time."""
+
+LEAST_SECONDS, SHARE = 20.0, 0.05
+"""Making the listings may take this many seconds, or this share of the run's time if that is
+more."""
+
+_LOOK = 0.1
+_SAID = 400
+
+
+def worth_listing(
+    operators: Sequence[OperatorResult], network: NetworkResult
+) -> list[OperatorResult]:
+    """The tuned operators that take most of the network's time, at most ``MOST``, slowest first.
+
+    A listing is a file with the TensorIR or assembly code of a winner. Listings are written only
+    for these operators.
+
+    Args:
+        operators: The operators of a run.
+        network: The run's result for the network. If it lists kernels, operators without a kernel
+            are left out.
+    """
+    in_place = {kernel.name: kernel.seconds for kernel in network.kernels}
+
+    def seconds(row: OperatorResult) -> float:
+        alone = row.tuned_seconds or row.search_seconds or 0.0
+        return in_place.get(row.name, alone * Task(**row.task).weight)
+
+    listed = [
+        row
+        for row in operators
+        if row.config is not None and (not in_place or row.name in in_place)
+    ]
+    return sorted(listed, key=seconds, reverse=True)[:MOST]
+
+
+def list_winners(run: RunContext, result: RunResult) -> None:
+    """Write listings of winners to the run folder, and remove those of earlier winners.
+
+    The run's result is already known. So no failure in this function ends the run, and a request to
+    stop ends only the listings.
+
+    Args:
+        run: The run.
+        result: The run's result.
+    """
+    operators = worth_listing(result.operators, result.network)
+    if not operators:
+        return
+    folder = result.folder / LISTINGS
+    work = {
+        "space": attrs.asdict(StageRef.of(run.pipeline.space)),
+        "threads": run.runner.threads,
+        "winners": [
+            {
+                "task": dict(row.task),
+                "config": row.config,
+                "folder": str(folder / listing_folder(Task(**row.task))),
+            }
+            for row in operators
+        ],
+    }
+    limit = time.monotonic() + max(LEAST_SECONDS, SHARE * result.seconds)
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        module = "chameleon_tvm._building.listing_process"
+        with ChildProcess(module, stdin=subprocess.PIPE) as child:
+            if child.stdin is not None:
+                child.stdin.write(json.dumps(work).encode())
+                child.stdin.close()
+            while not (child.wait(_LOOK) or run.interruption.requested or time.monotonic() > limit):
+                pass
+            status = child.kill()
+    except OSError as error:
+        log.warning("listings of the winners cannot be written", problem=str(error))
+        return
+    if status and not run.interruption.requested:
+        log.warning(
+            "not every winner has listings",
+            made=len(list(folder.iterdir())),
+            said=child.log[-_SAID:],
+        )

@@ -1,0 +1,11 @@
+"""Chameleon as a search strategy of TVM's MetaSchedule.
+
+The strategy learns from the records in MetaSchedule's database. MetaSchedule adds the measurements
+of the strategy's candidates to the same database.
+"""
+
+import chameleon_tvm._quick_tvm  # noqa: F401 - before TVM's own names, which bring torch along
+from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
+from chameleon_tvm._metaschedule.strategy import ChameleonStrategy
+
+__all__ = ["ChameleonStrategy", "load_tensor_intrinsics"]

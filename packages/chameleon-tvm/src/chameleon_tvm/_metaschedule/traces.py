@@ -1,0 +1,120 @@
+"""Conversions between Chameleon's configurations, MetaSchedule's traces and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from chameleon_core._space import Choice
+
+from chameleon_tvm._quick_tvm import Schedule, Trace
+from chameleon_tvm._spaces.sketch.plan import Decision, ThinnedFactorization
+from chameleon_tvm._spaces.sketch.provider import SketchPlan
+from chameleon_tvm._spaces.sketch.schedule import schedule
+
+_POSTPROCESSING = "EnterPostproc"
+
+
+def applied(plan: SketchPlan, config: Sequence[int]) -> Schedule:
+    """The schedule of a configuration, with the trace that MetaSchedule records.
+
+    Args:
+        plan: The task's sketches.
+        config: The configuration's knob indices.
+
+    Raises:
+        InvalidConfigurationError: The configuration has no program.
+    """
+    generated, base = plan.generated, _Fresh(plan.generated.base)
+    marked = (_EnterPostprocessing(), *generated.postprocessors)
+    schedule(
+        attrs.evolve(generated, base=base, postprocessors=marked),
+        plan.decisions,
+        plan.plain.decode(config),
+    )
+    return base.schedule
+
+
+class _Fresh:
+    """A stand-in for a base schedule, which starts with an empty trace.
+
+    Its method ``copy`` returns the same schedule each time, so that the caller can read it later.
+    """
+
+    def __init__(self, base: Schedule) -> None:
+        self.schedule = Schedule(base.mod)
+
+    def copy(self) -> Schedule:
+        return self.schedule
+
+
+class _EnterPostprocessing:
+    """Marks the start of post-processing in a trace; MetaSchedule drops what follows the mark."""
+
+    def apply(self, schedule: Schedule) -> bool:
+        schedule.enter_postproc()
+        return True
+
+
+def config_of(plan: SketchPlan, trace: Trace) -> tuple[int, ...] | None:
+    """The configuration that a trace belongs to; None if no sketch of the plan has this trace.
+
+    Args:
+        plan: The task's sketches.
+        trace: The trace that a database recorded.
+    """
+    instructions, decisions = _before_postprocessing(trace)
+    for number, sketch in enumerate(plan.generated.sketches):
+        if _before_postprocessing(sketch.trace)[0] == instructions:
+            return _chosen(plan, number, decisions)
+    return None
+
+
+def _before_postprocessing(trace: Trace) -> tuple[list[Any], list[Any]]:
+    """The instructions and decisions of a trace that come before post-processing."""
+    instructions, decisions = trace_json(trace)
+    kinds = [instruction[0] for instruction in instructions]
+    end = kinds.index(_POSTPROCESSING) if _POSTPROCESSING in kinds else len(kinds)
+    return instructions[:end], [value for number, value in sorted(decisions) if number < end]
+
+
+def _chosen(plan: SketchPlan, number: int, values: Sequence[Any]) -> tuple[int, ...] | None:
+    indices = dict.fromkeys(plan.plain.index, 0)
+    indices[plan.plain.knobs[0].name] = number
+    for decision, value in zip(plan.decisions[number], values, strict=True):
+        if decision.knob is None:
+            continue
+        try:
+            indices[decision.knob] = _index(plan, decision, value)
+        except (KeyError, ValueError, IndexError):  # a choice that the space leaves out
+            return None
+    return tuple(indices.values())
+
+
+def _index(plan: SketchPlan, decision: Decision, value: Any) -> int:
+    assert decision.knob is not None  # noqa: S101 - narrows the type; the caller checked
+    knob = plan.plain.knobs[plan.plain.index[decision.knob]]
+    if isinstance(knob, ThinnedFactorization):
+        return knob.index_of(tuple(int(factor) for factor in value))
+    if decision.sample.kind == "SampleCategorical":
+        return int(value)  # options are in the order of the candidates
+    assert isinstance(knob, Choice)  # noqa: S101 - compute locations are choices
+    return knob.options.index(int(value))
+
+
+def trace_json(trace: Trace) -> Any:
+    """Convert a trace of MetaSchedule to JSON values, as its databases store it."""
+    return _plain(trace.as_json())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | bytes):
+        return str(value)
+    if isinstance(value, int | float | bool) or value is None:
+        return value
+    if hasattr(value, "items"):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if hasattr(value, "__iter__"):
+        return [_plain(entry) for entry in value]
+    return int(value) if "Int" in type(value).__name__ else float(value)

@@ -1,0 +1,149 @@
+"""Elementary functions as TensorIR expressions of float32 scalars or vectors.
+
+They compute all lanes of a vector at once. A call of the C library would compute one lane at a
+time, which takes about twenty times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chameleon_tvm._emit import Expr, integer, number, typed
+from chameleon_tvm._late_tvm import tirx
+
+_ERF_NUMERATOR = (
+    -2.72614225801306e-10,
+    2.77068142495902e-08,
+    -2.10102402082508e-06,
+    -5.69250639462346e-05,
+    -7.34990630326855e-04,
+    -2.95459980854025e-03,
+    -1.60960333262415e-02,
+)
+_ERF_DENOMINATOR = (
+    -1.45660718464996e-05,
+    -2.13374055278905e-04,
+    -1.68282697438203e-03,
+    -7.37332916720468e-03,
+    -1.42647390514189e-02,
+)
+"""Coefficients, highest first, of erf(x) = x N(x^2) / D(x^2) on [-4, 4], good to float32: the
+rational fit that Eigen and XLA use."""
+_ERF_RANGE = 4.0
+
+_TANH_NUMERATOR = (
+    -2.76076847742355e-16,
+    2.00018790482477e-13,
+    -8.60467152213735e-11,
+    5.12229709037114e-08,
+    1.48572235717979e-05,
+    6.37261928875436e-04,
+    4.89352455891786e-03,
+)
+_TANH_DENOMINATOR = (
+    1.19825839466702e-06,
+    1.18534705686654e-04,
+    2.26843463243900e-03,
+    4.89352518554385e-03,
+)
+"""Coefficients, highest first, of tanh(x) = x N(x^2) / D(x^2) on [-9, 9], as in Eigen."""
+_TANH_RANGE = 9.0
+
+_EXP_COEFFICIENTS = (
+    1.9875691500e-4,
+    1.3981999507e-3,
+    8.3334519073e-3,
+    4.1665795894e-2,
+    1.6666665459e-1,
+    5.0000001201e-1,
+)
+"""The Cephes library's fit of (e^r - 1 - r) / r^2 for |r| <= log(2) / 2, highest power first."""
+_LOG2_E = 1.44269504088896341
+_LOG_2_HIGH, _LOG_2_LOW = 0.693359375, -2.12194440e-4
+"""log(2) as the sum of two numbers: one with few bits, so that its multiples are exact, and a small
+one."""
+_LEAST_EXPONENT, _MOST_POWER = -88.0, 127.0
+"""At the least x, the exponent field of e^x is that of zero. The largest power of two is float32's;
+the rest of a larger x makes the polynomial overflow."""
+_EXPONENT_BIAS, _FRACTION_BITS = 127, 23
+
+
+def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
+    """The value of a polynomial at ``x``, by Horner's rule.
+
+    Args:
+        coefficients: Coefficients, that of the highest power first.
+        x: The expression at which the polynomial is evaluated.
+    """
+    value = number(coefficients[0], x)
+    for coefficient in coefficients[1:]:
+        value = value * x + number(coefficient, x)
+    return value
+
+
+def exp(x: Expr) -> Expr:
+    """e^x as a TensorIR expression, accurate to two units in the last place (six for x above 88.3).
+
+    The result is 1 at 0, 0 below the least normal number, and infinity where float32 ends. NaN
+    stays NaN, because the bounds are the first operands of ``max`` and ``min``.
+
+    Args:
+        x: A float32 scalar or vector.
+    """
+
+    def of_inside(inside: Expr) -> Expr:
+        power = tirx.floor(inside * number(_LOG2_E, x) + number(0.5, x))
+        power = tirx.min(number(_MOST_POWER, x), power)
+        return _named(power, lambda power: of_power(inside, power))
+
+    def of_power(inside: Expr, power: Expr) -> Expr:
+        rest = inside - power * number(_LOG_2_HIGH, x) - power * number(_LOG_2_LOW, x)
+        exponent = tirx.Cast(typed("int32", x), power) + integer(_EXPONENT_BIAS, x)
+        shifted = exponent << integer(_FRACTION_BITS, x)
+        scale = tirx.reinterpret(typed("float32", x), shifted)
+        return _named(rest, lambda rest: scale * of_rest(rest))
+
+    def of_rest(rest: Expr) -> Expr:
+        return polynomial(_EXP_COEFFICIENTS, rest) * rest * rest + rest + number(1.0, x)
+
+    return _named(tirx.max(number(_LEAST_EXPONENT, x), x), of_inside)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """The logistic function 1 / (1 + e^-x)."""
+    unit = number(1.0, x)
+    return unit / (unit + exp(number(0.0, x) - x))
+
+
+def tanh(x: Expr) -> Expr:
+    """The hyperbolic tangent."""
+    return _odd_quotient(x, _TANH_RANGE, _TANH_NUMERATOR, _TANH_DENOMINATOR)
+
+
+def erf(x: Expr) -> Expr:
+    """The error function."""
+    return _odd_quotient(x, _ERF_RANGE, _ERF_NUMERATOR, _ERF_DENOMINATOR)
+
+
+def _odd_quotient(
+    x: Expr, limit: float, numerator: Sequence[float], denominator: Sequence[float]
+) -> Expr:
+    """``x * N(x^2) / D(x^2)`` with polynomials N and D; beyond ``limit``, its value there."""
+
+    def of_inside(inside: Expr) -> Expr:
+        return _named(
+            inside * inside,
+            lambda square: inside * polynomial(numerator, square) / polynomial(denominator, square),
+        )
+
+    return _named(tirx.max(number(-limit, x), tirx.min(number(limit, x), x)), of_inside)
+
+
+FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
+"""The functions by the names that TensorIR's intrinsics have after ``tirx.``."""
+
+
+def _named(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """An expression that computes a value once, although ``body`` may read it several times."""
+    variable = tirx.Var("t", value.ty)
+    return tirx.Let(variable, value, body(variable))

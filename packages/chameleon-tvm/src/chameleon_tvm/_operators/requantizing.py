@@ -1,0 +1,167 @@
+"""The last steps of int8 operators as TensorIR expressions, and products of two quantized tensors.
+
+Such a product has no constant side. Both sides are uint8 with one scale and one zero point each
+(Jacob et al. 2018, section 2.2, arXiv 1712.05877). The ``sums`` of ``(a - left_zero_point) * (b -
+right_zero_point)`` are exact in int32.
+
+For a float32 output, ``scale`` is the product of both sides' scales, and the output is
+``float32(sums) * scale``. For a uint8 output, ``scale`` is this product divided by the output's
+scale. The output is then ``round(float32(sums) * scale) + out_zero_point``, clipped to 0 to 255,
+with halves rounded to even numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm._emit import Expr, constant, every, number, typed
+from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.activations import activate
+from chameleon_tvm._operators.spec import FusedSpec
+from chameleon_tvm._types import STORAGE, UINT8
+
+LARGEST = float(STORAGE[UINT8].high)
+INTEGRAL = 1.5 * 2.0**23
+"""Near this number, float32 represents only integers. If an integer is added to it, the last byte
+of the sum is that of the integer."""
+CLIPPING: dict[str, tuple[float, float | None]] = {"relu": (0.0, None), "relu6": (0.0, 6.0)}
+"""Lower and upper bounds of the activations that only clip."""
+
+
+def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequence[Expr]) -> Expr:
+    """The output of an int8 operator as a TensorIR expression of its scaled sums.
+
+    It adds the residual, applies the activation and rounds to the output's dtype.
+
+    Args:
+        real: The scaled sums in float32, a scalar or a vector.
+        residual: The residual in the output's dtype, with as many lanes as ``real``; None if the
+            operator has no residual.
+        spec: The arguments of the int8 operator.
+        numbers: The fields of ``Quantization`` in order, float32 scalars.
+    """
+    _, scale, zero, multiplier, out_zero = numbers
+    quantized = STORAGE[spec.output_dtype].whole
+    if residual is not None and quantized:
+        steps = tirx.Cast(typed("float32", real), tirx.Cast(typed("int32", real), residual))
+        real = real + (steps - every(zero, real)) * every(scale, real)
+    elif residual is not None:
+        real = real + residual
+    if not quantized:
+        return activate(real, spec.activation)
+    # Bounds are whole numbers, so that rounding does not pass them. Products with a positive number
+    # keep their order, so that those of an activation that clips bound them as well.
+    low, high = constant(0.0) - out_zero, constant(LARGEST) - out_zero
+    if spec.activation in CLIPPING:
+        bottom, top = CLIPPING[spec.activation]
+        low = tirx.max(low, constant(bottom) * multiplier)
+        high = high if top is None else tirx.min(high, constant(top) * multiplier)
+    else:
+        real = activate(real, spec.activation)
+    return clipped(real * every(multiplier, real), low, high, out_zero)
+
+
+def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
+    """Clip numbers and round them to uint8, halves to even numbers.
+
+    Args:
+        scaled: Distances from the zero point in float32, in units of the output's scale; a scalar
+            or a vector.
+        low: The lower bound of ``scaled``, a scalar without a fractional part.
+        high: The upper bound of ``scaled``, a scalar without a fractional part.
+        zero: The output's zero point, a float32 scalar.
+    """
+    inside = tirx.min(tirx.max(scaled, every(low, scaled)), every(high, scaled))
+    # The sum has no digits behind the point, and those before it are the last bits: an addition
+    # rounds halves to even numbers, and a conversion takes another instruction.
+    bits = tirx.reinterpret(typed("int32", scaled), inside + number(INTEGRAL, scaled))
+    return tirx.Cast(typed(UINT8, scaled), bits + every(tirx.Cast("int32", zero), scaled))
+
+
+PRODUCT_PARAMETERS = 4
+"""Number of fields of ``QuantizedProduct``."""
+
+
+@attrs.frozen
+class KernelNumbers:
+    """Numbers that a kernel gets as one float32 array, in the order of the fields."""
+
+    @property
+    def array(self) -> NDArray[np.float32]:
+        """The fields as the float32 array that operators take."""
+        return np.array(attrs.astuple(self), np.float32)
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Self:
+        """Read the fields from such an array."""
+        fields = attrs.fields(cls)
+        return cls(**{field.name: float(at) for field, at in zip(fields, array, strict=True)})
+
+
+@attrs.frozen(kw_only=True)
+class QuantizedProduct(KernelNumbers):
+    """The zero points and the scale of a product of two quantized tensors.
+
+    The kernel gets these numbers as one float32 array, in the order of the attributes.
+
+    Attributes:
+        left_zero_point: Zero point of the left side.
+        right_zero_point: Zero point of the right side.
+        scale: Factor of the sums.
+        out_zero_point: Zero point of the output, if it is uint8.
+    """
+
+    left_zero_point: float
+    right_zero_point: float
+    scale: float
+    out_zero_point: float = 0.0
+
+    def output(self, sums: NDArray[np.float64], written: str) -> NDArray[np.float64]:
+        """Compute the output of a quantized product from its exact sums, for checks.
+
+        The sums are scaled in float32, as the operator is defined.
+
+        Args:
+            sums: Exact sums, of any shape.
+            written: Dtype of the output.
+        """
+        scaled = (sums.astype(np.float32) * np.float32(self.scale)).astype(np.float64)
+        if not STORAGE[written].whole:
+            return scaled
+        return np.asarray(np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST))
+
+
+def example(reduced: int) -> QuantizedProduct:
+    """Constants for measurements of a quantized product.
+
+    With them, uint8 outputs cover their whole range.
+
+    Args:
+        reduced: Number of products that each output adds up.
+    """
+    # The standard deviation of sums of products of independent, uniform numbers.
+    typical = 256.0**2 / 12.0 * reduced**0.5
+    return QuantizedProduct(
+        left_zero_point=113.0, right_zero_point=131.0, scale=40.0 / typical, out_zero_point=119.0
+    )
+
+
+def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
+    """The output of a quantized product for some sums, as a TensorIR expression.
+
+    Args:
+        sums: The sums, converted to float32.
+        written: Dtype of the output.
+        numbers: The fields of ``QuantizedProduct`` in order, float32 scalars.
+    """
+    _, _, scale, zero = numbers
+    real = sums * every(scale, sums)
+    if not STORAGE[written].whole:
+        return real
+    low, high = (constant(bound) - zero for bound in (0.0, LARGEST))
+    return clipped(real, low, high, zero)

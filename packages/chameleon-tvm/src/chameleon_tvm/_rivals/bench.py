@@ -1,0 +1,78 @@
+"""TVM's MetaSchedule as a rival in ``chameleon bench``. This module does not import TVM."""
+
+from __future__ import annotations
+
+from chameleon_core._errors import ConfigError
+from chameleon_core._stages import Rival, RivalTrace
+from chameleon_core._task import Task
+from chameleon_system._cores import usable_cores
+
+from chameleon_tvm._rivals.launch import tune_with_metaschedule
+from chameleon_tvm._rivals.options import MetaScheduleOptions
+
+
+class MetaSchedule(Rival):
+    """TVM's tuner MetaSchedule as a rival, in its own process.
+
+    Chameleon times the best kernel of ``ms.tune_tir`` in the same way as its own kernels.
+
+    Args:
+        options: Options of the rival.
+    """
+
+    def __init__(self, options: MetaScheduleOptions) -> None:
+        self._options = options
+
+    def tune(
+        self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
+    ) -> RivalTrace:
+        """Tune a task with MetaSchedule; the trace has a point for the end of each batch.
+
+        MetaSchedule's own timings rank its kernels. All points are scaled so that the last point
+        equals Chameleon's time of the best kernel, because the two ways of timing warm up
+        differently.
+
+        Args:
+            task: The task.
+            measurements: The largest number of configurations to measure, or None.
+            wall_seconds: The time limit in seconds, or None.
+            seed: The seed of MetaSchedule's search.
+
+        Raises:
+            ConfigError: The task is a recorded table, which MetaSchedule cannot tune.
+            ChameleonError: MetaSchedule's process failed.
+        """
+        if task.location:
+            raise ConfigError(
+                f"MetaSchedule cannot tune {task.name!r}, which is a recorded table",
+                hint="use MetaSchedule in suites whose tasks are operators or models",
+            )
+        answer = tune_with_metaschedule(
+            task,
+            threads=self._options.threads or len(usable_cores()),
+            wall_seconds=wall_seconds or 0.0,
+            trials=measurements or 0,
+            as_shipped=self._options.as_shipped,
+            seed=seed,
+        )
+        ours, theirs = answer["kernel_seconds"], answer["best_seconds"]
+        clocks = ours / theirs if ours and theirs else 1.0
+        points = answer["history"]
+        return RivalTrace(
+            at_seconds=tuple(point["seconds"] for point in points),
+            measurements=tuple(point["trials"] for point in points),
+            best_seconds=tuple(
+                float("inf") if point["best_seconds"] is None else point["best_seconds"] * clocks
+                for point in points
+            ),
+            failed=answer["failed"],
+            final_seconds=ours,
+            details={
+                "wall_seconds": answer["seconds"],
+                "own_best_seconds": theirs,
+                "failed": answer["failed"],
+                "as_shipped": self._options.as_shipped,
+                # ``recorded.RecordedSchedule`` compares the winner again with it.
+                "trace": answer["trace"],
+            },
+        )

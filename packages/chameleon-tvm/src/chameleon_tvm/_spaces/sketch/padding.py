@@ -1,0 +1,80 @@
+"""Estimates how much code it takes to skip products with padding (see ``borders``).
+
+The estimates are arrays over many configurations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from chameleon_tvm._spaces.sketch.borders import MOST_PIECES
+from chameleon_tvm._spaces.sketch.nest import Axis, Extents, Nest, product
+
+_MIDDLE = 3
+"""Number of tiles from which an axis has a first, a middle and a last tile."""
+
+
+def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
+    """Estimate how many copies of the innermost loops it takes to skip products with padding.
+
+    Padding is inlined if the kernel does not copy the input, and checks for each index whether it
+    lies in the padding. These conditions can be dropped from copies of the innermost loops that are
+    specialized for the borders.
+
+    Args:
+        nest: The nest whose inputs are read through windows (one index depends on a spatial and a
+            reduction axis).
+        extents: The number of iterations of each loop of the nest, or of each part of a fused loop.
+            Each has shape (n,) or (1,).
+
+    Returns:
+        The largest number of copies of the innermost loops, and whether these copies contain no
+        condition. Each has shape (n,) or (1,).
+    """
+    start = nest.levels[-1]
+    split_from = nest.levels[-2] if len(nest.levels) > 1 else start
+    tile = nest.tile(start, extents)
+    pieces: Any = np.ones(1)
+    clean: Any = np.ones(1, bool)
+    for axis, window in _windows(nest):
+        width = tile[axis.name]
+        tiles = axis.extent / width
+        copies = window.extent + np.minimum(tiles, _MIDDLE) - 1
+        pieces = pieces * np.where(width > 1, copies, 1)
+        # The window's loop has to be inside of all loops of its axis but the tile's.
+        late = _product_of(nest, extents, window, 0, split_from) == 1
+        alone = _product_of(nest, extents, axis, nest.first_reduction_part, start) == 1
+        clean = clean & ((width == 1) | late | alone)
+        if axis.name == nest.parts[-1].axis.name:
+            clean = clean & (width == 1)
+    return pieces, clean & (pieces <= MOST_PIECES) & ~_fused_lanes(nest, extents)
+
+
+def _fused_lanes(nest: Nest, extents: list[Extents]) -> Any:
+    """Whether vectors extend over the next loop, as they do if both loops are contiguous.
+
+    A loop that is part of a vector cannot be split at the border.
+    """
+    whole = extents[-1] == nest.parts[-1].axis.extent
+    fits = extents[-1] * extents[-2] <= float(nest.max_vector or 1)
+    return whole & fits & (extents[-2] > 1)
+
+
+def _windows(nest: Nest) -> list[tuple[Axis, Axis]]:
+    """Pairs of a spatial and a reduction axis on which one index of an input depends."""
+    windows: dict[str, tuple[Axis, Axis]] = {}
+    axes = {axis.name: axis for axis in nest.axes}
+    for access in nest.accesses:
+        for dimension in access.strides if not access.written else ():
+            spatial = [axes[name] for name in dimension if not axes[name].reduction]
+            summed = [a for a in map(axes.__getitem__, dimension) if a.reduction and a.extent > 1]
+            if len(spatial) == 1 and len(summed) == 1:
+                windows[spatial[0].name] = (spatial[0], summed[0])
+    return list(windows.values())
+
+
+def _product_of(nest: Nest, extents: list[Extents], axis: Axis, start: int, end: int) -> Any:
+    parts = zip(nest.parts[start:end], extents[start:end], strict=True)
+    return product(extent for part, extent in parts if part.axis.name == axis.name)

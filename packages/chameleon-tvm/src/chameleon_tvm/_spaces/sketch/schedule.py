@@ -1,0 +1,137 @@
+"""Makes the scheduled function of a configuration of a sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from chameleon_core._errors import InvalidConfigurationError
+from chameleon_core._stages import Arrays
+
+from chameleon_tvm._quick_tvm import Schedule, Trace, tvm
+from chameleon_tvm._spaces.sketch.generator import GeneratedSketches
+from chameleon_tvm._spaces.sketch.packing import layout_maps, pack
+from chameleon_tvm._spaces.sketch.plan import SKETCH, Decision
+from chameleon_tvm._words import TVM_ERRORS, telling_line
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Scheduled:
+    """The scheduled function of a configuration.
+
+    Attributes:
+        function: The scheduled function. Its constant inputs have their rewritten layouts.
+        layouts: The index map by which each constant input is packed (see ``packing.pack``), by the
+            name of its buffer.
+    """
+
+    function: tvm.tirx.PrimFunc
+    layouts: dict[str, Any]
+
+    def packed(self, names: Sequence[str], arrays: Arrays) -> Arrays:
+        """The inputs in the layouts that the function reads.
+
+        Args:
+            names: Names of the function's parameters, in order.
+            arrays: The inputs in their original layouts, one for each of the first parameters.
+        """
+        return [
+            pack(array, self.layouts[name]) if name in self.layouts else array
+            for name, array in zip(names, arrays, strict=False)
+        ]
+
+
+def schedule(
+    generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
+) -> Scheduled:
+    """Make the scheduled function of a configuration, from its sketch and its decisions.
+
+    Args:
+        generated: The sketches.
+        decisions: For every sketch, its decisions in trace order.
+        config: Knob values by name.
+
+    Raises:
+        InvalidConfigurationError: A decision is impossible, or a post-processor failed.
+    """
+    applied, replaced = _applied(generated, decisions, config)
+    for decision, got in replaced:
+        wanted = _plain(decision.of(config))
+        raise InvalidConfigurationError(
+            f"{decision.name} = {wanted} is impossible with the other choices, and TVM "
+            f"takes {got} instead: choose {got}, or other tiles and locations"
+        )
+    return finished(applied)
+
+
+def replaced_choices(
+    generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
+) -> dict[str, Any]:
+    """The values that TVM uses in place of impossible choices of a configuration, by knob name.
+
+    Args:
+        generated: The sketches.
+        decisions: For every sketch, its decisions in trace order.
+        config: Knob values by name.
+
+    Raises:
+        InvalidConfigurationError: TVM makes no program of the configuration.
+    """
+    _, replaced = _applied(generated, decisions, config)
+    return {decision.name: got for decision, got in replaced}
+
+
+def _applied(
+    generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
+) -> tuple[Schedule, list[tuple[Decision, Any]]]:
+    """The post-processed schedule, and pairs of a decision that TVM replaced and its value."""
+    number = int(config[SKETCH])
+    chosen = [(decision, decision.of(config)) for decision in decisions[number]]
+    schedule = generated.base.copy()
+    trace = Trace(
+        generated.sketches[number].trace.insts,
+        {decision.sample.instruction: value for decision, value in chosen},
+    )
+    try:
+        trace.apply_to_schedule(schedule, remove_postproc=False)
+    except TVM_ERRORS as error:
+        raise InvalidConfigurationError(
+            f"sketch {number} cannot be scheduled with these decisions: {telling_line(error)}"
+        ) from error
+    # TVM replaces an impossible decision by another one in silence: read them back.
+    values = schedule.trace.decisions.values()
+    replaced = [
+        (decision, _plain(got))
+        for (decision, wanted), got in zip(chosen, values, strict=True)
+        if _plain(got) != _plain(wanted)
+    ]
+    for postprocessor in generated.postprocessors:
+        _post_process(postprocessor, schedule)
+    return schedule, replaced
+
+
+def _plain(decision: Any) -> Any:
+    try:
+        return int(decision)
+    except TypeError:
+        return [int(value) for value in decision]
+
+
+def _post_process(postprocessor: Any, schedule: Schedule) -> None:
+    name = str(postprocessor).removeprefix("s_tir.meta_schedule.")
+    try:
+        applied = postprocessor.apply(schedule)
+    except TVM_ERRORS as error:
+        raise InvalidConfigurationError(f"{name} failed: {telling_line(error)}") from error
+    if not applied:
+        raise InvalidConfigurationError(f"{name} rejects the schedule")
+
+
+def finished(schedule: Schedule) -> Scheduled:
+    """The function of a post-processed schedule, which takes packed constants as parameters.
+
+    The blocks that copy constants into rewritten layouts are removed from the function.
+    """
+    strip = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
+    return Scheduled(function=strip(schedule.mod)["main"], layouts=layout_maps(schedule))

@@ -1,0 +1,139 @@
+"""The template of convolutions: direct or Winograd's. Weights are packed before timing."""
+
+from __future__ import annotations
+
+import attrs
+from chameleon_core._task import Task
+
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._operators.layouts import with_rank
+from chameleon_tvm._operators.specs import ConvolutionSpec, convolution_of, physical_shape
+from chameleon_tvm._spaces.template.algorithms import (
+    Algorithm,
+    JoinedTemplate,
+    allowed_algorithms,
+    chosen_of,
+)
+from chameleon_tvm._spaces.template.arithmetic import arithmetic_of
+from chameleon_tvm._spaces.template.direct_products import DirectProducts, filled
+from chameleon_tvm._spaces.template.geometry import (
+    Geometry,
+    OuterAxis,
+    groups_per_vector,
+    row_runs,
+)
+from chameleon_tvm._spaces.template.options import DIRECT, TemplateOptions
+from chameleon_tvm._spaces.template.planar import PlanarProducts
+from chameleon_tvm._spaces.template.split_products import SplitProducts
+from chameleon_tvm._spaces.template.tile_products import TileProducts
+from chameleon_tvm._spaces.template.winograd import WinogradProducts
+from chameleon_tvm._spaces.template.winograd_tiling import winograd_applies
+from chameleon_tvm._types import FLOAT32
+
+PLANE = 2
+"""Number of axes of a tile's positions: height and width."""
+
+
+def geometry_of(spec: ConvolutionSpec, lanes: int) -> Geometry:
+    """The sizes of a convolution, for vectors of ``lanes`` elements."""
+    axes = [
+        OuterAxis(size=size, out=out, kernel=kernel, stride=stride, dilation=dilation, pad=pad)
+        for size, out, kernel, stride, dilation, pad in zip(
+            spec.input[2:],
+            spec.output_shape[2:],
+            spec.kernel_size,
+            spec.strides,
+            spec.dilations,
+            spec.pads[: spec.rank],
+            strict=True,
+        )
+    ]
+    missing = max(0, PLANE - len(axes))
+    axes = [OuterAxis(size=1, out=1, kernel=1)] * missing + axes
+    *outer, rows, columns = axes
+    batch = spec.input[0]
+    layouts = {with_rank(layout, PLANE) for layout in (spec.layout, spec.output_layout)}
+    while layouts == {"NHWC"} and outer and outer[0].independent:
+        batch *= outer.pop(0).size
+    return Geometry(
+        batch=batch,
+        groups=spec.group_count,
+        ic=spec.input[1] // spec.group_count,
+        oc=spec.output_channels // spec.group_count,
+        size=(rows.size, columns.size),
+        out=(rows.out, columns.out),
+        kernel=(rows.kernel, columns.kernel),
+        stride=(rows.stride, columns.stride),
+        dilation=(rows.dilation, columns.dilation),
+        pads=(rows.pad, columns.pad),
+        layout=with_rank(spec.layout, PLANE),
+        out_layout=with_rank(spec.output_layout, PLANE),
+        lanes=lanes,
+        outer=tuple(outer),
+    )
+
+
+def parameter_shapes(spec: ConvolutionSpec) -> dict[str, tuple[int, ...]]:
+    """The physical shapes of a convolution's data, residual and output, by name."""
+    out = physical_shape(spec.output_shape, spec.output_layout)
+    return {"data": physical_shape(spec.input, spec.layout), "residual": out, "out": out}
+
+
+class ConvolutionTemplate(JoinedTemplate):
+    """Template of all convolutions on a CPU: any rank, grouped and dilated ones included.
+
+    Several groups are computed together if one group is too small to fill a vector.
+    """
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        info = target_info(task.target)
+        spec = convolution_of(task)
+        # Sums are 32 bits wide, whatever is added up.
+        geometry = geometry_of(spec, info.lanes("float32"))
+        self.shapes = parameter_shapes(spec)
+        direct = _direct(geometry, spec, task.target)
+        exact: list[Algorithm] = [direct]
+        products = TileProducts.of(geometry, spec, task.target) or PlanarProducts.of(
+            geometry, spec, info
+        )
+        if products is not None:
+            exact.append(products)
+        rounded: list[Algorithm] = []
+        if spec.dtype == FLOAT32 and winograd_applies(direct.geometry):
+            names = allowed_algorithms(options, direct.geometry.ic)
+            if names:
+                rounded.append(WinogradProducts(direct.geometry, spec, info, names))
+        split = SplitProducts.of_options(geometry, spec, task.target, options)
+        if split is not None:
+            rounded.append(split)
+        self.algorithms = chosen_of(exact, rounded, options)
+
+
+def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectProducts:
+    """The direct algorithm of a convolution."""
+    # There are no planes of zeros in a copy.
+    skipping = any(axis.padded for axis in geometry.outer)
+    arithmetic = arithmetic_of(spec, target, skipping=skipping)
+    depth = arithmetic.dot.depth
+    together = groups_per_vector(geometry)
+    whole = attrs.evolve(
+        geometry,
+        groups=geometry.groups // together,
+        ic=filled(geometry.ic * together, depth),
+        oc=geometry.oc * together,
+    )
+    # What lies beyond a row is multiplied by zero, which is zero if it is a whole number.
+    staging = row_runs(geometry, depth) if arithmetic.quantized else None
+    if staging is not None:
+        run = filled(geometry.ic * geometry.kernel[1], depth)
+        whole = attrs.evolve(whole, ic=run, kernel=(geometry.kernel[0], 1))
+    return DirectProducts(
+        geometry=whole,
+        spec=spec,
+        info=target_info(target),
+        channels=spec.input[1],
+        arithmetics={DIRECT: arithmetic},
+        staging=staging,
+        groups=spec.group_count,
+        together=together,
+    )
