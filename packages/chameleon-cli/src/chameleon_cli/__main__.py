@@ -1,5 +1,5 @@
 """``python -m chameleon_cli`` is the ``chameleon`` command."""
 
-from chameleon_cli import _main as main
+from chameleon_cli import main
 
 main()

@@ -221,7 +221,7 @@ def chameleon(context: click.Context, debug: bool, verbose: bool) -> None:
     context.color = colours.asked_for()
 
     def start_logs() -> None:
-        from chameleon_cli import logs  # noqa: PLC0415 - imports structlog
+        from chameleon_cli import _logs as logs  # noqa: PLC0415 - imports structlog
 
         logs.configure(debug=debugging(), verbose=verbose)
 

@@ -57,7 +57,7 @@ def command(
         if coverage or not quick:
             start_logs()
             # The import brings NumPy, which faults of the file itself do not need.
-            from chameleon_cli import inspection  # noqa: PLC0415
+            from chameleon_cli import _inspection as inspection  # noqa: PLC0415
 
             if coverage:
                 operators = inspection.coverage_of(resolved)
