@@ -61,13 +61,31 @@ def _last_name(node: ast.expr) -> str:
 
 
 def graph_of(modules: dict[str, Path]) -> Graph:
-    """The imports between given modules."""
+    """The imports between given modules. A name of a public module counts as its home's."""
+    homes = _homes(modules)
     graph: Graph = {}
     for name, file in modules.items():
         imports = imports_in(file.read_text())
-        targets = (item.name if item.name in modules else _parent(item.name) for item in imports)
+        named = (homes.get(item.name, item.name) for item in imports)
+        targets = (target if target in modules else _parent(target) for target in named)
         graph[name] = {target for target in targets if target in modules and target != name}
     return graph
+
+
+def is_door(text: str) -> bool:
+    """Whether a module only exports names of its package's other modules, lazily."""
+    return "lazy_exports(__name__, __file__)" in text
+
+
+def _homes(modules: dict[str, Path]) -> dict[str, str]:
+    """For each name that a public module exports, its name in the module that defines it."""
+    homes = {}
+    for name, file in modules.items():
+        text = file.read_text()
+        if is_door(text):
+            late = (item.name for item in imports_in(text) if item.late)
+            homes.update({f"{name}.{target.rpartition('.')[2]}": target for target in late})
+    return homes
 
 
 def folders_of(graph: Graph) -> Graph:

@@ -25,6 +25,7 @@ from imports import (
     folders_of,
     graph_of,
     imports_in,
+    is_door,
     modules_of,
     reached_from,
 )
@@ -60,6 +61,8 @@ def _code(text: str) -> Iterator[tokenize.TokenInfo]:
 
 def late_imports(text: str) -> int:
     """Statements that import something of ours after a module has started, or for types alone."""
+    if is_door(text):  # whose purpose they are
+        return 0
     ours = (item for item in imports_in(text) if item.name.startswith("chameleon_"))
     return len({item.line for item in ours if item.late})
 

@@ -10,7 +10,7 @@ from chameleon_cli._options import given_again
 from chameleon_cli._plugins import find
 from chameleon_core._errors import ExitCode
 from chameleon_core._plugins import Registry
-from chameleon_core._plugins.given import ENVIRONMENT
+from chameleon_core._plugins.given import PLUGINS_VARIABLE
 from chameleon_core._stages import Sampler
 from synthetic import SYNTHETIC, plugin_of, record_of
 
@@ -36,7 +36,7 @@ PLUGIN = plugin_of(samplers=[record_of(Broken), record_of(Unwelcome)])
 @pytest.fixture(autouse=True)
 def _installed(install, monkeypatch):
     monkeypatch.setenv("CHAMELEON_DEBUG", "")
-    monkeypatch.setenv(ENVIRONMENT, "")
+    monkeypatch.setenv(PLUGINS_VARIABLE, "")
     install(Registry.from_plugins([PLUGIN, SYNTHETIC]))
 
 
@@ -126,7 +126,7 @@ def test_plugins_still_lists_kinds(capsys):
 
 
 def test_a_run_that_is_continued_gets_the_same_plugins(monkeypatch):
-    monkeypatch.setenv(ENVIRONMENT, "a folder/hooks.py")
+    monkeypatch.setenv(PLUGINS_VARIABLE, "a folder/hooks.py")
     command, _ = given_again("run", Path("p.yaml"), (), None)
     assert shlex.split(command) == ["chameleon", "--plugin", "a folder/hooks.py", "run", "p.yaml"]
 

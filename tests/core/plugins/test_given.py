@@ -7,7 +7,7 @@ import pytest
 from chameleon_cli._options import give
 from chameleon_core._errors import ConfigError
 from chameleon_core._plugins import Registry
-from chameleon_core._plugins.given import ENVIRONMENT, given_plugins, replaces
+from chameleon_core._plugins.given import PLUGINS_VARIABLE, given_plugins, replaces
 
 HOOKS = """
 from chameleon_core._plugins import NoOptions, PluginRecord, hookimpl
@@ -20,7 +20,7 @@ def chameleon_explorers():
 
 @pytest.fixture(autouse=True)
 def _as_nobody_gave_any(monkeypatch):
-    monkeypatch.setenv(ENVIRONMENT, "")
+    monkeypatch.setenv(PLUGINS_VARIABLE, "")
     before, path = set(sys.modules), list(sys.path)
     yield
     sys.path[:] = path
@@ -66,7 +66,7 @@ def test_it_is_there_once_however_often_it_is_given(package):
 
 def test_processes_that_are_started_find_it_too(package):
     give([str(package)])
-    assert os.environ[ENVIRONMENT] == str(package)
+    assert os.environ[PLUGINS_VARIABLE] == str(package)
 
 
 def test_two_of_one_name_are_refused(tmp_path):
@@ -76,7 +76,7 @@ def test_two_of_one_name_are_refused(tmp_path):
     paths = [str(tmp_path / folder / "twice_given.py") for folder in ("a", "b")]
     with pytest.raises(ConfigError, match="are both imported as 'twice_given'"):
         give(paths)
-    assert os.environ[ENVIRONMENT] == ""
+    assert os.environ[PLUGINS_VARIABLE] == ""
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The explorer `hill-climb`."""
 
 import numpy as np
-from chameleon_core._stages import Candidates, Explorer
+from chameleon_core.plugin_api import Candidates, Explorer
 
 
 class HillClimb(Explorer):

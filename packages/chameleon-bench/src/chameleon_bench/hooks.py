@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from chameleon_core._events import RunFinished
-from chameleon_core._plugins import CommandRecord, hookimpl
+from chameleon_core.plugin_api import CommandRecord, events, hookimpl
 
 
 @hookimpl
@@ -24,7 +23,7 @@ def chameleon_commands() -> Iterable[CommandRecord]:
 
 
 @hookimpl
-def chameleon_run_finished(event: RunFinished) -> None:
+def chameleon_run_finished(event: events.RunFinished) -> None:
     """Write the HTML report of a run that has ended into its folder, as a listener of events.
 
     Args:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core._errors import ExitCode
-from chameleon_core._run_view import RunView
+from chameleon_core.api import RunView
+from chameleon_core.plugin_api import ExitCode
 
 from chameleon_cli._result_rows import duration, network_json, network_sentence
 

@@ -18,16 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.first_party import FIRST_PARTY
-from chameleon_core._plugins.registry import default_registry
-from chameleon_core._versions import installed, versions
-from chameleon_system._cores import usable_cores
-from chameleon_system._processes.answering import Answers
-from chameleon_system._processes.child import ChildProcess, status_words
-from chameleon_system._processes.conversation import ChildEndedError, Conversation
-from chameleon_system._processor import Processor, processor_name, this_processor
-from chameleon_system._thread_limit import allowed_cores, cpu_quota
+from chameleon_core.api import FIRST_PARTY, default_registry, installed, versions
+from chameleon_core.plugin_api import load_factory
+from chameleon_system.api import (
+    Answers,
+    ChildEndedError,
+    ChildProcess,
+    Conversation,
+    Processor,
+    allowed_cores,
+    cpu_quota,
+    processor_name,
+    status_words,
+    this_processor,
+    usable_cores,
+)
 
 PACKAGES = (
     "apache-tvm",

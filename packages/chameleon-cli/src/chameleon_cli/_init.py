@@ -18,15 +18,17 @@ from string import Template
 from typing import Any
 
 import click
-from chameleon_core._errors import ConfigError
-from chameleon_core._pipeline.resolve import DEFAULT_PRESET, STAGES
-from chameleon_core._pipeline.yaml import dump_yaml
-from chameleon_core._plugins import STAGE_KINDS, Kind
-from chameleon_core._plugins.first_party import CORE
-from chameleon_core._plugins.records import PresetRecord
-from chameleon_core._plugins.registry import Registry, default_registry
-from chameleon_core._versions import versions
-from chameleon_core._words import with_article
+from chameleon_core.api import (
+    CORE,
+    DEFAULT_PRESET,
+    STAGES,
+    Registry,
+    default_registry,
+    dump_yaml,
+    versions,
+    with_article,
+)
+from chameleon_core.plugin_api import STAGE_KINDS, ConfigError, Kind, PresetRecord
 
 from chameleon_cli._kinds import kind_of
 from chameleon_cli._model_files import chosen_model, models_beside

@@ -16,26 +16,34 @@ from typing import TypeVar
 
 import attrs
 import click
-from chameleon_core._errors import ChameleonError, ConfigError, PluginError
-from chameleon_core._loop.plugin_contract import contract_of
-from chameleon_core._loop.start.tasks import (
+from chameleon_core.api import (
+    STAGES,
+    OperatorCoverage,
+    ResolvedPipeline,
+    apply_overrides,
     check_runner,
+    contract_of,
+    default_registry,
+    expand_presets,
     frontend_of,
     named_tasks,
+    read_yaml,
     spaces_of,
+    stages_of,
     target_of,
 )
-from chameleon_core._network_result import OperatorCoverage
-from chameleon_core._pipeline.nodes import Node, PipelineError, Problem
-from chameleon_core._pipeline.resolve import STAGES, apply_overrides, expand_presets
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._pipeline.yaml import read_yaml
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.registry import default_registry
-from chameleon_core._stages import Trials
-from chameleon_core._task import Task
-from chameleon_core._versions import stages_of
-from chameleon_system._cores import usable_cores
+from chameleon_core.plugin_api import (
+    ChameleonError,
+    ConfigError,
+    Node,
+    PipelineError,
+    PluginError,
+    Problem,
+    Task,
+    Trials,
+    load_factory,
+)
+from chameleon_system.api import usable_cores
 
 from chameleon_cli._results_table import print_table
 

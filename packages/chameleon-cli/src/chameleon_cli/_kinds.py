@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chameleon_core._errors import ConfigError
-from chameleon_core._plugins.kinds import KINDS, Kind
-from chameleon_core._words import did_you_mean
+from chameleon_core.api import did_you_mean
+from chameleon_core.plugin_api import KINDS, ConfigError, Kind
 
 
 def kind_named(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind | None:

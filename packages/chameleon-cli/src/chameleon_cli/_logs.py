@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from chameleon_system._imports import without
+from chameleon_system.api import without
 
 from chameleon_cli._colours import in_colours
 from chameleon_cli._json_lines import json_lines

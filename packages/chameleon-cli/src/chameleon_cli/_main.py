@@ -11,13 +11,15 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core._errors import ChameleonError, ExitCode, PluginError
-from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.first_party import CORE
-from chameleon_core._plugins.registry import default_registry
-from chameleon_core._words import did_you_mean, with_flags
-from chameleon_system._processor import this_processor
+from chameleon_core.api import CORE, default_registry, did_you_mean, with_flags
+from chameleon_core.plugin_api import (
+    ChameleonError,
+    ExitCode,
+    PipelineError,
+    PluginError,
+    load_factory,
+)
+from chameleon_system.api import this_processor
 from click.shell_completion import CompletionItem
 
 from chameleon_cli import _colours as colours
@@ -133,7 +135,7 @@ _LOG_FORMAT = "CHAMELEON_LOG_FORMAT"
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from chameleon_core._versions import versions  # noqa: PLC0415 - only where it is asked for
+        from chameleon_core.api import versions  # noqa: PLC0415 - only where it is asked for
 
         click.echo(f"chameleon {versions([CORE])[CORE]}")
         context.exit()

@@ -6,10 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chameleon_core._errors import ConfigError
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.records import PresetRecord
-from chameleon_core._plugins.registry import Registry
+from chameleon_core.api import Registry
+from chameleon_core.plugin_api import ConfigError, PresetRecord, load_factory
 
 Detector = Callable[[Path, str], Iterator[PresetRecord]]
 

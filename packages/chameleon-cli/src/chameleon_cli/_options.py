@@ -12,9 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core._errors import ConfigError
-from chameleon_core._pipeline.annotations import parse_duration
-from chameleon_core._plugins import given
+from chameleon_core.api import (
+    PLUGINS_VARIABLE,
+    GivenPlugin,
+    all_of,
+    announced,
+    enter_path,
+    given_paths,
+    replaces,
+)
+from chameleon_core.plugin_api import ConfigError, parse_duration
 
 
 def seconds(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -29,7 +36,7 @@ def seconds(_: click.Context, option: click.Parameter, text: str | None) -> floa
         raise click.BadParameter(str(error), param=option) from error
 
 
-def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:
+def give(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
     """Add plugins that the user gives with ``--plugin``, also for processes started later.
 
     Args:
@@ -43,16 +50,16 @@ def give(paths: Iterable[str]) -> tuple[given.GivenPlugin, ...]:
         ConfigError: a path is no plugin, or another module has the name of the plugin's module.
     """
     absolute = [str(Path(path).expanduser().resolve()) for path in paths]
-    known = dict.fromkeys([*given.given_paths(), *absolute])
-    plugins = given.all_of(known)
+    known = dict.fromkeys([*given_paths(), *absolute])
+    plugins = all_of(known)
     for plugin in plugins:
         _check_import(plugin)
-        given.enter_path(plugin.root)
-    os.environ[given.ENVIRONMENT] = os.pathsep.join(known)
+        enter_path(plugin.root)
+    os.environ[PLUGINS_VARIABLE] = os.pathsep.join(known)
     return plugins
 
 
-def replaced(plugins: Iterable[given.GivenPlugin]) -> list[tuple[given.GivenPlugin, str]]:
+def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
     """The plugins given with ``--plugin`` that replace an installed one, with its distribution.
 
     Args:
@@ -60,13 +67,13 @@ def replaced(plugins: Iterable[given.GivenPlugin]) -> list[tuple[given.GivenPlug
     """
     return [
         (plugin, distribution)
-        for distribution, module in given.announced()
+        for distribution, module in announced()
         for plugin in plugins
-        if given.replaces(plugin, distribution, module)
+        if replaces(plugin, distribution, module)
     ]
 
 
-def _check_import(plugin: given.GivenPlugin) -> None:
+def _check_import(plugin: GivenPlugin) -> None:
     """Raise an error if a plugin has the name of another module.
 
     The plugin's folder is first in the import path. So imports of the other module, from Python's
@@ -87,7 +94,7 @@ def _check_import(plugin: given.GivenPlugin) -> None:
     if own & {folder.resolve() for folder in places}:
         return
     if top not in sys.modules and any(
-        given.replaces(plugin, distribution, module) for distribution, module in given.announced()
+        replaces(plugin, distribution, module) for distribution, module in announced()
     ):
         return
     raise ConfigError(
@@ -154,7 +161,7 @@ def given_again(
     Returns:
         The command line, and the overrides with an assignment for the output's folder.
     """
-    plugins = [word for path in given.given_paths() for word in ("--plugin", path)]
+    plugins = [word for path in given_paths() for word in ("--plugin", path)]
     words = ["chameleon", *plugins, *command.split(), str(file)]
     words += [word for text in overrides for word in ("--set", text)]
     if output is not None:

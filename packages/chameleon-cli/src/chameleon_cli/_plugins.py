@@ -10,16 +10,23 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_core._errors import ConfigError, ExitCode, PluginError
-from chameleon_core._pipeline.jsonable import default_of
-from chameleon_core._plugins import UnknownNameError
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.first_party import how_to_install
-from chameleon_core._plugins.kinds import Kind
-from chameleon_core._plugins.manager import Registration
-from chameleon_core._plugins.records import OperatorRecord
-from chameleon_core._plugins.registry import Registry, default_registry
-from chameleon_core._words import did_you_mean
+from chameleon_core.api import (
+    Registration,
+    Registry,
+    UnknownNameError,
+    default_of,
+    default_registry,
+    did_you_mean,
+    how_to_install,
+)
+from chameleon_core.plugin_api import (
+    ConfigError,
+    ExitCode,
+    Kind,
+    OperatorRecord,
+    PluginError,
+    load_factory,
+)
 
 from chameleon_cli._kinds import kind_named, kind_of
 from chameleon_cli._main import debugging
@@ -241,7 +248,7 @@ def _subjects(suite: Any, pipeline: Path | None) -> dict[str, Any]:
     """The attributes that a suite needs to try the plugin in a pipeline; empty without one."""
     if pipeline is None:
         return {}
-    from chameleon_core._pipeline.load import load_pipeline  # noqa: PLC0415 - only where it is given
+    from chameleon_core.api import load_pipeline  # noqa: PLC0415 - only where it is given
 
     subjects: dict[str, Any] = suite.subjects(load_pipeline(pipeline))
     return subjects

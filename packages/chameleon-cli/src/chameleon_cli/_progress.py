@@ -9,9 +9,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from chameleon_core import _events as events
-from chameleon_core._plugins.hookspecs import hookimpl
-from chameleon_core._words import counted
+from chameleon_core.api import counted
+from chameleon_core.plugin_api import events, hookimpl
 
 from chameleon_cli._result_rows import duration, failures
 

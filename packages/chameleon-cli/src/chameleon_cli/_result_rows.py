@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from chameleon_core._dtypes import FLOAT32
-from chameleon_core._loop.end.result import OperatorResult
-from chameleon_core._network_result import (
+from chameleon_core.api import (
     Footprint,
     InferenceResult,
     KernelTime,
     NetworkResult,
+    NetworkSummary,
+    OperatorResult,
     RivalTime,
+    TimeSource,
+    in_seconds,
 )
-from chameleon_core._run_view import NetworkSummary, TimeSource
-from chameleon_core._words import in_seconds
+from chameleon_core.plugin_api import FLOAT32
 
 
 def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:

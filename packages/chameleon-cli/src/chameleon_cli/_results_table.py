@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 import click
-from chameleon_core._network_result import NetworkResult
+from chameleon_core.api import NetworkResult
 
 from chameleon_cli import _result_rows as result_rows
 from chameleon_cli._colours import in_colours

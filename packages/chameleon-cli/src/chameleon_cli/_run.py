@@ -7,13 +7,18 @@ import sys
 from pathlib import Path
 
 import click
-from chameleon_core._loop.end.result import RunResult, summary_lines, usage_of
-from chameleon_core._loop.interruption import Interruption
-from chameleon_core._loop.run import run_pipeline
-from chameleon_core._loop.start.tasks import spaces_of, tasks_of
-from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._run_folder import REPORT
+from chameleon_core.api import (
+    REPORT,
+    Interruption,
+    ResolvedPipeline,
+    RunResult,
+    load_pipeline,
+    run_pipeline,
+    spaces_of,
+    summary_lines,
+    tasks_of,
+    usage_of,
+)
 
 from chameleon_cli._options import given_again, output_option, set_option
 from chameleon_cli._progress import progress_for

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import click
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 from chameleon_cli._json_schema.document import pipeline_schema
 

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 
-from chameleon_core._errors import ExitCode
-from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core.api import Interruption, RunInterrupted
+from chameleon_core.plugin_api import ExitCode
 
 HARD_STOP_SECONDS = 5.0
 """Seconds that the workers may take to end after the second signal."""

@@ -10,11 +10,8 @@ from typing import Any
 import attrs
 import click
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._loop.start.tasks import spaces_of, tasks_of
-from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._space import Configs, DesignSpace, Knob
-from chameleon_core._words import counted, did_you_mean
+from chameleon_core.api import counted, did_you_mean, load_pipeline, spaces_of, tasks_of
+from chameleon_core.plugin_api import ConfigError, Configs, DesignSpace, Knob
 
 from chameleon_cli._options import set_option
 from chameleon_cli._streams import results_alone

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_core._run_view import RunView
+from chameleon_core.api import RunView
 
 from chameleon_cli._result_rows import duration, failures, network_json, network_sentence
 from chameleon_cli._results_table import print_table

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from chameleon_core._errors import ChameleonError, ExitCode
+from chameleon_core.plugin_api import ChameleonError, ExitCode
 
 _STDOUT, _STDERR = 1, 2
 

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from chameleon_core._pipeline.load import from_dict, load_pipeline
-from chameleon_core._pipeline.resolve import dump_pipeline
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core.api import (
+    ResolvedPipeline,
+    default_registry,
+    dump_pipeline,
+    from_dict,
+    load_pipeline,
+)
 
 from chameleon_cli._model_files import chosen_model, is_model
 from chameleon_cli._options import set_option

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_system._files import unused, write_whole
+from chameleon_system.api import unused, write_whole
 
 from chameleon_core import _versions as versions
 from chameleon_core._errors import ChameleonError, ExitCode, RunFolderError

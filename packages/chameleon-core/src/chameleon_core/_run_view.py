@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_system._closing import Closing
+from chameleon_system.api import Closing
 
 from chameleon_core._errors import ExitCode
 from chameleon_core._loop.end.comparison import interim_result

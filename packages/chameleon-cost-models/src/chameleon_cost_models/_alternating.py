@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
-from chameleon_core._pipeline.members import create_member
-from chameleon_core._space import Configs
-from chameleon_core._stages import CostModel, Observations, Scores, StageContext
+from chameleon_core.plugin_api import (
+    Configs,
+    CostModel,
+    Observations,
+    Scores,
+    StageContext,
+    create_member,
+)
 from numpy.typing import NDArray
 
 from chameleon_cost_models._options import AlternatingOptions

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy
-from chameleon_core._space import Configs
-from chameleon_core._stages import Scores, StageContext
+from chameleon_core.plugin_api import Configs, Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_cost_models._inputs import THREADS, Features

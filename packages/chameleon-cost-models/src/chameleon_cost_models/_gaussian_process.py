@@ -7,8 +7,7 @@ import math
 import attrs
 import numpy as np
 import scipy
-from chameleon_core._space import Configs
-from chameleon_core._stages import CostModel, Observations, Scores, StageContext
+from chameleon_core.plugin_api import Configs, CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_cost_models._inputs import features_of, teaches

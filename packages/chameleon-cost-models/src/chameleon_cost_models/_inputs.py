@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import Observations
+from chameleon_core.plugin_api import Configs, DesignSpace, Observations
 from numpy.typing import NDArray
 
 Features = NDArray[np.float32]

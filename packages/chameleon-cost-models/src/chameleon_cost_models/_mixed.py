@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from chameleon_core._space import Configs
-from chameleon_core._stages import CostModel, Observations, Scores, StageContext
+from chameleon_core.plugin_api import Configs, CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_cost_models._ensemble import bagged_trees, opinions, tree_parameters

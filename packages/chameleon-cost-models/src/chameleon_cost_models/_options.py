@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import attrs
 from attrs import validators
-from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._plugins.options import option
+from chameleon_core.plugin_api import StageSpec, option
 
 Prior = tuple[StageSpec | str, ...]
 """A tuple with at most one cost model."""

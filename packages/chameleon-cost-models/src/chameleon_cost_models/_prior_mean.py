@@ -10,10 +10,14 @@ from collections.abc import Sequence
 
 import attrs
 import numpy as np
-from chameleon_core._pipeline.members import create_member
-from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._space import Configs
-from chameleon_core._stages import CostModel, Scores, StageContext
+from chameleon_core.plugin_api import (
+    Configs,
+    CostModel,
+    Scores,
+    StageContext,
+    StageSpec,
+    create_member,
+)
 
 _TRUST = 4.0
 """The number of measurements that the prior's own scale counts as."""

@@ -15,9 +15,15 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._run_folder import read_store
-from chameleon_core._space import Configs, recorded_features
-from chameleon_core._stages import CostModel, Observations, Scores, StageContext
+from chameleon_core.api import read_store
+from chameleon_core.plugin_api import (
+    Configs,
+    CostModel,
+    Observations,
+    Scores,
+    StageContext,
+    recorded_features,
+)
 from numpy.typing import NDArray
 
 from chameleon_cost_models._inputs import THREADS, Features, features_of, teaches

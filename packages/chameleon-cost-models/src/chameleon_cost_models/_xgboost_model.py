@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from chameleon_core._stages import Scores, StageContext
+from chameleon_core.plugin_api import Scores, StageContext
 from numpy.typing import NDArray
 
 from chameleon_cost_models._inputs import THREADS, Features

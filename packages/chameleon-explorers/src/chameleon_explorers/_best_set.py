@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core._space import Configs, DesignSpace, Keys
-from chameleon_core._stages import Candidates, ScoreFunction, Scores, Visited
+from chameleon_core.plugin_api import (
+    Candidates,
+    Configs,
+    DesignSpace,
+    Keys,
+    ScoreFunction,
+    Scores,
+    Visited,
+)
 from numpy.typing import NDArray
 
 

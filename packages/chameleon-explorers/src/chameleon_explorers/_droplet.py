@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core import _stages as stages
-from chameleon_core._space import Configs
+from chameleon_core import plugin_api as stages
+from chameleon_core.plugin_api import Configs
 
 from chameleon_explorers._moves import History, kicked, neighbourhoods, ranked, usable
 from chameleon_explorers._options import DropletOptions

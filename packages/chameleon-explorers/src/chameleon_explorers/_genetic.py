@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core._space import Configs
-from chameleon_core._stages import (
+from chameleon_core.plugin_api import (
     Candidates,
+    Configs,
     Explorer,
     Observations,
     ScoreFunction,

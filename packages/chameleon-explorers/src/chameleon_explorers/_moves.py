@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import Candidates, Observations, Visited
+from chameleon_core.plugin_api import Candidates, Configs, DesignSpace, Observations, Visited
 from numpy.typing import NDArray
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core._plugins import NoOptions
-from chameleon_core._space import Configs
-from chameleon_core._stages import (
+from chameleon_core.plugin_api import (
     Candidates,
+    Configs,
     CostModel,
     Explorer,
+    NoOptions,
     Observations,
     ScoreFunction,
     Scores,

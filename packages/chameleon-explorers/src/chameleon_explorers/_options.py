@@ -6,8 +6,7 @@ from typing import Literal
 
 import attrs
 from attrs import validators
-from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._plugins.options import option
+from chameleon_core.plugin_api import StageSpec, option
 
 
 @attrs.frozen(kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import attrs
-from chameleon_core import _stages as stages
-from chameleon_core._pipeline.members import create_member
+from chameleon_core import plugin_api as stages
+from chameleon_core.plugin_api import create_member
 
 from chameleon_explorers._options import PortfolioOptions
 

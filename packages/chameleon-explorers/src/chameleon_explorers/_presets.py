@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chameleon_core._plugins import PresetRecord
+from chameleon_core.plugin_api import PresetRecord
 
 _AROUND_THE_SEARCH: dict[str, Any] = {
     "target": "native",

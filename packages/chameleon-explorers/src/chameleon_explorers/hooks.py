@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core._plugins import PluginRecord, PresetRecord, hookimpl
-from chameleon_core._plugins.records import recorder
+from chameleon_core.plugin_api import PluginRecord, PresetRecord, hookimpl, recorder
 
 from chameleon_explorers import _options as options
 from chameleon_explorers._ppo.options import PPOOptions

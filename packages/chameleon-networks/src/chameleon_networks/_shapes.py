@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import cattrs
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 MOST = 16
 """Most combinations of extents in one pipeline. Each is a network to compile and verify."""

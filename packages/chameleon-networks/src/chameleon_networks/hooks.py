@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core._plugins import CommandRecord, PluginRecord, SectionRecord, hookimpl
+from chameleon_core.plugin_api import CommandRecord, PluginRecord, SectionRecord, hookimpl
 
 from chameleon_networks._importers.options import (
     PRECISIONS,

@@ -8,9 +8,14 @@ from pathlib import Path
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._pipeline.members import create_member
-from chameleon_core._space import Configs
-from chameleon_core._stages import CostModel, Observations, Scores, StageContext
+from chameleon_core.plugin_api import (
+    Configs,
+    CostModel,
+    Observations,
+    Scores,
+    StageContext,
+    create_member,
+)
 from numpy.typing import NDArray
 
 from chameleon_one_shot._options import AUTO, OneShotOptions

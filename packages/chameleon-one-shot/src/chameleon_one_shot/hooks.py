@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core._plugins import CommandRecord, PluginRecord, PresetRecord, hookimpl
-from chameleon_core._plugins.records import recorder
+from chameleon_core.plugin_api import CommandRecord, PluginRecord, PresetRecord, hookimpl, recorder
 
 from chameleon_one_shot._dataset.task_options import TasksOptions
 from chameleon_one_shot._options import OneShotOptions

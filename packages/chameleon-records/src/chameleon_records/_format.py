@@ -13,10 +13,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from chameleon_core._errors import ChameleonError, ExitCode
-from chameleon_core._measurement import NUMBERS, FailureKind, Measurement
-from chameleon_core._stages import Record, RecordKey
-from chameleon_core._stages.record_database import rank
+from chameleon_core.plugin_api import (
+    NUMBERS,
+    ChameleonError,
+    ExitCode,
+    FailureKind,
+    Measurement,
+    Record,
+    RecordKey,
+    rank,
+)
 
 
 class RecordsError(ChameleonError):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from chameleon_core._plugins import options
-from chameleon_core._plugins.options import BINDS
+from chameleon_core.plugin_api import BINDS
+from chameleon_core.plugin_api import option as core_option
 
 _BEFORE = "before"
 
@@ -24,16 +24,16 @@ def option(
     """Define an option of a runner, on which measured times may depend.
 
     Args:
-        default: The default value, as for ``chameleon_core._plugins.options.option``.
+        default: The default value, as for ``chameleon_core.plugin_api.option``.
         words: The help text of the option.
-        binds: Whether measurements depend on the option (``chameleon_core._plugins.options``).
+        binds: Whether measurements depend on the option.
         check: An additional attrs validator, or None.
         before: The inherited option before which this option is listed, or None.
         bounds: ``at_least`` or ``above``, the lower bound of the value.
     """
     checks = () if check is None else (check,)
     about: dict[str, Any] = {BINDS: binds, _BEFORE: before}
-    return options.option(default, words, *checks, **bounds, **about)
+    return core_option(default, words, *checks, **bounds, **about)
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 import attrs
-from chameleon_core._stages import Kernel
+from chameleon_core.plugin_api import Kernel
 
 from chameleon_runners._timing_options import TimingOptions
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core._plugins import CommandRecord, PluginRecord, hookimpl
-from chameleon_core._plugins.records import recorder
+from chameleon_core.plugin_api import CommandRecord, PluginRecord, hookimpl, recorder
 
 from chameleon_runners._cuda.options import CudaOptions
 from chameleon_runners._local.options import LocalOptions

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 import numpy as np
-from chameleon_core._space import Configs
-from chameleon_core._stages import Candidates, Sampler, StageContext, Visited
+from chameleon_core.plugin_api import Candidates, Configs, Sampler, StageContext, Visited
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning

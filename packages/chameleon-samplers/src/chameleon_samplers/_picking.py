@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from chameleon_core._plugins import NoOptions
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import Candidates, Sampler, Scores, StageContext, Visited
+from chameleon_core.plugin_api import (
+    Candidates,
+    Configs,
+    DesignSpace,
+    NoOptions,
+    Sampler,
+    Scores,
+    StageContext,
+    Visited,
+)
 from numpy.typing import NDArray
 
 from chameleon_samplers._options import DiversityOptions, GreedyOptions

@@ -6,9 +6,16 @@ import heapq
 from collections.abc import Iterator
 
 import numpy as np
-from chameleon_core._plugins import NoOptions
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import Candidates, Observations, StageContext, Synthesizer, Visited
+from chameleon_core.plugin_api import (
+    Candidates,
+    Configs,
+    DesignSpace,
+    NoOptions,
+    Observations,
+    StageContext,
+    Synthesizer,
+    Visited,
+)
 from numpy.typing import NDArray
 
 from chameleon_samplers._options import CrossoverOptions, ModeOptions

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core._plugins import PluginRecord, hookimpl
-from chameleon_core._plugins.records import recorder
+from chameleon_core.plugin_api import PluginRecord, hookimpl, recorder
 
 from chameleon_samplers import _options as options
 

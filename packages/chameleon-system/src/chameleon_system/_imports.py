@@ -1,13 +1,16 @@
-"""Imports libraries without optional modules, and without garbage collection."""
+"""Imports libraries without optional modules or garbage collection, and names lazily."""
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 
 @contextmanager
@@ -67,3 +70,35 @@ def without_collecting() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()  # into the oldest generation
             gc.enable()
+
+
+def lazy_exports(
+    module: str, file: str
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Make a module's ``__all__``, ``__getattr__`` and ``__dir__`` for lazy imports (PEP 562).
+
+    The module exports what it imports under ``if TYPE_CHECKING``. So types are checked, and nobody
+    has to write the names twice.
+
+    Args:
+        module: the name of the module that exports names.
+        file: the module's source file.
+    """
+    home_of = {}
+    for statement in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
+        if isinstance(statement, ast.ImportFrom) and statement.col_offset:
+            for name in statement.names:
+                home_of[name.asname or name.name] = (statement.module or "", name.name)
+
+    def load(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, own_name = home_of[name]
+        imported = importlib.import_module(home)
+        if not hasattr(imported, own_name):
+            importlib.import_module(f"{home}.{own_name}")
+        value = getattr(imported, own_name)
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return sorted(home_of), load, lambda: sorted({*vars(sys.modules[module]), *home_of})

@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core._measurement import FailureKind
-from chameleon_core._plugins import NoOptions
-from chameleon_core._space import (
+from chameleon_core.plugin_api import (
+    Builder,
     Choice,
     Configs,
     Constraint,
     DesignSpace,
     Factorization,
+    FailureKind,
+    NoOptions,
+    Observations,
+    Scores,
+    SpaceProvider,
+    StageContext,
+    Task,
     Values,
     flag,
 )
-from chameleon_core._stages import Builder, Observations, Scores, SpaceProvider, StageContext
-from chameleon_core._task import Task
 from numpy.typing import NDArray
 
 from chameleon_testing._generators import SEED

@@ -21,19 +21,20 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core import _stages as stages
-from chameleon_core._measurement import Measurement
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import (
+from chameleon_core import plugin_api as stages
+from chameleon_core.plugin_api import (
     Arrays,
     Candidates,
+    Configs,
+    DesignSpace,
     MeasureJob,
+    Measurement,
     Observations,
     Scores,
     StageContext,
+    Task,
     Visited,
 )
-from chameleon_core._task import Task
 from numpy.typing import NDArray
 
 from chameleon_testing._conformance_cases import context_of, observe, quality, spaces

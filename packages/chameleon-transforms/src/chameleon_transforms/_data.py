@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._sources import named_object
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import named_object
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 

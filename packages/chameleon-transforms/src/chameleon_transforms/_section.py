@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 from attrs import validators
-from chameleon_core._plugins.options import option
-from chameleon_core._plugins.records import Section
+from chameleon_core.plugin_api import Section, option
 
 _TRANSFORMS = (
     *("group", "depthwise", "bottleneck"),

@@ -15,16 +15,10 @@ from typing import Any
 import attrs
 import structlog
 import torch
-from chameleon_core._errors import ConfigError
-from chameleon_core._loop.end.result import RunResult
-from chameleon_core._loop.interruption import Interruption
-from chameleon_core._loop.run import run_pipeline
-from chameleon_core._pipeline.load import from_dict
-from chameleon_core._pipeline.schema import ResolvedPipeline, StageSpec
-from chameleon_core._plugins.factory import load_factory
-from chameleon_networks._importers.options import NETWORKS, NetworkOptions
-from chameleon_networks._importers.torch.inference import evaluated, initialise
-from chameleon_tvm._sources import named_object
+from chameleon_core.api import Interruption, ResolvedPipeline, RunResult, from_dict, run_pipeline
+from chameleon_core.plugin_api import ConfigError, StageSpec, load_factory
+from chameleon_networks.api import NETWORKS, NetworkOptions, evaluated, initialise
+from chameleon_tvm.api import named_object
 from torch import Tensor, nn
 
 from chameleon_transforms._data import batches, checked, minibatch

@@ -6,9 +6,15 @@ from collections.abc import Iterable
 
 import attrs
 from attrs import validators
-from chameleon_core._plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
-from chameleon_core._plugins.options import option
-from chameleon_core._plugins.records import recorder
+from chameleon_core.plugin_api import (
+    CommandRecord,
+    NoOptions,
+    PluginRecord,
+    SectionRecord,
+    hookimpl,
+    option,
+    recorder,
+)
 
 from chameleon_transforms._section import Transformation
 

@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import FLOAT32, NoOptions
 from chameleon_testing._generators import trial
 from chameleon_testing.suites.base import StageSuite
-from chameleon_tvm._operators.base import Operator, operator_of
-from chameleon_tvm._quick_tvm import tvm
-from chameleon_tvm._types import FLOAT32, tolerance_of
+from chameleon_tvm.api import Operator, operator_of, tolerance_of, tvm
 from numpy.typing import NDArray
 from torch import nn
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chameleon_system._imports import without, without_collecting
+from chameleon_system.api import without, without_collecting
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from chameleon_core._errors import ConfigError
-from chameleon_core._words import with_article
+from chameleon_core.api import with_article
+from chameleon_core.plugin_api import ConfigError
 
 
 def named_object(source: str, who: str) -> Any:

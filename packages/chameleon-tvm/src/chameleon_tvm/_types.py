@@ -26,13 +26,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from chameleon_core import _dtypes as dtypes
+from chameleon_core.plugin_api import FLOAT32 as _FLOAT32
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FLOAT32, FLOAT16, BFLOAT16 = dtypes.FLOAT32, "float16", "bfloat16"
+FLOAT32, FLOAT16, BFLOAT16 = _FLOAT32, "float16", "bfloat16"
 UINT8, INT8, INT7, INT32 = "uint8", "int8", "int7", "int32"
 _INT16, _UINT16 = "int16", "uint16"
 

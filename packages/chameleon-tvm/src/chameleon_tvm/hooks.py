@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core._plugins import (
+from chameleon_core.plugin_api import (
     CommandRecord,
     InstructionRecord,
     OperatorRecord,
     PluginRecord,
     TemplateRecord,
     hookimpl,
+    recorder,
 )
-from chameleon_core._plugins.records import recorder
 
 from chameleon_tvm._instructions.records import INSTRUCTIONS
 from chameleon_tvm._operators.frontend_options import OperatorsOptions

@@ -17,14 +17,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core._errors import RunFolderError
-from chameleon_core._loop.interruption import Interruption
-from chameleon_core._plugins.registry import Registry, default_registry
-from chameleon_system._closing import Closing
-from chameleon_system._cores import usable_cores
-from chameleon_system._files import unused
-from chameleon_system._processes.child import ChildProcess
-from chameleon_system._processes.conversation import ChildEndedError, Conversation
+from chameleon_core.api import Interruption, Registry, default_registry
+from chameleon_core.plugin_api import RunFolderError
+from chameleon_system.api import (
+    ChildEndedError,
+    ChildProcess,
+    Closing,
+    Conversation,
+    unused,
+    usable_cores,
+)
 
 from chameleon_bench._cells.running import CellResult, run_cell
 from chameleon_bench._suites.suite import CELLS, Cell, Suite

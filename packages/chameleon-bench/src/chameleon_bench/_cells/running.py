@@ -12,27 +12,35 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ChameleonError, RunFolderError
-from chameleon_core._events import Measured
-from chameleon_core._loop.end.result import OperatorResult
-from chameleon_core._loop.interruption import Interruption, RunInterrupted
-from chameleon_core._loop.run import run_pipeline
-from chameleon_core._loop.start.tasks import tasks_of
-from chameleon_core._measurement import Measurement
-from chameleon_core._pipeline.load import from_dict
-from chameleon_core._pipeline.nodes import PipelineError, Problem, node_of
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._pipeline.stage_reader import StageReader
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.hookspecs import hookimpl
-from chameleon_core._plugins.registry import Registry
-from chameleon_core._run_folder import EVENTS
-from chameleon_core._run_view import RunView
-from chameleon_core._stages import Rival, RivalTrace
-from chameleon_core._task import Task
-from chameleon_core._words import with_flags
-from chameleon_system._files import unused, write_whole
-from chameleon_system._processes.answering import Message
+from chameleon_core.api import (
+    EVENTS,
+    Interruption,
+    OperatorResult,
+    Registry,
+    ResolvedPipeline,
+    RunInterrupted,
+    RunView,
+    from_dict,
+    run_pipeline,
+    tasks_of,
+    with_flags,
+)
+from chameleon_core.plugin_api import (
+    ChameleonError,
+    Measurement,
+    PipelineError,
+    Problem,
+    Rival,
+    RivalTrace,
+    RunFolderError,
+    StageReader,
+    Task,
+    events,
+    hookimpl,
+    load_factory,
+    node_of,
+)
+from chameleon_system.api import Message, unused, write_whole
 
 from chameleon_bench._cells.trajectory import ROUND_FIELDS, Trajectory
 from chameleon_bench._suites.suite import Cell
@@ -278,7 +286,7 @@ class Recorder:
         self._path = folder / NOTES
 
     @hookimpl
-    def chameleon_measured(self, event: Measured) -> None:
+    def chameleon_measured(self, event: events.Measured) -> None:
         """Record when a measurement arrived."""
         if event.spent is not None:
             note = [event.task, list(event.config), event.spent.total]

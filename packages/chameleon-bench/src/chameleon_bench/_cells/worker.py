@@ -15,8 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from chameleon_system._cores import usable_cores
-from chameleon_system._processes.answering import Answers, requests
+from chameleon_system.api import Answers, requests, usable_cores
 
 _held: list[int] = []
 """File descriptors of the cores that this process has claimed; closing one gives its core back."""

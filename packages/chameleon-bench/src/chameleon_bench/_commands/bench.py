@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_cli._options import given_again, output_option, set_option
-from chameleon_cli._result_rows import duration
-from chameleon_cli._results_table import print_table
-from chameleon_cli._signals import signals
-from chameleon_cli._streams import results_alone
-from chameleon_core._errors import ExitCode
-from chameleon_core._loop.interruption import Interruption
+from chameleon_cli.api import (
+    duration,
+    given_again,
+    output_option,
+    print_table,
+    results_alone,
+    set_option,
+    signals,
+)
+from chameleon_core.api import Interruption
+from chameleon_core.plugin_api import ExitCode
 
 from chameleon_bench._cells.execute import Execution, move_aside, outdated, results
 from chameleon_bench._pages.rendering import Table

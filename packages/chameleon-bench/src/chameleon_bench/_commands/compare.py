@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_cli._result_rows import duration
-from chameleon_cli._results_table import print_table
+from chameleon_cli.api import duration, print_table
 
 from chameleon_bench._runs.comparison import comparison_of
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import click
-from chameleon_core._errors import RunFolderError
+from chameleon_core.plugin_api import RunFolderError
 
 from chameleon_bench._pages.run_page import write_plots, write_report
 

@@ -11,11 +11,9 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_cli._result_rows import duration
-from chameleon_cli._results_table import print_table
-from chameleon_core._errors import ChameleonError, RunFolderError
-from chameleon_core._run_folder import EVENTS, NETWORK, RECORDS
-from chameleon_core._run_view import RunView
+from chameleon_cli.api import duration, print_table
+from chameleon_core.api import EVENTS, NETWORK, RECORDS, RunView
+from chameleon_core.plugin_api import ChameleonError, RunFolderError
 
 BROKEN = "broken"
 """The state of a run folder that cannot be read."""

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import click
-from chameleon_core._run_folder import read_store
+from chameleon_core.api import read_store
 
 from chameleon_bench._runs.live_page import LiveRun, PageServer
 

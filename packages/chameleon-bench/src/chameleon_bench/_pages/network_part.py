@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_cli._result_rows import FRONT_HEADER, front_rows, network_remarks, rival_rows
-from chameleon_core._network_result import BucketResult, KernelTime, NetworkResult, RivalTime
-from chameleon_core._words import in_seconds
+from chameleon_cli.api import FRONT_HEADER, front_rows, network_remarks, rival_rows
+from chameleon_core.api import BucketResult, KernelTime, NetworkResult, RivalTime, in_seconds
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import RunRecord

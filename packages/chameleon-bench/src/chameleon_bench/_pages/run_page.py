@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_cli._result_rows import failures
-from chameleon_core._loop.end.result import among, default_sentences, slower
-from chameleon_core._loop.round.batch import Origin
-from chameleon_core._run_folder import REPORT
-from chameleon_core._words import in_ratio, in_seconds
-from chameleon_system._files import write_whole
+from chameleon_cli.api import failures
+from chameleon_core.api import (
+    REPORT,
+    Origin,
+    among,
+    default_sentences,
+    in_ratio,
+    in_seconds,
+    slower,
+)
+from chameleon_system.api import write_whole
 
 from chameleon_bench._pages import search_tables
 from chameleon_bench._pages.network_part import network_part

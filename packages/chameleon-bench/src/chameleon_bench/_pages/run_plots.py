@@ -12,8 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._network_result import KernelTime
-from chameleon_core._words import in_seconds
+from chameleon_core.api import KernelTime, in_seconds
 
 from chameleon_bench._pages.plots import (
     DOWNWARDS,

@@ -10,15 +10,19 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._loop.context import disturbance_of
-from chameleon_core._loop.end.result import OperatorResult
-from chameleon_core._loop.round.batch import Origin
-from chameleon_core._network_result import NetworkResult
-from chameleon_core._run_folder import EVENTS, PIPELINE
-from chameleon_core._run_view import RunView, ViewedOperator
-from chameleon_core._stages import Disturbance
-from chameleon_core._store import RecordStore, StoredTask
-from chameleon_core._task import Task
+from chameleon_core.api import (
+    EVENTS,
+    PIPELINE,
+    NetworkResult,
+    OperatorResult,
+    Origin,
+    RecordStore,
+    RunView,
+    StoredTask,
+    ViewedOperator,
+    disturbance_of,
+)
+from chameleon_core.plugin_api import Disturbance, Task
 from numpy.typing import NDArray
 
 _KINDS = ("RunStarted", "BatchMeasured", "TaskFinished")

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core._run_folder import LISTINGS, listing_folder
-from chameleon_core._stages.jobs import TUNED
-from chameleon_core._task import Task
-from chameleon_core._words import in_seconds
+from chameleon_core.api import LISTINGS, in_seconds, listing_folder
+from chameleon_core.plugin_api import TUNED, Task
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import Measured, TaskRecord, shown

@@ -23,11 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core._loop.round.batch import Origin
-from chameleon_core._versions import installed
-from chameleon_core._words import in_seconds
-from chameleon_system._files import write_whole
-from chameleon_system._processor import processor_name
+from chameleon_core.api import Origin, in_seconds, installed
+from chameleon_system.api import processor_name, write_whole
 
 from chameleon_bench._cells.running import CellResult
 from chameleon_bench._pages.plots import Plot

@@ -13,10 +13,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ChameleonError, ConfigError, ExitCode
-from chameleon_core._pipeline.binding import flat
-from chameleon_core._run_view import NetworkSummary, OperatorTime, RunState, RunView, ViewedOperator
-from chameleon_core._task import Task
+from chameleon_core.api import NetworkSummary, OperatorTime, RunState, RunView, ViewedOperator, flat
+from chameleon_core.plugin_api import ChameleonError, ConfigError, ExitCode, Task
 from numpy.typing import NDArray
 
 from chameleon_bench._statistics.contrasts import geometric_ratio, holm, paired_p

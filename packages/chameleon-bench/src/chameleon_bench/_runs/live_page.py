@@ -17,9 +17,8 @@ from typing import Any, ClassVar, Self
 
 import attrs
 import structlog
-from chameleon_core._errors import ChameleonError, TargetError
-from chameleon_core._run_folder import EVENTS, RECORDS
-from chameleon_core._run_view import RunView
+from chameleon_core.api import EVENTS, RECORDS, RunView
+from chameleon_core.plugin_api import ChameleonError, TargetError
 
 from chameleon_bench._pages.run_page import page_of
 from chameleon_bench._pages.run_record import run_record

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core._loop.round.batch import Origin
+from chameleon_core.api import Origin
 
 from chameleon_bench._cells.trajectory import ROUND_FIELDS, Floats, Trajectory
 

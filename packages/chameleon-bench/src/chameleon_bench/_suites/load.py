@@ -16,17 +16,32 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core._pipeline.load import DocumentReader
-from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, Problem, absolute
-from chameleon_core._pipeline.resolve import STAGES, keys_of, merge
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._pipeline.stage_reader import StageReader
-from chameleon_core._plugins import CommandRecord, PresetRecord
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.first_party import CORE
-from chameleon_core._plugins.given import canonical, given_plugins
-from chameleon_core._plugins.registry import Registry, default_registry
-from chameleon_core._words import did_you_mean, listing
+from chameleon_core.api import (
+    CORE,
+    STAGES,
+    DocumentReader,
+    Registry,
+    ResolvedPipeline,
+    canonical,
+    default_registry,
+    did_you_mean,
+    given_plugins,
+    keys_of,
+    listing,
+    merge,
+)
+from chameleon_core.plugin_api import (
+    CommandRecord,
+    Item,
+    Mark,
+    Node,
+    PipelineError,
+    PresetRecord,
+    Problem,
+    StageReader,
+    absolute,
+    load_factory,
+)
 
 from chameleon_bench._suites.suite import Pairing, Suite
 

@@ -12,17 +12,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from chameleon_core._pipeline.resolve import DEFAULT_PRESET, STAGES, keys_of
-from chameleon_core._pipeline.schema import Budget, Requirement
-from chameleon_core._plugins.first_party import CORE
-from chameleon_core._plugins.manager import Registration
-from chameleon_core._plugins.registry import (
+from chameleon_core.api import (
+    CORE,
+    DEFAULT_PRESET,
+    STAGES,
     AmbiguousNameError,
+    Budget,
+    Registration,
     Registry,
+    Requirement,
     UnknownNameError,
     default_registry,
+    keys_of,
+    with_article,
 )
-from chameleon_core._words import with_article
 
 from chameleon_cli._json_schema.types import NOTHING, Schema, TypeSchemas
 

@@ -10,10 +10,8 @@ from typing import Any
 
 import attrs
 from attrs import validators
-from chameleon_core._pipeline.annotations import DURATION, fixed_entries, form_of
-from chameleon_core._pipeline.jsonable import Tags, default_of, tags_of
-from chameleon_core._pipeline.nodes import heading_field
-from chameleon_core._plugins.options import former_names
+from chameleon_core.api import Tags, default_of, tags_of
+from chameleon_core.plugin_api import DURATION, fixed_entries, form_of, former_names, heading_field
 
 Schema = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import attrs
 import numpy as np
-from chameleon_system._closing import Closing
+from chameleon_system.api import Closing
 
 from chameleon_core._api import checks
 from chameleon_core._api.ask_store import Asked, AskStore, Rounds, described

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_core._pipeline import DEFAULT, ENVIRONMENT, NONE, schema
+from chameleon_core._pipeline import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE, schema
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import leaves_of
 from chameleon_core._pipeline.nodes import (
@@ -54,17 +54,17 @@ def databases_of(
         if not by_default or len(_of_places(stages.registry)) != 1:
             return None, None
         mark = Mark(source="records", author=CORE)
-        return _specs(Node(value=DEFAULT, mark=mark), stages), None
+        return _specs(Node(value=OWN_RECORDS, mark=mark), stages), None
     entries = node.value if node.is_sequence else (node,)
-    if len(entries) > 1 and any(entry.value == NONE for entry in entries):
-        stages.say(node.mark, f"'{NONE}' stands alone; remove it, or the others")
+    if len(entries) > 1 and any(entry.value == NO_RECORDS for entry in entries):
+        stages.say(node.mark, f"'{NO_RECORDS}' stands alone; remove it, or the others")
     specs: list[schema.StageSpec] = []
     written: list[Any] = []
     for entry in entries:
         more = _specs(entry, stages)
         specs += more
         # A word is written as it is, because its meaning depends on the machine.
-        word = entry.value if entry.value in (NONE, DEFAULT) else None
+        word = entry.value if entry.value in (NO_RECORDS, OWN_RECORDS) else None
         written += [word] if word else [spec.to_json() for spec in more]
     return tuple(specs), written[0] if len(written) == 1 else written
 
@@ -72,9 +72,9 @@ def databases_of(
 def _specs(node: Node, stages: StageReader) -> tuple[schema.StageSpec, ...]:
     text, registry = node.value, stages.registry
     if isinstance(text, str):
-        if text == DEFAULT:
+        if text == OWN_RECORDS:
             text = _by_environment()
-        if text == NONE:
+        if text == NO_RECORDS:
             return ()
         known = _of_places(registry)
         if len(known) != 1:
@@ -87,7 +87,7 @@ def _specs(node: Node, stages: StageReader) -> tuple[schema.StageSpec, ...]:
         mark = attrs.evolve(node.mark, author=CORE)
         name = Node(value=registry.full_name(entry), mark=mark)
         value = {"name": Item(key_mark=node.mark, node=name)}
-        if text != DEFAULT:
+        if text != OWN_RECORDS:
             path = Node(value=text, mark=node.mark)
             value[entry.record.place_option] = Item(key_mark=node.mark, node=path)
         node = Node(value=value, mark=node.mark)
@@ -102,8 +102,8 @@ def _of_places(registry: Registry) -> list[Registration]:
 
 def _by_environment() -> str:
     """The place that ``default`` means: a word, a URL, or an absolute path."""
-    text = os.environ.get(ENVIRONMENT, "") or DEFAULT
-    if text in {NONE, DEFAULT} or "://" in text:
+    text = os.environ.get(RECORDS_VARIABLE, "") or OWN_RECORDS
+    if text in {NO_RECORDS, OWN_RECORDS} or "://" in text:
         return text
     return str(expanded(text).absolute())
 

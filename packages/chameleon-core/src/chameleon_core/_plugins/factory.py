@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from chameleon_system._imports import without_collecting
+from chameleon_system.api import without_collecting
 
 from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._plugins.kinds import Kind

@@ -19,7 +19,7 @@ import attrs
 from chameleon_core._errors import ConfigError
 from chameleon_core._plugins.hookspecs import PROJECT
 
-ENVIRONMENT = "CHAMELEON_PLUGINS"
+PLUGINS_VARIABLE = "CHAMELEON_PLUGINS"
 """Environment variable with the paths of plugins, separated as in ``PATH``."""
 
 _HOOKS = "hooks"
@@ -87,7 +87,7 @@ def enter_path(folder: Path) -> None:
 
 def given_paths() -> list[str]:
     """The absolute paths of the plugins that the user gave with ``--plugin``."""
-    return [path for path in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if path]
+    return [path for path in os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep) if path]
 
 
 def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:

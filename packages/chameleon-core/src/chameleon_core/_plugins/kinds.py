@@ -85,7 +85,7 @@ _ROWS = (
     Kind(
         name="operators",
         summary="Operators are the kinds of tensor operators, made computable.",
-        contract="chameleon_tvm._operators.base:Operator",
+        contract="chameleon_tvm.api:Operator",
         distribution=_TVM,
         conformance=f"{_TVM_SUITES}:OperatorSuite",
         record=records.OperatorRecord,
@@ -103,12 +103,12 @@ _ROWS = (
         "spaces",
         "Space providers give a task its design space and builder.",
         "tvm",
-        contract="chameleon_core._stages:SpaceProvider",
+        contract="chameleon_core.plugin_api:SpaceProvider",
     ),
     Kind(
         name="templates",
         summary="Templates are hand-written schedules of operators, with knobs.",
-        contract="chameleon_tvm._spaces.template.base:Template",
+        contract="chameleon_tvm.api:Template",
         distribution=_TVM,
         conformance=f"{_TVM_SUITES}:TemplateSuite",
         record=records.TemplateRecord,
@@ -117,7 +117,7 @@ _ROWS = (
     Kind(
         name="instructions",
         summary="Instructions are machine instructions that templates multiply with.",
-        contract="chameleon_tvm._instructions.base:Instruction",
+        contract="chameleon_tvm.api:Instruction",
         distribution=_TVM,
         conformance=f"{_TVM_SUITES}:InstructionSuite",
         record=records.InstructionRecord,
@@ -127,14 +127,14 @@ _ROWS = (
     Kind(
         name="transforms",
         summary="Transforms change the loop nests of a convolution.",
-        contract="chameleon_transforms._contract:Transform",
+        contract="chameleon_transforms.api:Transform",
         distribution=_TRANSFORMS,
         conformance="chameleon_transforms.testing:TransformSuite",
     ),
     Kind(
         name="network_scores",
         summary="Scores tell, without training, how well a network may learn.",
-        contract="chameleon_transforms._contract:NetworkScore",
+        contract="chameleon_transforms.api:NetworkScore",
         distribution=_TRANSFORMS,
         conformance="chameleon_transforms.testing:NetworkScoreSuite",
     ),
@@ -151,7 +151,7 @@ _ROWS = (
         "schedulers",
         "Schedulers decide which task gets the next batch.",
         "core",
-        contract="chameleon_core._schedulers:Scheduler",
+        contract="chameleon_core.plugin_api:Scheduler",
     ),
     _stage("record_databases", "Record databases keep measurements beside the runs.", "records"),
     Kind(

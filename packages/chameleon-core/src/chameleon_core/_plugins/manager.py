@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 import pluggy
-from chameleon_system._imports import without_collecting
+from chameleon_system.api import without_collecting
 
 from chameleon_core._plugins.check import complaint
 from chameleon_core._plugins.event_hooks import EventHooks

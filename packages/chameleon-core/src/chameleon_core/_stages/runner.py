@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_system._closing import Closing
+from chameleon_system.api import Closing
 
 from chameleon_core._measurement import Measurement
 from chameleon_core._stages.code import Kernel

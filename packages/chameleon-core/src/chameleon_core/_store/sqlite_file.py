@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from chameleon_system._closing import Closing
+from chameleon_system.api import Closing
 
 from chameleon_core._errors import ChameleonError
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import attrs
 import numpy as np
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._stages import ScoreFunction, Scores
+from chameleon_core.plugin_api import Configs, DesignSpace, ScoreFunction, Scores
 from numpy.typing import NDArray
 
 from chameleon_explorers._ppo.states import States

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from chameleon_core._space import Configs
-from chameleon_core._stages import (
+from chameleon_core.plugin_api import (
     Candidates,
+    Configs,
     Explorer,
     Observations,
     ScoreFunction,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 from attrs import validators
-from chameleon_core._plugins.options import option
+from chameleon_core.plugin_api import option
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ import hashlib
 from typing import Protocol
 
 import numpy as np
-from chameleon_core._space import Configs, DesignSpace, Knob
+from chameleon_core.plugin_api import Configs, DesignSpace, Knob
 from numpy.typing import NDArray
 
 States = NDArray[np.float32]

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from chameleon_system._imports import without_collecting
-from chameleon_system._kept import keep_bytes, kept_path
+from chameleon_system.api import keep_bytes, kept_path, without_collecting
 
 from chameleon_networks._backends.waiting_run import started_early
 

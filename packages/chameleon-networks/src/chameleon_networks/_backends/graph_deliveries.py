@@ -21,14 +21,15 @@ from typing import Any, Self
 import numpy as np
 import structlog
 import torch
-from chameleon_core._errors import ExitCode
-from chameleon_core._pipeline import DEFAULT, ENVIRONMENT, NONE
-from chameleon_core._plugins.given import ENVIRONMENT as PLUGINS
-from chameleon_core._words import in_one_line
-from chameleon_system._files import user_cache_folder, write_whole
-from chameleon_system._imports import without_collecting
-from chameleon_system._kept import surroundings
-from chameleon_system._processes.child import status_words
+from chameleon_core.api import PLUGINS_VARIABLE, in_one_line
+from chameleon_core.plugin_api import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE, ExitCode
+from chameleon_system.api import (
+    status_words,
+    surroundings,
+    user_cache_folder,
+    without_collecting,
+    write_whole,
+)
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 from torch._ops import OpOverloadPacket
@@ -255,8 +256,8 @@ def _exports() -> Any:
 
 def _place_of(records: str | None) -> str | None:
     """The record database of a run, for a run that works in another folder than the caller."""
-    records = records or os.environ.get(ENVIRONMENT) or None
-    if records in {None, NONE, DEFAULT} or "://" in records:
+    records = records or os.environ.get(RECORDS_VARIABLE) or None
+    if records in {None, NO_RECORDS, OWN_RECORDS} or "://" in records:
         return records
     return str(Path(records).expanduser().absolute())
 
@@ -287,7 +288,13 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
     # A plugin that is not installed may replace a distribution.
-    facts = [_FORM, surroundings(_DISTRIBUTIONS, ()), os.environ.get(PLUGINS), cores, threads]
+    facts = [
+        _FORM,
+        surroundings(_DISTRIBUTIONS, ()),
+        os.environ.get(PLUGINS_VARIABLE),
+        cores,
+        threads,
+    ]
     facts.append(torch.get_default_dtype())  # of tensors that the graph makes
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import attrs
 from attrs import validators
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 _RECORDS = r"https?://.*|((?!://).)*"
 """The form of a place of records: a URL that starts with http:// or https://, or a path."""

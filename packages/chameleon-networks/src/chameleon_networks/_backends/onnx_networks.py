@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._plugins import NoOptions
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._device.targets import TVMTargets
+from chameleon_core.plugin_api import ChameleonError, ConfigError, NoOptions
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
 from chameleon_networks._compile.compile import compiled

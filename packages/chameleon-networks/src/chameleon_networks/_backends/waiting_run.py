@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE
 
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.registry import default_registry
-from chameleon_system._files import user_cache_folder
-from chameleon_system._imports import without_collecting
-from chameleon_system._processes.child import ChildProcess
+from chameleon_core.api import default_registry
+from chameleon_core.plugin_api import load_factory
+from chameleon_system.api import ChildProcess, user_cache_folder, without_collecting
 
 _IMPORTS = ("chameleon_cli._logs", "chameleon_cli._run", "chameleon_networks._delivery.bucketed")
 """Modules of ``chameleon run`` that import what takes long. The first imports structlog without

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from chameleon_cli._options import trust_option
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._types import INT8
+from chameleon_cli.api import trust_option
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import INT8
 
 from chameleon_networks._frameworks import PRECISIONS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from chameleon_cli._options import trust_option
+from chameleon_cli.api import trust_option
 
 
 @click.command("compile", epilog="Example: chameleon compile runs/net -o network")

@@ -6,14 +6,9 @@ import json
 from pathlib import Path
 
 import click
-from chameleon_cli._results_table import print_network
-from chameleon_cli._streams import results_alone
-from chameleon_core._errors import ChameleonError, ExitCode
-from chameleon_core._loop.end.result import slower
-from chameleon_core._network_result import NetworkResult
-from chameleon_core._run_folder import NETWORK
-from chameleon_core._run_view import RunView
-from chameleon_core._stages import Delivery
+from chameleon_cli.api import print_network, results_alone
+from chameleon_core.api import NETWORK, NetworkResult, RunView, slower
+from chameleon_core.plugin_api import ChameleonError, Delivery, ExitCode
 
 from chameleon_networks._commands import runs
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import click
-from chameleon_cli._options import trust_option
+from chameleon_cli.api import trust_option
 
 
 @click.command("export", epilog="Example: chameleon export runs/net --to c -o bundle")

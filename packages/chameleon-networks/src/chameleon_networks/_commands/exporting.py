@@ -7,16 +7,10 @@ from pathlib import Path
 
 import attrs
 import click
-from chameleon_cli._streams import results_alone
-from chameleon_core._errors import ConfigError, RunFolderError
-from chameleon_core._loop.start.frontend import recalled
-from chameleon_core._loop.start.tasks import frontend_of
-from chameleon_core._run_folder import NETWORK
-from chameleon_core._run_view import RunView
-from chameleon_core._stages import Winner
-from chameleon_core._trust import check_tasks
-from chameleon_core._words import did_you_mean
-from chameleon_tvm._building.exporting import Exported
+from chameleon_cli.api import results_alone
+from chameleon_core.api import NETWORK, RunView, check_tasks, did_you_mean, frontend_of
+from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner, recalled
+from chameleon_tvm.api import Exported
 
 from chameleon_networks._commands.runs import pipeline_of, threads_of, winners_of
 from chameleon_networks._delivery.frontends import NetworksFrontend

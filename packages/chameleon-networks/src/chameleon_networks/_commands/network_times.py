@@ -10,16 +10,10 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_bench._statistics.estimates import estimate
-from chameleon_cli._result_rows import duration
-from chameleon_cli._results_table import print_table
-from chameleon_cli._streams import results_alone
-from chameleon_core._dtypes import FLOAT32
-from chameleon_core._errors import ConfigError
-from chameleon_core._loop.end.result import default_sentences
-from chameleon_core._network_result import InferenceResult, RivalTime
-from chameleon_core._run_view import RunView
-from chameleon_core._words import counted
+from chameleon_bench.api import estimate
+from chameleon_cli.api import duration, print_table, results_alone
+from chameleon_core.api import InferenceResult, RivalTime, RunView, counted, default_sentences
+from chameleon_core.plugin_api import FLOAT32, ConfigError
 
 from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
 from chameleon_networks._delivery.networks import NetworkFrontend

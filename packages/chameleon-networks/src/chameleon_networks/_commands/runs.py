@@ -5,20 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import attrs
-from chameleon_core._errors import ConfigError, RunFolderError
-from chameleon_core._loop.end.comparison import alternatives, best_of, winner
-from chameleon_core._loop.end.delivery import guessed, guesses_of
-from chameleon_core._loop.round.task_run import TaskRecords
-from chameleon_core._loop.start.frontend import recalled
-from chameleon_core._loop.start.shared_records import shares_records
-from chameleon_core._loop.start.tasks import frontend_of, spaces_of
-from chameleon_core._pipeline.load import subject_from_dict
-from chameleon_core._pipeline.schema import Subject
-from chameleon_core._run_folder import NETWORK
-from chameleon_core._run_view import RunView
-from chameleon_core._stages import Winner
-from chameleon_core._task import Task
-from chameleon_core._trust import check_sources
+from chameleon_core.api import (
+    NETWORK,
+    RunView,
+    TaskRecords,
+    alternatives,
+    best_of,
+    check_sources,
+    frontend_of,
+    guessed,
+    guesses_of,
+    shares_records,
+    spaces_of,
+    subject_from_dict,
+)
+from chameleon_core.plugin_api import (
+    ConfigError,
+    RunFolderError,
+    Subject,
+    Task,
+    Winner,
+    recalled,
+    winner,
+)
 
 from chameleon_networks._delivery.bucketed import NetworkWork
 from chameleon_networks._delivery.frontends import NetworksFrontend

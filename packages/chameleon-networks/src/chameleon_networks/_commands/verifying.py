@@ -14,14 +14,10 @@ import attrs
 import click
 import numpy as np
 import structlog
-from chameleon_cli._results_table import print_table
-from chameleon_cli._streams import results_alone
-from chameleon_core._errors import ChameleonError, ConfigError, ExitCode
-from chameleon_core._run_folder import NETWORK
-from chameleon_core._run_view import RunView
-from chameleon_core._stages import Arrays
-from chameleon_core._words import counted
-from chameleon_system._processes.stamps import temporary_folder
+from chameleon_cli.api import print_table, results_alone
+from chameleon_core.api import NETWORK, RunView, counted
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitCode
+from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
 
 from chameleon_networks._commands import runs

@@ -18,16 +18,21 @@ import attrs
 import chameleon_tvm
 import numpy as np
 import structlog
-from chameleon_system._cores import usable_cores
-from chameleon_system._kept import keep_bytes, kept_path, recalled_bytes, surroundings
-from chameleon_tvm._building.lowering import UNCHECKED
-from chameleon_tvm._device.targets import tvm_target
-from chameleon_tvm._instructions.emission import permissions_of
-from chameleon_tvm._quick_tvm import te, tirx
-from chameleon_tvm._spaces.loops.partial_sums import begun
-from chameleon_tvm._spaces.loops.trees import structural_hash, structural_map
-from chameleon_tvm._types import BFLOAT16, INT8, array_type
-from chameleon_tvm._words import symbol_of
+from chameleon_system.api import keep_bytes, kept_path, recalled_bytes, surroundings, usable_cores
+from chameleon_tvm.api import (
+    BFLOAT16,
+    INT8,
+    UNCHECKED,
+    array_type,
+    begun,
+    permissions_of,
+    structural_hash,
+    structural_map,
+    symbol_of,
+    te,
+    tirx,
+    tvm_target,
+)
 
 from chameleon_networks._compile.defaults import OURS, is_scheduled, with_default_schedules
 from chameleon_networks._compile.kernels import Kernels, OperatorKernel

@@ -9,13 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
-from chameleon_core._fallbacks import fall_back
-from chameleon_tvm._device.targets import target_info
-from chameleon_tvm._quick_tvm import tirx
-from chameleon_tvm._spaces.loops.lowered import LANES
-from chameleon_tvm._spaces.loops.partial_sums import REFUSED
-from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
-from chameleon_tvm._words import telling_line
+from chameleon_core.plugin_api import fall_back
+from chameleon_tvm.api import (
+    LANES,
+    REFUSED,
+    LoopPlan,
+    default_plan,
+    scheduled,
+    target_info,
+    telling_line,
+    tirx,
+)
 
 log = structlog.get_logger()
 

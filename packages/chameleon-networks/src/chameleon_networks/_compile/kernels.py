@@ -8,15 +8,14 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import InvalidConfigurationError
-from chameleon_core._fallbacks import fall_back
-from chameleon_core._stages import SpaceProvider, Winner
-from chameleon_core._task import Task
-from chameleon_tvm._building.builder import TVMBuilder
-from chameleon_tvm._building.kernel import Program
-from chameleon_tvm._operators.specs import OperatorSpec, TypedSpec
-from chameleon_tvm._quick_tvm import tirx
-from chameleon_tvm._types import COMPUTE
+from chameleon_core.plugin_api import (
+    InvalidConfigurationError,
+    SpaceProvider,
+    Task,
+    Winner,
+    fall_back,
+)
+from chameleon_tvm.api import COMPUTE, OperatorSpec, Program, TVMBuilder, TypedSpec, tirx
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.loop_tasks import TunedLoops

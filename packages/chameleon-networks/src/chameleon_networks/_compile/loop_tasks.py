@@ -14,20 +14,21 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core._errors import ConfigError
-from chameleon_core._network_result import KernelTime
-from chameleon_core._stages import Winner
-from chameleon_core._task import Task
-from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.prim_functions import (
+from chameleon_core.api import KernelTime
+from chameleon_core.plugin_api import ConfigError, Task, Winner
+from chameleon_tvm.api import (
+    KIND,
+    LoopPlan,
     function_arguments,
     function_flop,
     loaded_function,
+    operator_of,
+    plan_of,
+    structural_equal,
+    structural_hash,
+    tirx,
+    tvm,
 )
-from chameleon_tvm._quick_tvm import tirx, tvm
-from chameleon_tvm._spaces.loops.schedule import LoopPlan
-from chameleon_tvm._spaces.loops.template import KIND, plan_of
-from chameleon_tvm._spaces.loops.trees import structural_equal, structural_hash
 
 from chameleon_networks._compile.defaults import OURS
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chameleon_tvm._building.lowering import plain_loops_pipeline
-from chameleon_tvm._quick_tvm import tirx
-from chameleon_tvm._spaces.loops.lowered import LANES, loops_of
-from chameleon_tvm._spaces.loops.partial_sums import keeping_nan
+from chameleon_tvm.api import LANES, keeping_nan, loops_of, plain_loops_pipeline, tirx
 
 from chameleon_networks._graph.relaxed import tvm
 

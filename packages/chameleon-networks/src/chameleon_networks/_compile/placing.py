@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_tvm._emit import with_shapes
-from chameleon_tvm._words import symbol_of
+from chameleon_tvm.api import symbol_of, with_shapes
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.defaults import OURS

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from chameleon_tvm import _emit as emit
-from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm.api import emit, tirx
 
 from chameleon_networks._compile.defaults import LOOPS
 from chameleon_networks._graph.relaxed import relax, rewritten, tvm

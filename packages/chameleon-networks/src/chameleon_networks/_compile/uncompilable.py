@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_tvm._spaces.auto import AutoSpace
-from chameleon_tvm._spaces.options import AutoOptions
-from chameleon_tvm._words import first_line
+from chameleon_tvm.api import AutoOptions, AutoSpace, first_line
 
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels

@@ -11,12 +11,9 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core._dtypes import FLOAT32
-from chameleon_core._errors import ChameleonError
-from chameleon_core._fallbacks import fall_back
-from chameleon_core._network_result import Footprint, NetworkResult
-from chameleon_core._stages import Arrays, Delivery
-from chameleon_tvm._words import one_line, telling_line
+from chameleon_core.api import Footprint, NetworkResult
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, fall_back
+from chameleon_tvm.api import one_line, telling_line
 
 from chameleon_networks._compile.compile import untuned
 from chameleon_networks._compile.uncompilable import no_kernels

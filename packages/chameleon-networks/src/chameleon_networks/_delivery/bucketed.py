@@ -8,10 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import attrs
-from chameleon_core._errors import ConfigError, TargetError
-from chameleon_core._network_result import NetworkResult, OperatorCoverage
-from chameleon_core._stages import Delivery, Frontend, Trials
-from chameleon_core._task import Task
+from chameleon_core.api import NetworkResult, OperatorCoverage
+from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetError, Task, Trials
 
 from chameleon_networks._delivery.checking import Facts
 from chameleon_networks._delivery.deliver_buckets import delivered

@@ -12,9 +12,9 @@ from typing import Any
 import attrs
 import cattrs
 import structlog
-from chameleon_core._errors import ChameleonError, ConfigError, TargetError
-from chameleon_system._processes.conversation import Message
-from chameleon_tvm._words import WAY_OUT
+from chameleon_core.plugin_api import ChameleonError, ConfigError, TargetError
+from chameleon_system.api import Message
+from chameleon_tvm.api import WAY_OUT
 
 from chameleon_networks._compile.loop_tasks import CostlyFunction
 from chameleon_networks._compile.prepared_networks import prepared_network

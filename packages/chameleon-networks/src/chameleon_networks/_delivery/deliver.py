@@ -9,9 +9,9 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core._network_result import LayoutResult, NetworkResult
-from chameleon_core._stages import Delivery
-from chameleon_system._files import replace_folder
+from chameleon_core.api import LayoutResult, NetworkResult
+from chameleon_core.plugin_api import Delivery
+from chameleon_system.api import replace_folder
 
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks._delivery.delivery_steps import DeliverySteps, SettledNetwork, blamed

@@ -13,8 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._dtypes import FLOAT32
-from chameleon_core._network_result import (
+from chameleon_core.api import (
     BucketResult,
     InferenceResult,
     KernelTime,
@@ -22,10 +21,9 @@ from chameleon_core._network_result import (
     NetworkResult,
     Unmeasured,
 )
-from chameleon_core._stages import Arrays, Delivery
-from chameleon_core._task import Task
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._words import chosen_types, types_in_words
+from chameleon_core.plugin_api import FLOAT32, Arrays, Delivery, Task
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import chosen_types, types_in_words
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.kernels import Kernels

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_core._network_result import KernelTime, NetworkResult, OwnPrecision, Unmeasured
-from chameleon_core._stages import Arrays, Delivery, Frontend
-from chameleon_core._task import Task
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._types import STORAGE
-from chameleon_tvm._words import one_line
+from chameleon_core.api import KernelTime, NetworkResult, OwnPrecision, Unmeasured
+from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend, Task
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import STORAGE, one_line
 
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels

@@ -25,12 +25,10 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_core._errors import ChameleonError, ConfigError, TargetError
-from chameleon_core._network_result import KernelTime
-from chameleon_core._stages import Arrays
-from chameleon_system._processes.answering import Answers, Message, requests
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._words import WAY_OUT, first_line
+from chameleon_core.api import KernelTime
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, TargetError
+from chameleon_system.api import Answers, Message, requests, temporary_folder
+from chameleon_tvm.api import WAY_OUT, first_line
 
 from chameleon_networks._compile.compile import CompiledNetwork, compiled
 from chameleon_networks._compile.loop_tasks import costly_functions, large_shares

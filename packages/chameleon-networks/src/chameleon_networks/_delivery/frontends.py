@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._network_result import NetworkResult, OperatorCoverage
-from chameleon_core._stages.frontend import Delivery, Frontend, Trials
-from chameleon_core._task import Task
-from chameleon_tvm._sources import named_object
+from chameleon_core.api import NetworkResult, OperatorCoverage
+from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Frontend, Task, Trials
+from chameleon_tvm.api import named_object
 
 from chameleon_networks._importers.options import NetworkOptions
 from chameleon_networks._importers.source_checks import check_source

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
-from chameleon_core._stages import Arrays
-from chameleon_system._cores import CoreWatch, usable_cores
+from chameleon_core.plugin_api import Arrays
+from chameleon_system.api import CoreWatch, usable_cores
 
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._running.processes import NetworkProcess

@@ -14,12 +14,17 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_core._stages import Trials
-from chameleon_core._words import in_seconds
-from chameleon_tvm._device.targets import kind_of, target_info
-from chameleon_tvm._operators.layouts import with_rank
-from chameleon_tvm._operators.specs import ConvolutionSpec, OperatorSpec
-from chameleon_tvm._spaces.template.estimates import FLOAT_BYTES, TRANSPOSE_CYCLES
+from chameleon_core.api import in_seconds
+from chameleon_core.plugin_api import Trials
+from chameleon_tvm.api import (
+    FLOAT_BYTES,
+    TRANSPOSE_CYCLES,
+    ConvolutionSpec,
+    OperatorSpec,
+    kind_of,
+    target_info,
+    with_rank,
+)
 
 from chameleon_networks._delivery.checking import Facts
 from chameleon_networks._importers.options import DEFAULT

@@ -14,12 +14,9 @@ import attrs
 import cattrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._network_result import NetworkResult, OperatorCoverage
-from chameleon_core._stages import Delivery, Trials
-from chameleon_core._task import Task
-from chameleon_tvm._device.targets import kind_of
-from chameleon_tvm._operators.specs import OperatorSpec
+from chameleon_core.api import NetworkResult, OperatorCoverage
+from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Task, Trials
+from chameleon_tvm.api import OperatorSpec, kind_of
 
 from chameleon_networks._compile.compile import fused_functions
 from chameleon_networks._compile.loop_tasks import CostlyFunction, loop_tasks

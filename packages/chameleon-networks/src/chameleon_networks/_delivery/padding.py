@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._stages import Arrays
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
 
 from chameleon_networks._delivery.dispatch import PaddingProbe, dispatch_table, probes
 from chameleon_networks._importers.imported_network import BucketedNetwork

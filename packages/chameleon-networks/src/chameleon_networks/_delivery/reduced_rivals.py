@@ -9,12 +9,10 @@ from pathlib import Path
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_core._network_result import NetworkResult, RivalTime
-from chameleon_core._stages import Arrays
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._types import FLOAT32, display_name
-from chameleon_tvm._words import one_line
+from chameleon_core.api import NetworkResult, RivalTime
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import display_name, one_line
 
 from chameleon_networks._frameworks import AS_IT_COMES
 from chameleon_networks._frameworks.reductions import asked_for, left_out_reduced

@@ -9,10 +9,9 @@ from pathlib import Path
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_core._network_result import NetworkResult
-from chameleon_tvm._types import FLOAT32, INT8
-from chameleon_tvm._words import one_line
+from chameleon_core.api import NetworkResult
+from chameleon_core.plugin_api import FLOAT32, ChameleonError
+from chameleon_tvm.api import INT8, one_line
 
 from chameleon_networks._delivery.reduced_rivals import (
     ComputedIn,

@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._errors import ConfigError, RunFolderError, TargetError
-from chameleon_core._stages import SpaceProvider, Winner
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._building.exporting import Exported, identifiers, unoccupied
-from chameleon_tvm._words import identifier
+from chameleon_core.plugin_api import (
+    ConfigError,
+    RunFolderError,
+    SpaceProvider,
+    TargetError,
+    Winner,
+)
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
 
 from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_networks._export.operators import deliver_operator

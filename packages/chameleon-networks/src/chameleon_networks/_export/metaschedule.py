@@ -8,17 +8,23 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._stages import SpaceProvider, Winner
-from chameleon_tvm._building.builder import TVMBuilder
-from chameleon_tvm._building.exporting import Exported, identifiers, tvm_builder, unoccupied
-from chameleon_tvm._building.kernel import Program
-from chameleon_tvm._device.targets import tvm_target
-from chameleon_tvm._metaschedule.traces import applied
-from chameleon_tvm._quick_tvm import tirx, tvm
-from chameleon_tvm._spaces.sketch.options import SketchOptions
-from chameleon_tvm._spaces.sketch.packing import layout_free
-from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchPlan
+from chameleon_core.plugin_api import ConfigError, SpaceProvider, Winner
+from chameleon_tvm.api import (
+    Exported,
+    Program,
+    SketchBuilder,
+    SketchOptions,
+    SketchPlan,
+    TVMBuilder,
+    applied,
+    identifiers,
+    layout_free,
+    tirx,
+    tvm,
+    tvm_builder,
+    tvm_target,
+    unoccupied,
+)
 from tvm.s_tir import meta_schedule as ms
 
 from chameleon_networks._compile.defaults import OURS

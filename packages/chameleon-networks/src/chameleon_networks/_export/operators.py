@@ -15,15 +15,18 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError, TargetError
-from chameleon_core._stages import Arrays, SpaceProvider, Winner
-from chameleon_tvm._building.builder import TVMBuilder
-from chameleon_tvm._building.exporting import tvm_builder
-from chameleon_tvm._building.kernel import Program
-from chameleon_tvm._building.lowering import lower_function
-from chameleon_tvm._device.linking import architecture, own_triple
-from chameleon_tvm._device.targets import foreign_kind, tvm_target
-from chameleon_tvm._instructions.emission import permissions_of
+from chameleon_core.plugin_api import Arrays, ConfigError, SpaceProvider, TargetError, Winner
+from chameleon_tvm.api import (
+    Program,
+    TVMBuilder,
+    architecture,
+    foreign_kind,
+    lower_function,
+    own_triple,
+    permissions_of,
+    tvm_builder,
+    tvm_target,
+)
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor

@@ -17,8 +17,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._types import BFLOAT16, FLOAT16, HALVES
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import BFLOAT16, FLOAT16, HALVES
 
 
 def half_type(program: Any) -> str | None:

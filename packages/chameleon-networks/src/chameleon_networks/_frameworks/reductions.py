@@ -10,11 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import attrs
-from chameleon_core._arrays import Arrays
-from chameleon_core._errors import ConfigError
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_system._processor import own_architecture, this_processor
-from chameleon_tvm._types import BFLOAT16, FLOAT16, FLOAT32, INT8
+from chameleon_core.plugin_api import FLOAT32, Arrays, ConfigError
+from chameleon_system.api import own_architecture, temporary_folder, this_processor
+from chameleon_tvm.api import BFLOAT16, FLOAT16, INT8
 
 from chameleon_networks._frameworks import AS_IT_COMES, running
 from chameleon_networks._frameworks.precision import in_half

@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._arrays import Arrays
-from chameleon_system._thread_limit import usable_threads
-from chameleon_tvm._types import HALVES
+from chameleon_core.plugin_api import Arrays
+from chameleon_system.api import usable_threads
+from chameleon_tvm.api import HALVES
 
 Network = Callable[[Arrays], Arrays]
 """A function that computes the outputs of a network for its inputs."""

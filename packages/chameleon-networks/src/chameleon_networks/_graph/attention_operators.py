@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_tvm._operators.attention_specs import KEY_LAYOUTS, TOKENS_INSIDE, ordered
-from chameleon_tvm._operators.specs import AttentionSpec
+from chameleon_tvm.api import KEY_LAYOUTS, TOKENS_INSIDE, AttentionSpec, ordered
 
 from chameleon_networks._graph import attention_scores
 from chameleon_networks._graph.attention_scores import SoftmaxInput, SoftmaxInputFinder

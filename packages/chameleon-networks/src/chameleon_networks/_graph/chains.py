@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
-from chameleon_tvm._operators.layouts import channels_first, is_channels_last
-from chameleon_tvm._operators.specs import ConvolutionSpec, FusedSpec, GroupedSpec
+from chameleon_tvm.api import (
+    ConvolutionSpec,
+    FusedSpec,
+    GroupedSpec,
+    channels_first,
+    is_channels_last,
+)
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.attention_operators import attentions_of

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_tvm._operators.activation_arrays import ARRAYS
+from chameleon_tvm.api import ARRAYS
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.relaxed import extents_of, operator_name, relax, rewritten, tvm

@@ -12,16 +12,17 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm._instructions.choosing import narrow_weights_pay
-from chameleon_tvm._operators.base import is_for_cpu
-from chameleon_tvm._operators.specs import (
+from chameleon_tvm.api import (
+    COMPUTE,
     AttentionSpec,
     DenseSpec,
     FusedSpec,
     GroupedSpec,
     OperatorSpec,
+    StorageType,
+    is_for_cpu,
+    narrow_weights_pay,
 )
-from chameleon_tvm._types import COMPUTE, StorageType
 from numpy.typing import NDArray
 
 

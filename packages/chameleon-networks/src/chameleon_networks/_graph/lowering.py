@@ -9,8 +9,7 @@ from itertools import filterfalse, permutations
 from typing import Any
 
 import numpy as np
-from chameleon_tvm._operators.layouts import SPATIAL
-from chameleon_tvm._types import INT8
+from chameleon_tvm.api import INT8, SPATIAL
 
 from chameleon_networks._graph import relaxed
 from chameleon_networks._graph.constants import array_of, constant_of

@@ -12,9 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm._operators.activation_arrays import ARRAYS
-from chameleon_tvm._operators.activations import activated
-from chameleon_tvm._operators.spec import leaky_relu
+from chameleon_tvm.api import ARRAYS, activated, leaky_relu
 
 from chameleon_networks._graph.constants import ELEMENTWISE, array_of, evaluate
 from chameleon_networks._graph.moves import shape_of

@@ -7,21 +7,19 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._operators.convolution_specs import DEPTHWISE, GROUPED
-from chameleon_tvm._operators.layouts import (
+from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_tvm.api import (
+    DEPTHWISE,
+    GROUPED,
     SPATIAL,
-    channels_first,
-    channels_last,
-    is_channels_last,
-)
-from chameleon_tvm._operators.specs import (
     BatchMatmulSpec,
     ConvolutionSpec,
     DenseSpec,
     OperatorSpec,
+    channels_first,
+    channels_last,
+    is_channels_last,
 )
-from chameleon_tvm._types import FLOAT32
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of, constant_of, single_matrix

@@ -12,8 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm._quick_tvm import te, tirx
-from chameleon_tvm._types import INT8, STORAGE, UINT8
+from chameleon_tvm.api import INT8, STORAGE, UINT8, te, tirx
 
 from chameleon_networks._graph import relaxed
 from chameleon_networks._graph.constants import array_of, evaluate

@@ -14,14 +14,14 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_tvm._operators.specs import (
+from chameleon_tvm.api import (
     AttentionSpec,
     BatchMatmulSpec,
     ConvolutionSpec,
     DenseSpec,
     OperatorSpec,
+    identifier,
 )
-from chameleon_tvm._words import identifier
 
 from chameleon_networks._graph.fused_operators import FusedOperator
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS

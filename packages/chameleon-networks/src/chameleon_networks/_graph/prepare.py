@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._types import INT8, STORAGE, UINT8
-from chameleon_tvm._words import telling_line
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import INT8, STORAGE, UINT8, telling_line
 
 from chameleon_networks._graph import relaxed, steps
 from chameleon_networks._graph.affine import with_folded_scales

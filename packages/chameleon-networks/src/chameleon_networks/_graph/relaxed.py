@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_core._dtypes import FLOAT32
-from chameleon_core._errors import ConfigError
-from chameleon_system._imports import without
-from chameleon_tvm import _quick_tvm as quick_tvm
-from chameleon_tvm._quick_tvm import te, tirx
+from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_system.api import without
+from chameleon_tvm.api import te, tirx
+from chameleon_tvm.api import tvm as _tvm
 from numpy.typing import NDArray
 
 from tvm_ffi.serialization import from_json_graph_str  # isort: skip
@@ -23,7 +22,7 @@ from tvm_ffi.structural import structural_map  # isort: skip
 with without("torch"):
     from tvm import relax as _relax
 
-relax, tvm = _relax, quick_tvm.tvm
+relax, tvm = _relax, _tvm
 """TVM, and its graph language, for modules that import them from here."""
 
 _LARGE = 1024

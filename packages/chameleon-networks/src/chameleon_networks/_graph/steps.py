@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm._emit import rounding, widening
-from chameleon_tvm._types import FLOAT32, FLOATING_IN, STORAGE
+from chameleon_core.plugin_api import FLOAT32
+from chameleon_tvm.api import FLOATING_IN, STORAGE, rounding, widening
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of

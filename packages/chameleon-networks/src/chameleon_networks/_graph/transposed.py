@@ -20,7 +20,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm._operators.layouts import SPATIAL, is_channels_last
+from chameleon_tvm.api import SPATIAL, is_channels_last
 from numpy.typing import NDArray
 
 from chameleon_networks._graph import relaxed

@@ -14,13 +14,21 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_tvm import _types as types
-from chameleon_tvm._operators.epilogues import Quantization
-from chameleon_tvm._operators.requantizing import QuantizedProduct
-from chameleon_tvm._operators.spec import slope_of
-from chameleon_tvm._operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
-from chameleon_tvm._types import COMPUTE, INT8, ComputeType
+from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_tvm.api import (
+    COMPUTE,
+    INT8,
+    LARGEST_PRODUCT,
+    LARGEST_SUM,
+    UINT8,
+    BatchMatmulSpec,
+    ComputeType,
+    FusedSpec,
+    Quantization,
+    QuantizedProduct,
+    TypedSpec,
+    slope_of,
+)
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
@@ -72,7 +80,7 @@ class Operands:
         """
         terms = self.weights[0].size
         rounded = np.rint(real.astype(np.float64) / self.units.astype(np.float64))
-        if not (np.abs(rounded) <= types.LARGEST_SUM - terms * types.LARGEST_PRODUCT).all():
+        if not (np.abs(rounded) <= LARGEST_SUM - terms * LARGEST_PRODUCT).all():
             return None
         return rounded.astype(np.int32)
 
@@ -157,7 +165,7 @@ def is_data(step: Step, dtype: str) -> bool:
 
 def _symmetric(weights: Step) -> NDArray[Any] | None:
     """Encoded weights with the zero point 0. None if they do not fit into int8 then."""
-    if weights.dtype not in {INT8, types.UINT8}:
+    if weights.dtype not in {INT8, UINT8}:
         return None
     shifted = weights.centred(array_of(weights.source))
     low, high = shifted.min(initial=0), shifted.max(initial=0)
@@ -180,7 +188,7 @@ class _End:
 
     def dtype(self, kind: ComputeType) -> str:
         """The output dtype of an operator with a compute dtype."""
-        return types.FLOAT32 if self.output is None else kind.data.name
+        return FLOAT32 if self.output is None else kind.data.name
 
 
 class TypedOperators:

@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Protocol
 
 import attrs
 import numpy as np
-from chameleon_core._arrays import Arrays
-from chameleon_core._dtypes import FLOAT32
-from chameleon_core._network_result import OperatorCoverage
+from chameleon_core.api import OperatorCoverage
+from chameleon_core.plugin_api import FLOAT32, Arrays
 
 from chameleon_networks._frameworks.running import (
     OPENVINO,

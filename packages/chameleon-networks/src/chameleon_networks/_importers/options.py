@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
-from chameleon_core._errors import ConfigError
-from chameleon_core._plugins.options import option
-from chameleon_tvm import _types as types
-from chameleon_tvm._types import BFLOAT16, FLOAT16, FLOAT32, display_name
+from chameleon_core.plugin_api import FLOAT32, ConfigError, option
+from chameleon_tvm.api import BFLOAT16, FLOAT16, REDUCED, display_name
 
 from chameleon_networks._shapes import Buckets, check_shapes
 
-PRECISIONS = tuple(sorted({display_name(name) for name in types.REDUCED}))
+PRECISIONS = tuple(sorted({display_name(name) for name in REDUCED}))
 """Dtypes other than float32 that a network may be computed in, if the target has them."""
 
 AUTO = "auto"

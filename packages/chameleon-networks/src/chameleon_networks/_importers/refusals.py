@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import attrs
-from chameleon_core._errors import ConfigError
-from chameleon_core._network_result import OperatorCoverage
-from chameleon_tvm._words import WAY_OUT
+from chameleon_core.api import OperatorCoverage
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import WAY_OUT
 
 
 @attrs.frozen(kw_only=True)

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._errors import ConfigError
-from chameleon_core._plugins.records import PresetRecord
-from chameleon_tvm._sources import named_function
-from chameleon_tvm._words import first_line
+from chameleon_core.plugin_api import ConfigError, PresetRecord
+from chameleon_tvm.api import first_line, named_function
 
 from chameleon_networks._importers.options import NetworkOptions, OnnxOptions, TorchOptions
 

@@ -15,10 +15,10 @@ import attrs
 import cattrs
 import numpy as np
 import structlog
-from chameleon_core._arrays import Arrays
-from chameleon_core._network_result import OperatorCoverage
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._types import FLOAT32, INT8, UINT8
+from chameleon_core.api import OperatorCoverage
+from chameleon_core.plugin_api import FLOAT32, Arrays
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import INT8, UINT8
 from numpy.typing import NDArray
 
 from chameleon_networks._frameworks import running

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._errors import RunFolderError, TargetError
-from chameleon_core._versions import installed
-from chameleon_system._files import write_whole
-from chameleon_tvm._device.cpus.features import flag_of, host_features, used_features
-from chameleon_tvm._device.targets import tvm_target
-from chameleon_tvm._spaces.loops.template import KIND as LOOPS
+from chameleon_core.api import installed
+from chameleon_core.plugin_api import RunFolderError, TargetError
+from chameleon_system.api import write_whole
+from chameleon_tvm.api import KIND as LOOPS
+from chameleon_tvm.api import flag_of, host_features, tvm_target, used_features
 
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.sequence.weights import WEIGHTS

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from chameleon_tvm._types import COMPUTE
+from chameleon_tvm.api import COMPUTE
 
 from chameleon_networks._graph.moves import shape_of
 from chameleon_networks._graph.relaxed import relax

@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._stages import Arrays
-from chameleon_tvm._sources import named_function
-from chameleon_tvm._words import first_line
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
+from chameleon_tvm.api import first_line, named_function
 from numpy.typing import NDArray
 
 Outputs = NDArray[Any] | Arrays

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
-from chameleon_tvm._types import FLOAT32
+from chameleon_core.plugin_api import FLOAT32
 
 from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.fused_operators import FusedOperator

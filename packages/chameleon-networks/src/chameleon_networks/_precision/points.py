@@ -13,10 +13,9 @@ from typing import Protocol
 
 import attrs
 import numpy as np
-from chameleon_core._network_result import FrontPoint
-from chameleon_core._words import in_seconds, listing
-from chameleon_tvm._types import FLOAT32, display_name
-from chameleon_tvm._words import types_in_words
+from chameleon_core.api import FrontPoint, in_seconds, listing
+from chameleon_core.plugin_api import FLOAT32
+from chameleon_tvm.api import display_name, types_in_words
 
 from chameleon_networks._precision.choice import TypeChoice
 from chameleon_networks._precision.edges import order_of, tensors_of

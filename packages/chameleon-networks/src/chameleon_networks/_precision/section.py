@@ -6,12 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core._dtypes import FLOAT32
-from chameleon_core._pipeline.nodes import Node, Problem
-from chameleon_core._pipeline.schema import StageSpec
-from chameleon_core._plugins.options import BINDS, option
-from chameleon_core._plugins.records import Section
-from chameleon_core._words import did_you_mean, listing
+from chameleon_core.api import did_you_mean, listing
+from chameleon_core.plugin_api import BINDS, FLOAT32, Node, Problem, Section, StageSpec, option
 
 
 @attrs.frozen(kw_only=True)

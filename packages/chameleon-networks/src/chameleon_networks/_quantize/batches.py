@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import structlog
-from chameleon_core._errors import ConfigError
-from chameleon_core._stages import Arrays
-from chameleon_tvm._sources import named_function
-from chameleon_tvm._words import first_line
+from chameleon_core.plugin_api import Arrays, ConfigError
+from chameleon_tvm.api import first_line, named_function
 from numpy.typing import NDArray
 
 from chameleon_networks._importers.imported_network import BucketInputs, ImportedNetwork

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
-from chameleon_tvm._types import (
+from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_tvm.api import (
     COMPUTE,
-    FLOAT32,
     LARGEST_DIFFERENCES,
     LARGEST_PRODUCT,
     LARGEST_SUM,
     REDUCED,
+    BatchMatmulSpec,
+    FusedSpec,
+    TypedSpec,
 )
 
 from chameleon_networks._graph.fused_operators import FusedOperator, shares_data

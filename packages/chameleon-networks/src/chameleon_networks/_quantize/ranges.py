@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._types import STORAGE, UINT8
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import STORAGE, UINT8
 from numpy.typing import NDArray
 
 _BINS = 2048

@@ -18,9 +18,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._operators.specs import FusedSpec
-from chameleon_tvm._types import COMPUTE, FLOAT32, StorageType
+from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_tvm.api import COMPUTE, FusedSpec, StorageType
 
 from chameleon_networks._graph.fused_operators import FusedOperator
 from chameleon_networks._graph.moving import is_carrying

@@ -8,13 +8,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ChameleonError
-from chameleon_core._stages import Arrays, SpaceProvider, Winner
-from chameleon_tvm._building.lowering import UNCHECKED
-from chameleon_tvm._device.targets import tvm_target
-from chameleon_tvm._spaces.auto import AutoSpace
-from chameleon_tvm._spaces.options import AutoOptions
-from chameleon_tvm._types import FLOAT32
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, SpaceProvider, Winner
+from chameleon_tvm.api import UNCHECKED, AutoOptions, AutoSpace, tvm_target
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.compile import fused, interpreted

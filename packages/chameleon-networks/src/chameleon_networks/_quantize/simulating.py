@@ -15,10 +15,9 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ConfigError
-from chameleon_core._stages import Arrays
-from chameleon_system._processes.answering import Message
-from chameleon_tvm._types import INT8
+from chameleon_core.plugin_api import Arrays, ConfigError
+from chameleon_system.api import Message
+from chameleon_tvm.api import INT8
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.prepared_networks import prepared_network

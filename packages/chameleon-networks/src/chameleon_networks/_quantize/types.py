@@ -8,10 +8,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._operators.layouts import is_channels_last
-from chameleon_tvm._operators.specs import ConvolutionSpec, DenseSpec, FusedSpec
-from chameleon_tvm._types import COMPUTE, FLOAT32
+from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_tvm.api import COMPUTE, ConvolutionSpec, DenseSpec, FusedSpec, is_channels_last
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of

@@ -12,10 +12,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._operators.layouts import is_channels_last
-from chameleon_tvm._operators.specs import ConvolutionSpec
-from chameleon_tvm._types import COMPUTE, FLOAT32, StorageType
+from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_tvm.api import COMPUTE, ConvolutionSpec, StorageType, is_channels_last
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.fused_operators import Constants, FusedOperator

@@ -20,9 +20,8 @@ import attrs
 import cattrs
 import chameleon_tvm
 import numpy as np
-from chameleon_core._arrays import Arrays
-from chameleon_system._files import replacing, write_whole
-from chameleon_system._kept import keep, kept_path, recalled, surroundings
+from chameleon_core.plugin_api import Arrays
+from chameleon_system.api import keep, kept_path, recalled, replacing, surroundings, write_whole
 from numpy.typing import NDArray
 
 from chameleon_networks._importers.imported_network import ImportedNetwork

@@ -12,11 +12,9 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_core._network_result import Footprint
-from chameleon_core._stages import Arrays, ComparisonPlan
-from chameleon_system._cores import CoreWatch, usable_cores
-from chameleon_system._processes.child import status_words
+from chameleon_core.api import Footprint
+from chameleon_core.plugin_api import Arrays, ChameleonError, ComparisonPlan
+from chameleon_system.api import CoreWatch, status_words, usable_cores
 
 from chameleon_networks._running.processes import NetworkProcess
 

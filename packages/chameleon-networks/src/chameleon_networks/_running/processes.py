@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
-from chameleon_core._errors import ChameleonError, ConfigError, TargetError
-from chameleon_core._network_result import KernelTime
-from chameleon_core._stages import Arrays
-from chameleon_system._processes.child import ChildProcess, status_words
-from chameleon_system._processes.conversation import ChildEndedError, Conversation, Message
-from chameleon_system._processes.stamps import temporary_folder
+from chameleon_core.api import KernelTime
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, TargetError
+from chameleon_system.api import (
+    ChildEndedError,
+    ChildProcess,
+    Conversation,
+    Message,
+    status_words,
+    temporary_folder,
+)
 
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._running.kept_networks import GRAPH, kept_network

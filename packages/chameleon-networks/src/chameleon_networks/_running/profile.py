@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core._arrays import Arrays
-from chameleon_core._network_result import KernelTime
-from chameleon_tvm._late_tvm import tvm
-from chameleon_tvm._words import TUNED, symbol_of
+from chameleon_core.api import KernelTime
+from chameleon_core.plugin_api import Arrays
+from chameleon_tvm.api import TUNED, late_tvm, symbol_of
 
 from chameleon_networks._package.load import VIRTUAL_MACHINE, load
 
@@ -94,7 +93,10 @@ def _called(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
 
 def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
     machine = network.engine.machine
-    arguments = [tvm.runtime.tensor(array, device=tvm.cpu()) for array in network.arrays(inputs)]
+    arguments = [
+        late_tvm.tvm.runtime.tensor(array, device=late_tvm.tvm.cpu())
+        for array in network.arrays(inputs)
+    ]
     calls: Calls = []
     started = [0.0]
 

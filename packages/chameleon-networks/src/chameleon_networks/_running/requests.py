@@ -10,12 +10,9 @@ from typing import Any, BinaryIO
 
 import attrs
 import numpy as np
-from chameleon_core._arrays import Arrays
-from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._plugins.factory import load_factory
-from chameleon_system._imports import without_collecting
-from chameleon_system._processes.answering import Answers, Message, requests
-from chameleon_tvm._words import first_line
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, load_factory
+from chameleon_system.api import Answers, Message, requests, without_collecting
+from chameleon_tvm.api import first_line
 from numpy.typing import NDArray
 
 from chameleon_networks._importers.imported_network import ImportedNetwork

@@ -16,15 +16,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from chameleon_system._imports import without, without_collecting
+from chameleon_system.api import without, without_collecting
 
 # A run waits for this process, which shows no tracebacks, so that it needs no rich.
 with without("rich"), without_collecting():
     import attrs
-    from chameleon_core._arrays import Arrays
-    from chameleon_system._processes.answering import Answers, Message
-    from chameleon_system._processes.stamps import TOKEN
-    from chameleon_system._thread_limit import allowed_cores
+    from chameleon_core.plugin_api import Arrays
+    from chameleon_system.api import TOKEN, Answers, Message, allowed_cores
     from structlog.testing import capture_logs
 
     from chameleon_networks._frameworks.reductions import (

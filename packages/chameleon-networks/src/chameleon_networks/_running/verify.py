@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._arrays import Arrays
-from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
 from numpy.typing import NDArray
 
 TOLERANCE = 1e-3

@@ -14,11 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._errors import ChameleonError, TargetError
-from chameleon_system._kept import keep_bytes, kept_path, recalled_bytes
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._device.cpus.features import flag_of
-from chameleon_tvm._quick_tvm import tvm
+from chameleon_core.plugin_api import ChameleonError, TargetError
+from chameleon_system.api import keep_bytes, kept_path, recalled_bytes, temporary_folder
+from chameleon_tvm.api import flag_of, tvm
 
 SOURCES = Path(__file__).parent
 OBJECTS = "objects.tar"

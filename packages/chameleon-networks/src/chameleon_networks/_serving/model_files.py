@@ -13,10 +13,9 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core._stages import Arrays
-from chameleon_system._processes.conversation import Message
-from chameleon_tvm._types import FLOAT32, INT8
-from chameleon_tvm._words import one_line
+from chameleon_core.plugin_api import FLOAT32, Arrays
+from chameleon_system.api import Message
+from chameleon_tvm.api import INT8, one_line
 
 from chameleon_networks._frameworks import AS_IT_COMES
 from chameleon_networks._frameworks.reductions import (

@@ -12,13 +12,9 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_system._cores import usable_cores
-from chameleon_system._processes.child import ChildProcess
-from chameleon_system._processes.conversation import Conversation
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._types import BFLOAT16, FLOAT16, FLOAT32, INT8
-from chameleon_tvm._words import one_line
+from chameleon_core.plugin_api import FLOAT32, ChameleonError
+from chameleon_system.api import ChildProcess, Conversation, temporary_folder, usable_cores
+from chameleon_tvm.api import BFLOAT16, FLOAT16, INT8, one_line
 
 from chameleon_networks._delivery.side_by_side import result_of
 from chameleon_networks._frameworks.reductions import NAMES

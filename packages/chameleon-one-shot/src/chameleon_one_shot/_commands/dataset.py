@@ -13,13 +13,17 @@ from typing import Any
 import attrs
 import click
 import numpy as np
-from chameleon_cli._options import given_again, output_option, set_option, trust_option
-from chameleon_cli._progress import progress_for
-from chameleon_cli._signals import signals
-from chameleon_cli._streams import results_alone
-from chameleon_core._errors import ExitCode
-from chameleon_core._loop.interruption import Interruption
-from chameleon_core._plugins.registry import default_registry
+from chameleon_cli.api import (
+    given_again,
+    output_option,
+    progress_for,
+    results_alone,
+    set_option,
+    signals,
+    trust_option,
+)
+from chameleon_core.api import Interruption, default_registry
+from chameleon_core.plugin_api import ExitCode
 
 from chameleon_one_shot._dataset.collecting import Collected, Collector
 from chameleon_one_shot._dataset.format import parts_of, read_dataset, read_manifest, read_part

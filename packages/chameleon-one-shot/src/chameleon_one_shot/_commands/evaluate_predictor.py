@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import click
-from chameleon_cli._streams import results_alone
+from chameleon_cli.api import results_alone
 
 _ALTERNATIVES = ("xgboost", "lightgbm", "flat-network", "first-guesses")
 

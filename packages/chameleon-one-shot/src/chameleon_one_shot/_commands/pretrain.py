@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_cli._streams import results_alone
+from chameleon_cli.api import results_alone
 
 from chameleon_one_shot._dataset.format import read_dataset
 from chameleon_one_shot._predictor.options import KINDS, Architecture, TrainingOptions

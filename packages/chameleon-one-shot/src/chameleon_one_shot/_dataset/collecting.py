@@ -16,23 +16,23 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._loop.interruption import Interruption, RunInterrupted
-from chameleon_core._loop.run import run_pipeline
-from chameleon_core._loop.start.tasks import (
+from chameleon_core.api import (
+    RECORDS,
+    Interruption,
+    Registry,
+    RunInterrupted,
     device_of,
+    did_you_mean,
+    from_dict,
     frontend_of,
     named_tasks,
+    read_store,
+    run_pipeline,
+    sources_in,
     spaces_of,
     target_of,
 )
-from chameleon_core._pipeline.load import from_dict
-from chameleon_core._pipeline.schema import Subject
-from chameleon_core._plugins import Registry
-from chameleon_core._run_folder import RECORDS, read_store
-from chameleon_core._task import Task
-from chameleon_core._trust import sources_in
-from chameleon_core._words import did_you_mean
+from chameleon_core.plugin_api import ChameleonError, ConfigError, Subject, Task
 
 from chameleon_one_shot._dataset.format import (
     MANIFEST,

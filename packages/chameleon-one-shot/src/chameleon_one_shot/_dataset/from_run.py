@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core._measurement import Measurement
-from chameleon_core._run_view import RunView
-from chameleon_core._store import StoredTask
+from chameleon_core.api import RunView, StoredTask
+from chameleon_core.plugin_api import Measurement
 
 from chameleon_one_shot._dataset.tasks import DatasetTask, named_by_key
 

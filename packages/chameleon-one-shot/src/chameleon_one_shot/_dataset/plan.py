@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core._pipeline.assemble import Assembler
-from chameleon_core._pipeline.load import DocumentReader
-from chameleon_core._pipeline.nodes import Item, Mark, Node, node_of
-from chameleon_core._pipeline.schema import ResolvedPipeline, Subject
-from chameleon_core._plugins.registry import Registry
-from chameleon_core._words import did_you_mean
+from chameleon_core.api import Assembler, DocumentReader, Registry, ResolvedPipeline, did_you_mean
+from chameleon_core.plugin_api import Item, Mark, Node, Subject, node_of
 
 _SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
 """The keys of a pipeline that a search of a plan may have."""

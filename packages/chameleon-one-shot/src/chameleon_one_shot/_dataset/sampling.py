@@ -15,11 +15,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._loop.round.stages import generator
-from chameleon_core._pipeline.stage_reader import read_options
-from chameleon_core._plugins import Registry
-from chameleon_core._task import Task
+from chameleon_core.api import Registry, generator
+from chameleon_core.plugin_api import ConfigError, Task, read_options
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import DatasetError, canonical, named_by_key

@@ -6,11 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from chameleon_core._errors import ConfigError
-from chameleon_core._stages import Frontend
-from chameleon_core._task import Task
-from chameleon_core._trust import check_tasks
-from chameleon_system._files import write_whole
+from chameleon_core.api import check_tasks
+from chameleon_core.plugin_api import ConfigError, Frontend, Task
+from chameleon_system.api import write_whole
 
 from chameleon_one_shot._dataset.task_options import TasksOptions
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import ConfigError, Task
 from numpy.typing import NDArray
 
 

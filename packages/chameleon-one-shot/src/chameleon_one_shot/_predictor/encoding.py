@@ -7,7 +7,7 @@ from typing import Self, TypeVar
 
 import attrs
 import numpy as np
-from chameleon_core._space import Configs
+from chameleon_core.plugin_api import Configs
 from numpy.typing import NDArray
 
 from chameleon_one_shot._tokens import TaskTokens, Vocabulary

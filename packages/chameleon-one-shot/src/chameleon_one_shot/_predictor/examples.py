@@ -9,12 +9,15 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_core._pipeline.stage_reader import read_options
-from chameleon_core._plugins.registry import default_registry
-from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._space.fixed import index_of
-from chameleon_core._stages import SpaceProvider
+from chameleon_core.api import default_registry
+from chameleon_core.plugin_api import (
+    ChameleonError,
+    Configs,
+    DesignSpace,
+    SpaceProvider,
+    index_of,
+    read_options,
+)
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import Dataset, DatasetError, DatasetTask, canonical

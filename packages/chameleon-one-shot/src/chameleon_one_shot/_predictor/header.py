@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 from chameleon_one_shot._options import AUTO
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import attrs
 import numpy as np
 import torch
-from chameleon_core._space import Configs
+from chameleon_core.plugin_api import Configs
 from numpy.typing import NDArray
 from torch import Tensor
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._plugins.first_party import FIRST_PARTY
-from chameleon_core._versions import installed
+from chameleon_core.api import FIRST_PARTY, installed
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import Dataset, DatasetError

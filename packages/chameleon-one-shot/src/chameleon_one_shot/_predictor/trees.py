@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import numpy as np
-from chameleon_core._space import Configs
-from chameleon_system._imports import imported_without
+from chameleon_core.plugin_api import Configs
+from chameleon_system.api import imported_without
 from numpy.typing import NDArray
 
 from chameleon_one_shot._predictor.examples import Example, Scale

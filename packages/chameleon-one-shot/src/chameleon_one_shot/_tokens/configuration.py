@@ -13,8 +13,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Configs, DesignSpace, recorded_features, recorded_names
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Configs, DesignSpace, Task, recorded_features, recorded_names
 from numpy.typing import NDArray
 
 from chameleon_one_shot._tokens.numbers import named_numbers

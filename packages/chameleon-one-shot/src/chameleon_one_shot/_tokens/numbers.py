@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core._space.knobs import magnitude
+from chameleon_core.plugin_api import magnitude
 
 _LONGEST_SYMBOL = 32
 """The longest string that is used. Longer strings, such as programs, are different in each task."""

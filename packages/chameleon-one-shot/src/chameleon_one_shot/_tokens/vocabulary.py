@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import attrs
 import numpy as np
-from chameleon_core._space import Configs
+from chameleon_core.plugin_api import Configs
 from numpy.typing import NDArray
 
 from chameleon_one_shot._tokens.configuration import Numbers, TaskTokens

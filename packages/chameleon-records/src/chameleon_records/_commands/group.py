@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_cli._options import seconds
-from chameleon_cli._result_rows import duration
-from chameleon_cli._results_table import print_table
-from chameleon_core._stages import Record, RecordKey
-from chameleon_core._words import counted
-from chameleon_system._files import write_whole
+from chameleon_cli.api import duration, print_table, seconds
+from chameleon_core.api import counted
+from chameleon_core.plugin_api import Record, RecordKey
+from chameleon_system.api import write_whole
 
 from chameleon_records._databases.contract import Rules
 from chameleon_records._databases.parts import SUFFIX

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 import attrs
-from chameleon_core._stages import Record, RecordDatabase, RecordKey
+from chameleon_core.plugin_api import Record, RecordDatabase, RecordKey
 
 from chameleon_records._format import Records, RecordsError
 

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import structlog
-from chameleon_core._stages import Record, RecordKey
-from chameleon_system._files import write_whole
+from chameleon_core.plugin_api import Record, RecordKey
+from chameleon_system.api import write_whole
 
 from chameleon_records._databases import parts
 from chameleon_records._databases.contract import Kept

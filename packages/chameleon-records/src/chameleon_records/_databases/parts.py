@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from chameleon_core._stages import Record, RecordKey
+from chameleon_core.plugin_api import Record, RecordKey
 
 from chameleon_records._databases.contract import Kept, PlacedRecords
 from chameleon_records._format import NAME, VERSION, RecordsError, Table, check_version

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_core._stages import Record, RecordKey
-from chameleon_core._stages.record_database import rank
-from chameleon_core._store.sqlite_file import SQLiteFile
+from chameleon_core.api import SQLiteFile
+from chameleon_core.plugin_api import ChameleonError, Record, RecordKey, rank
 
 from chameleon_records._databases.contract import Kept, PlacedRecords
 from chameleon_records._format import (

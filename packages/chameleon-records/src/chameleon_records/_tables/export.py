@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._measurement import NUMBERS
-from chameleon_system._files import write_whole
+from chameleon_core.plugin_api import NUMBERS
+from chameleon_system.api import write_whole
 
 from chameleon_records._format import RecordsError
 from chameleon_records._tables.kernel_tuner import as_cache, as_t4

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core.plugin_api import FailureKind, Measurement
 
 from chameleon_records._format import RecordsError
 from chameleon_records._tables.rows import Row

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core._loop.start.shared_records import CONDITIONS, MIXED, kept_records, stored_rows
-from chameleon_core._run_folder import RECORDS, read_store
-from chameleon_core._stages import Record, RecordKey
+from chameleon_core.api import CONDITIONS, MIXED, RECORDS, kept_records, read_store, stored_rows
+from chameleon_core.plugin_api import Record, RecordKey
 
 from chameleon_records._format import Records, RecordsError
 from chameleon_records._opening import opened_at

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core._stages import Arrays, Kernel
-from chameleon_core._task import Task
-from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._types import BFLOAT16
+from chameleon_core.plugin_api import Arrays, Kernel, Task
+from chameleon_tvm.api import BFLOAT16, operator_of
 from numpy.typing import NDArray
 
 from chameleon_runners._baselines.torch_builder import torch_function

@@ -12,9 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Baseline, Builder
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Baseline, Builder, NoOptions, Task
 
 VARIANTS: dict[str, tuple[str, ...]] = {
     # "packed" keeps the weights in the layout oneDNN likes best, as Inductor does when it

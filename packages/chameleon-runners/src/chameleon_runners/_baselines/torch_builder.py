@@ -8,11 +8,14 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import torch
-from chameleon_core._stages import Arrays, Builder, Kernel
-from chameleon_core._task import Task
-from chameleon_tvm._operators.base import operator_of
-from chameleon_tvm._operators.layouts import channels_last
-from chameleon_tvm._operators.specs import CONVOLUTIONS, BatchMatmulSpec, convolution_of
+from chameleon_core.plugin_api import Arrays, Builder, Kernel, Task
+from chameleon_tvm.api import (
+    CONVOLUTIONS,
+    BatchMatmulSpec,
+    channels_last,
+    convolution_of,
+    operator_of,
+)
 from torch.nn import functional
 
 Tensors = tuple[torch.Tensor, ...]

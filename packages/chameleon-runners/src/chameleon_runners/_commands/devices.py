@@ -9,10 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
-from chameleon_core._errors import ExitCode, TargetError
-from chameleon_core._plugins.registry import default_registry
-from chameleon_system._processes.child import ChildProcess
-from chameleon_system._processes.conversation import ChildEndedError, Conversation
+from chameleon_core.api import default_registry
+from chameleon_core.plugin_api import ExitCode, TargetError
+from chameleon_system.api import ChildEndedError, ChildProcess, Conversation
 
 from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.tracker import Queue, ServerState, call, queues

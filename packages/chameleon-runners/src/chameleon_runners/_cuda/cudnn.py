@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Baseline, Builder
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Baseline, Builder, NoOptions, Task
 
 from chameleon_runners._baselines import onednn
 from chameleon_runners._baselines.onednn import kind_of

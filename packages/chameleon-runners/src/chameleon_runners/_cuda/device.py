@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from chameleon_core._stages import Device, Kernel
-from chameleon_tvm._building.remote.local_device import LocalDevice
+from chameleon_core.plugin_api import Device, Kernel
+from chameleon_tvm.api import LocalDevice
 
 from chameleon_runners._cuda.monitor import state_of
 from chameleon_runners._cuda.options import CudaDeviceOptions

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import attrs
-from chameleon_core._errors import TargetError
-from chameleon_core._stages import StageRef
+from chameleon_core.plugin_api import StageRef, TargetError
 
 from chameleon_runners._cuda.monitor import driver_lists
 from chameleon_runners._cuda.options import CudaDeviceOptions, CudaOptions

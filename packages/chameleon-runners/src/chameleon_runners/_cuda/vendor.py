@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Arrays, Builder, Kernel
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Builder, Kernel, NoOptions, Task
 
 from chameleon_runners._baselines.onednn import OneDNNBaseline, kind_of
 
@@ -78,7 +76,7 @@ class VendorBuilder(Builder):
         self._recipe.write(artifact)
 
     def reference(self) -> tuple[Arrays, float]:
-        from chameleon_tvm._operators.base import operator_of  # noqa: PLC0415 - in a worker
+        from chameleon_tvm.api import operator_of  # noqa: PLC0415 - in a worker
 
         operator = operator_of(self._task)
         return operator.reference(operator.inputs()), operator.tolerance

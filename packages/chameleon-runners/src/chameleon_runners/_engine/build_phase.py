@@ -8,7 +8,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 import attrs
-from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core.plugin_api import FailureKind, Measurement
 
 from chameleon_runners._engine.context import CandidateRun, MeasureContext
 from chameleon_runners._engine.preparation import Preparation

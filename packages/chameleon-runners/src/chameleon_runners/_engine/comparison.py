@@ -11,10 +11,14 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 import numpy as np
-from chameleon_core._errors import PluginError
-from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._stages import ComparisonPlan, Contender
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import (
+    ComparisonPlan,
+    Contender,
+    FailureKind,
+    Measurement,
+    PluginError,
+    Task,
+)
 
 from chameleon_runners._engine.build_phase import BuildPhase
 from chameleon_runners._engine.context import CandidateRun, MeasureContext

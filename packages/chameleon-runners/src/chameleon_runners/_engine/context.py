@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core.plugin_api import FailureKind, Measurement
 
 from chameleon_runners._engine.deadlines import Deadlines
 from chameleon_runners._engine.references import Reference

@@ -6,9 +6,7 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 
 import attrs
-from chameleon_core._errors import PluginError
-from chameleon_core._stages import StageRef
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import PluginError, StageRef, Task
 
 from chameleon_runners._engine.context import MeasureContext
 from chameleon_runners._engine.references import stage_key

@@ -13,7 +13,7 @@ from collections import deque
 
 import attrs
 import structlog
-from chameleon_core._errors import TargetError
+from chameleon_core.plugin_api import TargetError
 
 from chameleon_runners._engine.worker_process import PipeEnd, WorkerProcess
 from chameleon_runners._engine.workers import (

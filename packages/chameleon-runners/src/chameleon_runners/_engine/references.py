@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import attrs
-from chameleon_core._stages import StageRef
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import StageRef, Task
 
 
 def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:

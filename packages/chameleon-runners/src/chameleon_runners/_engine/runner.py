@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import attrs
-from chameleon_core._errors import TargetError
-from chameleon_core._measurement import Measurement
-from chameleon_core._stages import ComparisonPlan, Contender, MeasureJob, Runner, StageRef
-from chameleon_core._task import Task
-from chameleon_core._versions import installed
-from chameleon_system._cores import usable_cores
-from chameleon_system._processes.ending import kill_abandoned
-from chameleon_system._processes.stamps import make_scratch, remove_abandoned
+from chameleon_core.api import installed
+from chameleon_core.plugin_api import (
+    ComparisonPlan,
+    Contender,
+    MeasureJob,
+    Measurement,
+    Runner,
+    StageRef,
+    TargetError,
+    Task,
+)
+from chameleon_system.api import kill_abandoned, make_scratch, remove_abandoned, usable_cores
 
 from chameleon_runners import _environment as environment
 from chameleon_runners._engine.comparison import Comparison

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chameleon_core import _errors as errors
+from chameleon_core import plugin_api
 
 from chameleon_runners._worker.protocol import Message
 
@@ -12,15 +12,15 @@ def raise_stage_error(factory: str, reply: Message) -> None:
 
     Args:
         factory: The stage that failed, as ``"module:Class"``.
-        reply: The reply. Its ``type`` is empty or names an error of ``chameleon_core._errors``.
+        reply: The reply. Its ``type`` is empty or names an error of ``chameleon_core.plugin_api``.
 
     Raises:
         ChameleonError: Always. It is a ``PluginError`` if ``type`` names no such error.
     """
-    kind = getattr(errors, reply["type"], None) if reply["type"] else None
-    if isinstance(kind, type) and issubclass(kind, errors.ChameleonError):
+    kind = getattr(plugin_api, reply["type"], None) if reply["type"] else None
+    if isinstance(kind, type) and issubclass(kind, plugin_api.ChameleonError):
         raise kind(reply["message"], hint=reply["hint"])
-    raise errors.PluginError(
+    raise plugin_api.PluginError(
         f"the stage {factory!r} fails in a worker process: {reply['message']}",
         hint="check its options, and that what it needs is installed where the runner is",
     )

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import psutil
-from chameleon_system._processes.child import ChildProcess
+from chameleon_system.api import ChildProcess
 
 from chameleon_runners._engine.workers import EndReason, Work, Worker, WorkerEnd
 from chameleon_runners._worker.protocol import Decoder, Message, ProtocolError, send

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 import attrs
-from chameleon_system._processes.child import status_words
+from chameleon_system.api import status_words
 
 from chameleon_runners._worker.protocol import Message
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import attrs
-from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core.plugin_api import FailureKind, Measurement
 
 from chameleon_runners._engine.context import CandidateRun, checked_and_timed
 from chameleon_runners._engine.references import Reference

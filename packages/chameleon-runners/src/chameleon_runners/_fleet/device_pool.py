@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
-from chameleon_core._errors import ChameleonError, TargetError
-from chameleon_core._measurement import FailureKind
+from chameleon_core.plugin_api import ChameleonError, FailureKind, TargetError
 
 from chameleon_runners._engine.stage_errors import raise_stage_error
 from chameleon_runners._engine.workers import WorkerEvent, WorkerPool

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 import attrs
-from chameleon_core._stages import StageRef
+from chameleon_core.plugin_api import StageRef
 
 from chameleon_runners._engine.workers import Worker, WorkerEvent
 from chameleon_runners._fleet.verdicts import FailureReport, Reliability

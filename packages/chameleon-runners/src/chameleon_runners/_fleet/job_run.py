@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import attrs
-from chameleon_core._measurement import Measurement
-from chameleon_core._stages import MeasureJob
+from chameleon_core.plugin_api import MeasureJob, Measurement
 
 from chameleon_runners._engine.build_phase import BuildPhase
 from chameleon_runners._engine.context import MeasureContext

@@ -14,7 +14,7 @@ from functools import partial
 
 import attrs
 import structlog
-from chameleon_core._measurement import Measurement
+from chameleon_core.plugin_api import Measurement
 
 from chameleon_runners._engine.references import Reference
 from chameleon_runners._engine.workers import WorkerEvent, WorkerPool

@@ -7,10 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core._errors import ChameleonError
-from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._stages import Arrival, Contender, MeasureJob, MeasureStream
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import (
+    Arrival,
+    ChameleonError,
+    Contender,
+    FailureKind,
+    MeasureJob,
+    Measurement,
+    MeasureStream,
+    Task,
+)
 
 from chameleon_runners._engine.comparison import Comparison, ContenderState
 from chameleon_runners._engine.deadlines import Deadlines

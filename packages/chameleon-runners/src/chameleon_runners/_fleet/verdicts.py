@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 import attrs
-from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core.plugin_api import FailureKind, Measurement
 
 _GONE = frozenset({FailureKind.DEVICE_LOST, FailureKind.CRASH})
 """Failures that are one event: the client loses its device, or crashes together with it."""

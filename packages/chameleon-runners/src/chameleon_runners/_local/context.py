@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import attrs
-from chameleon_core._loop.end.comparison import TIE
-from chameleon_core._stages import Disturbance
-from chameleon_system._cores import CoreWatch
-from chameleon_system._disturbance import CoreMeter
+from chameleon_core.api import TIE
+from chameleon_core.plugin_api import Disturbance
+from chameleon_system.api import CoreMeter, CoreWatch
 
 from chameleon_runners._engine.context import MeasureContext
 from chameleon_runners._engine.process_pool import ProcessPool

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
-from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._stages import Arrival, MeasureJob
+from chameleon_core.plugin_api import Arrival, FailureKind, MeasureJob, Measurement
 
 from chameleon_runners._engine.build_phase import BuildPhase
 from chameleon_runners._engine.context import CandidateRun

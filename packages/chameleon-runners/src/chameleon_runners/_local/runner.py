@@ -9,14 +9,18 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core._errors import TargetError
-from chameleon_core._stages import Arrival, Contender, Disturbance, MeasureJob, MeasureStream
-from chameleon_core._stages.runner import OrderedStream
-from chameleon_core._task import Task
-from chameleon_core._versions import installed
-from chameleon_system._cores import CoreWatch, usable_cores
-from chameleon_system._disturbance import CoreMeter
-from chameleon_system._processor import processor_name
+from chameleon_core.api import installed
+from chameleon_core.plugin_api import (
+    Arrival,
+    Contender,
+    Disturbance,
+    MeasureJob,
+    MeasureStream,
+    OrderedStream,
+    TargetError,
+    Task,
+)
+from chameleon_system.api import CoreMeter, CoreWatch, processor_name, usable_cores
 
 from chameleon_runners._engine.comparison import Comparison, ContenderState
 from chameleon_runners._engine.context import CandidateRun

@@ -11,9 +11,8 @@ from typing import Any
 
 import ray
 import structlog
-from chameleon_core._errors import ChameleonError, TargetError
-from chameleon_core._stages import StageRef
-from chameleon_system._cores import usable_cores
+from chameleon_core.plugin_api import ChameleonError, StageRef, TargetError
+from chameleon_system.api import usable_cores
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from chameleon_runners._baselines.onednn import kind_of

@@ -17,9 +17,7 @@ from pathlib import Path
 
 import attrs
 import ray
-from chameleon_system._cores import usable_cores
-from chameleon_system._processes.ending import kill_abandoned
-from chameleon_system._processes.stamps import make_scratch, remove_abandoned
+from chameleon_system.api import kill_abandoned, make_scratch, remove_abandoned, usable_cores
 
 from chameleon_runners import _environment as environment
 from chameleon_runners._engine.process_pool import Starter

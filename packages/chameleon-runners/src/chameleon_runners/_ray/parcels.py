@@ -6,7 +6,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from chameleon_system._files import replacing
+from chameleon_system.api import replacing
 
 
 def pack(folder: Path) -> bytes:

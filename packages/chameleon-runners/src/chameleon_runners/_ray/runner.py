@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from chameleon_core._errors import PluginError
+from chameleon_core.plugin_api import PluginError
 
 from chameleon_runners._engine.workers import WorkerPool
 from chameleon_runners._fleet.runner import FleetRunner

@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core._errors import ConfigError
-from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._run_folder import read_store
-from chameleon_core._store import RecordStore, StoredTask
-from chameleon_core._task import Task
+from chameleon_core.api import RecordStore, StoredTask, read_store
+from chameleon_core.plugin_api import ConfigError, FailureKind, Measurement, Task
 
 from chameleon_runners._replay.table import Table, table_of
 

@@ -10,12 +10,20 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._plugins import NoOptions
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Builder, Contender, Frontend, MeasureJob, Runner, SpaceProvider
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import (
+    Builder,
+    ConfigError,
+    Contender,
+    DesignSpace,
+    FailureKind,
+    Frontend,
+    MeasureJob,
+    Measurement,
+    NoOptions,
+    Runner,
+    SpaceProvider,
+    Task,
+)
 
 from chameleon_runners._replay.options import Noise, ReplayOptions, TableOptions
 from chameleon_runners._replay.reading import OPERATOR, table_of_task, tables_at

@@ -8,9 +8,15 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._space import Choice, Configs, DesignSpace, Knob
-from chameleon_core._space.knobs import magnitude
+from chameleon_core.plugin_api import (
+    Choice,
+    Configs,
+    DesignSpace,
+    FailureKind,
+    Knob,
+    Measurement,
+    magnitude,
+)
 from numpy.typing import NDArray
 
 Config = tuple[int, ...]

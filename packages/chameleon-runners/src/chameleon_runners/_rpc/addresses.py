@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 import attrs
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 _LAST_PORT = 65535
 

@@ -7,9 +7,8 @@ import socket
 import threading
 from typing import Any
 
-from chameleon_core._errors import DeviceLostError, TargetError
-from chameleon_tvm._building.remote.failures import meaning
-from chameleon_tvm._words import telling_line
+from chameleon_core.plugin_api import DeviceLostError, TargetError
+from chameleon_tvm.api import meaning, telling_line
 
 from chameleon_runners._rpc.addresses import Address
 

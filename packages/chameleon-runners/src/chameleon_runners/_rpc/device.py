@@ -7,8 +7,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._errors import DeviceLostError
-from chameleon_core._stages import Device, Kernel
+from chameleon_core.plugin_api import Device, DeviceLostError, Kernel
 
 from chameleon_runners._rpc import tracker
 from chameleon_runners._rpc.addresses import Address

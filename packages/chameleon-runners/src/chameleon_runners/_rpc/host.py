@@ -16,11 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from chameleon_system._permissions import AMX, refusal
-from chameleon_system._processes.answering import Answers
-from chameleon_system._processes.death_signal import die_with
-from chameleon_tvm._building.remote.facts import FACTS_FUNCTION, own_facts
-from chameleon_tvm._quick_tvm import tvm
+from chameleon_system.api import AMX, Answers, die_with, refusal
+from chameleon_tvm.api import FACTS_FUNCTION, own_facts, tvm
 
 _WATCH_SECONDS = 0.2
 _DESERTED_SECONDS = 1.0

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import attrs
-from chameleon_core._errors import ConfigError, DeviceLostError, TargetError
-from chameleon_core._stages import StageRef
+from chameleon_core.plugin_api import ConfigError, DeviceLostError, StageRef, TargetError
 
 from chameleon_runners._fleet.device_state import DeviceRef
 from chameleon_runners._fleet.runner import FleetRunner

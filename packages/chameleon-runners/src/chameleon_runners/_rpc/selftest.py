@@ -11,9 +11,9 @@ import contextlib
 import time
 from typing import Any
 
-from chameleon_core._errors import ChameleonError
-from chameleon_system._processes.answering import Answers, requests
-from chameleon_tvm._words import telling_line
+from chameleon_core.plugin_api import ChameleonError
+from chameleon_system.api import Answers, requests
+from chameleon_tvm.api import telling_line
 
 from chameleon_runners._rpc import tracker
 from chameleon_runners._rpc.addresses import Address

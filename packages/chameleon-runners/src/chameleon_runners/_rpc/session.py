@@ -10,20 +10,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
-from chameleon_core._errors import DeviceLostError, TargetError
-from chameleon_core._stages import Kernel
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._building.kernel import CPU_FLUSH, device_kind
-from chameleon_tvm._building.remote.buffers import DeviceBuffers
-from chameleon_tvm._building.remote.facts import ServerFacts, ask, check
-from chameleon_tvm._building.remote.failures import remote_calls, ruins_context
-from chameleon_tvm._building.remote.kernels import KernelLoader, flush_of
-from chameleon_tvm._building.remote.probe import ask_processor
-from chameleon_tvm._building.remote.smoke_test import check_output, smoke_test_for
-from chameleon_tvm._device.cpus.registers import Reported
-from chameleon_tvm._device.targets import tvm_target
-from chameleon_tvm._quick_tvm import tvm
-from chameleon_tvm._words import telling_line
+from chameleon_core.plugin_api import DeviceLostError, Kernel, TargetError
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import (
+    CPU_FLUSH,
+    DeviceBuffers,
+    KernelLoader,
+    Reported,
+    ServerFacts,
+    ask,
+    ask_processor,
+    check,
+    check_output,
+    device_kind,
+    flush_of,
+    remote_calls,
+    ruins_context,
+    smoke_test_for,
+    telling_line,
+    tvm,
+    tvm_target,
+)
 
 from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.connecting import connect, hang_up

@@ -16,10 +16,8 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_core._errors import ChameleonError, TargetError
-from chameleon_system._processes.child import ChildProcess
-from chameleon_system._processes.conversation import ChildEndedError, Conversation
-from chameleon_system._processes.stamps import make_scratch
+from chameleon_core.plugin_api import ChameleonError, TargetError
+from chameleon_system.api import ChildEndedError, ChildProcess, Conversation, make_scratch
 
 from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.tracker import queues

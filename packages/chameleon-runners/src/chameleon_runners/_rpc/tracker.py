@@ -17,7 +17,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 import attrs
-from chameleon_core._errors import DeviceLostError, TargetError
+from chameleon_core.plugin_api import DeviceLostError, TargetError
 
 from chameleon_runners._rpc.addresses import Address
 

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._errors import (
+from chameleon_core.plugin_api import (
+    Arrays,
+    Builder,
     ChameleonError,
+    Device,
     DeviceLostError,
+    FailureKind,
     InvalidConfigurationError,
+    Kernel,
     TargetError,
 )
-from chameleon_core._measurement import FailureKind
-from chameleon_core._stages import Arrays, Builder, Device, Kernel
-from chameleon_system._disturbance import involuntary_switches
+from chameleon_system.api import involuntary_switches
 
 from chameleon_runners._timing import Repeats, TimingPolicy, no_switches, probe_runs, time_kernel
 from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays

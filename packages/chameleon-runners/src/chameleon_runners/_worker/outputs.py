@@ -6,8 +6,8 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core._stages import Arrays
-from chameleon_system._files import replacing
+from chameleon_core.plugin_api import Arrays
+from chameleon_system.api import replacing
 from numpy.typing import NDArray
 
 

@@ -9,10 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import psutil
-from chameleon_core._pipeline.stage_reader import options_for
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._stages import Baseline, Builder, Device, SpaceProvider
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import (
+    Baseline,
+    Builder,
+    Device,
+    SpaceProvider,
+    Task,
+    load_factory,
+    options_for,
+)
 
 from chameleon_runners._worker.protocol import Message
 

@@ -6,9 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
 
-Message = dict[str, Any]
+from chameleon_system._processes.conversation import Message
 
 
 class Answers:

@@ -12,16 +12,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core._errors import ChameleonError
-from chameleon_core._loop.start.tasks import tasks_of
-from chameleon_core._pipeline.jsonable import to_json
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._pipeline.stage_reader import read_options
-from chameleon_core._plugins import KINDS, Kind, NoOptions, PluginRecord, make_stage
-from chameleon_core._plugins.check import complaint
-from chameleon_core._task import Task
-from chameleon_core._versions import stages_of
-from chameleon_core._words import with_hint
+from chameleon_core.api import ResolvedPipeline, stages_of, tasks_of, to_json, with_hint
+from chameleon_core.plugin_api import (
+    KINDS,
+    ChameleonError,
+    Kind,
+    NoOptions,
+    PluginRecord,
+    Task,
+    complaint,
+    make_stage,
+    read_options,
+)
 
 HEAVY = ("tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "pandas")
 """Libraries that the modules of options must not import, because every command imports these

@@ -6,15 +6,24 @@ import contextlib
 import io
 from typing import Any, ClassVar
 
-from chameleon_core._errors import ChameleonError, TargetError
-from chameleon_core._loop.start.tasks import target_of
-from chameleon_core._pipeline.load import from_dict
-from chameleon_core._pipeline.resolve import keys_of
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._plugins import NoOptions, PluginRecord, Registry, default_registry, hookimpl
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._stages import Frontend
-from chameleon_core._task import Task
+from chameleon_core.api import (
+    Registry,
+    ResolvedPipeline,
+    default_registry,
+    from_dict,
+    keys_of,
+    target_of,
+)
+from chameleon_core.plugin_api import (
+    ChameleonError,
+    Frontend,
+    NoOptions,
+    PluginRecord,
+    TargetError,
+    Task,
+    hookimpl,
+    load_factory,
+)
 
 from chameleon_testing._generators import trial
 from chameleon_testing.conformance import after_json

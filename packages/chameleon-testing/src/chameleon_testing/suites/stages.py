@@ -11,11 +11,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._schedulers import SchedulerContext, TaskState
-from chameleon_core._stages import Contender, MeasureJob, Record, RecordKey, RivalTrace, StageRef
-from chameleon_core._task import Task
+from chameleon_core.api import ResolvedPipeline
+from chameleon_core.plugin_api import (
+    Contender,
+    FailureKind,
+    MeasureJob,
+    Measurement,
+    Record,
+    RecordKey,
+    RivalTrace,
+    SchedulerContext,
+    StageRef,
+    Task,
+    TaskState,
+)
 
 from chameleon_testing import conformance as checks
 from chameleon_testing._generators import SEED, trial

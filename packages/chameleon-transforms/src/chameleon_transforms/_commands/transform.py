@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from chameleon_cli._options import given_again, output_option, set_option
-from chameleon_cli._progress import progress_for
-from chameleon_cli._result_rows import network_remarks
-from chameleon_cli._results_table import print_table
-from chameleon_cli._signals import signals
-from chameleon_cli._streams import results_alone
-from chameleon_core._loop.interruption import Interruption
-from chameleon_core._network_result import NetworkResult
-from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._pipeline.schema import ResolvedPipeline
+from chameleon_cli.api import (
+    given_again,
+    network_remarks,
+    output_option,
+    print_table,
+    progress_for,
+    results_alone,
+    set_option,
+    signals,
+)
+from chameleon_core.api import Interruption, NetworkResult, ResolvedPipeline, load_pipeline
 
 from chameleon_transforms._search.front import Point
 

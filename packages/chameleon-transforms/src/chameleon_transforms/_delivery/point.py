@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 import torch
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 from torch import Tensor, fx, nn
 
 from chameleon_transforms._delivery.weights import Carrier

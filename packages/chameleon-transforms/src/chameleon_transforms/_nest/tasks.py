@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chameleon_tvm._operators.convolution_specs import Conv2dSpec, DepthwiseConv2dSpec
+from chameleon_tvm.api import Conv2dSpec, DepthwiseConv2dSpec
 
 from chameleon_transforms._nest.domain import Nest
 from chameleon_transforms._nest.program import Program

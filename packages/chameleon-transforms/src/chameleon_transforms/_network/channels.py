@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import structlog
 import torch
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import attrs
-from chameleon_core._space import Choice, DesignSpace
+from chameleon_core.plugin_api import Choice, DesignSpace
 
 from chameleon_transforms._contract import Transform
 from chameleon_transforms._nest.domain import Extent

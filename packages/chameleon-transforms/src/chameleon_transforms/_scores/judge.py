@@ -14,8 +14,8 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from chameleon_core._errors import ConfigError
-from chameleon_system._cores import usable_cores
+from chameleon_core.plugin_api import ConfigError
+from chameleon_system.api import usable_cores
 from torch import Tensor, fx, nn
 
 from chameleon_transforms._contract import Judged, NetworkScore

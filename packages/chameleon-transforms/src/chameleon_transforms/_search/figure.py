@@ -11,9 +11,8 @@ import io
 import math
 from collections.abc import Sequence
 
-from chameleon_bench._pages.plots import Plot, logarithmic, points, titled
-from chameleon_bench._pages.rendering import Cell, Table, plain_page
-from chameleon_core._words import counted
+from chameleon_bench.api import Cell, Plot, Table, logarithmic, plain_page, points, titled
+from chameleon_core.api import counted
 from markupsafe import Markup
 
 from chameleon_transforms._search.front import PARAMETERS, Point

@@ -9,15 +9,17 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core._loop.interruption import Interruption
-from chameleon_core._loop.run import run_pipeline
-from chameleon_core._loop.start.tasks import target_of
-from chameleon_core._pipeline.jsonable import to_json
-from chameleon_core._pipeline.load import from_dict
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._run_folder import RECORDS, read_store
-from chameleon_tvm._operators.convolution_specs import CONVOLUTIONS
-from chameleon_tvm._operators.frontend_options import OperatorsOptions
+from chameleon_core.api import (
+    RECORDS,
+    Interruption,
+    ResolvedPipeline,
+    from_dict,
+    read_store,
+    run_pipeline,
+    target_of,
+    to_json,
+)
+from chameleon_tvm.api import CONVOLUTIONS, OperatorsOptions
 
 from chameleon_transforms._nest.tasks import Spec
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ConfigError
-from chameleon_core._space import DesignSpace
+from chameleon_core.plugin_api import ConfigError, DesignSpace
 from numpy.typing import NDArray
 
 from chameleon_transforms._contract import NetworkScore

@@ -6,9 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import ClassVar
 
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Baseline, Builder
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Baseline, Builder, NoOptions, Task
 
 from chameleon_tvm._operators.base import is_operator
 

@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from chameleon_core._stages import Arrays, Builder, Kernel
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Builder, Kernel, Task
 
 from chameleon_tvm._building.kernel import Program, TVMKernel, device_kind, require_device
 from chameleon_tvm._building.lowering import cuda_source, lower_function

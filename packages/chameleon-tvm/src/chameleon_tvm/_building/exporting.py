@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core._errors import ConfigError
-from chameleon_core._stages import SpaceProvider, Winner
+from chameleon_core.plugin_api import ConfigError, SpaceProvider, Winner
 
 from chameleon_tvm._building.builder import TVMBuilder
 from chameleon_tvm._words import identifier

@@ -14,8 +14,7 @@ from functools import cache
 
 import attrs
 import numpy as np
-from chameleon_core._errors import TargetError
-from chameleon_core._stages import Arrays, Kernel
+from chameleon_core.plugin_api import Arrays, Kernel, TargetError
 
 from chameleon_tvm._building.lowering import compile_function
 from chameleon_tvm._building.rotation import ALIGNMENT, Rotation, size_of

@@ -10,12 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._pipeline.stage_reader import options_for
-from chameleon_core._plugins.factory import load_factory
-from chameleon_core._stages import SpaceProvider
-from chameleon_core._task import Task
-from chameleon_system._cores import usable_cores
-from chameleon_system._files import write_whole
+from chameleon_core.plugin_api import SpaceProvider, Task, load_factory, options_for
+from chameleon_system.api import usable_cores, write_whole
 
 _LONGEST = 4_000_000
 """Largest number of characters of a listing file. The rest of a longer listing is left out."""

@@ -14,13 +14,16 @@ from collections.abc import Sequence
 
 import attrs
 import structlog
-from chameleon_core._loop.context import RunContext
-from chameleon_core._loop.end.result import OperatorResult, RunResult
-from chameleon_core._network_result import NetworkResult
-from chameleon_core._run_folder import LISTINGS, listing_folder
-from chameleon_core._stages import StageRef
-from chameleon_core._task import Task
-from chameleon_system._processes.child import ChildProcess
+from chameleon_core.api import (
+    LISTINGS,
+    NetworkResult,
+    OperatorResult,
+    RunContext,
+    RunResult,
+    listing_folder,
+)
+from chameleon_core.plugin_api import StageRef, Task
+from chameleon_system.api import ChildProcess
 
 log = structlog.get_logger()
 

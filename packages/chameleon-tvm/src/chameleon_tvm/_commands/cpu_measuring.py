@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import TargetError
-from chameleon_core._plugins.records import NoOptions
+from chameleon_core.plugin_api import NoOptions, TargetError
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._building.kernel import Program, TVMKernel

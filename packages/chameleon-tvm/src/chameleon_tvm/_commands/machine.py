@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chameleon_core._plugins import NoOptions
+from chameleon_core.plugin_api import NoOptions
 
 from chameleon_tvm._device.cpus.naming import native_masking, native_name
 from chameleon_tvm._device.targets import TVMTargets

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import attrs
-from chameleon_core._errors import TargetError
+from chameleon_core.plugin_api import TargetError
 
 _KIB = 1024
 _ARCH = re.compile(r"sm_(\d+)(\d)[af]?")

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from chameleon_system._cores import usable_cores
-from chameleon_system._files import write_whole
-from chameleon_system._kept import keep, kept_path, recalled, surroundings
+from chameleon_system.api import keep, kept_path, recalled, surroundings, usable_cores, write_whole
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")

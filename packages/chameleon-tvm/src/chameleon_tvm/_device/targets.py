@@ -10,11 +10,8 @@ from functools import cache
 from typing import Any
 
 import attrs
-from chameleon_core._errors import TargetError
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import TargetResolver
-from chameleon_system._cores import usable_cores
-from chameleon_system._processor import own_architecture
+from chameleon_core.plugin_api import NoOptions, TargetError, TargetResolver
+from chameleon_system.api import own_architecture, usable_cores
 
 from chameleon_tvm._device.cpus.description import TargetInfo, describe
 from chameleon_tvm._device.cpus.features import used_features

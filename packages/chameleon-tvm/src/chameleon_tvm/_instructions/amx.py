@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from chameleon_system._permissions import AMX
+from chameleon_system.api import AMX
 
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._instructions.base import BFLOAT16_BITS

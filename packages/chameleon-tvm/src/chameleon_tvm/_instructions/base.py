@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from chameleon_core._errors import ChameleonError
+from chameleon_core.plugin_api import ChameleonError
 from numpy.typing import NDArray
 
 from chameleon_tvm._instructions.records import INSTRUCTIONS

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 import structlog
-from chameleon_core._plugins import KINDS, InstructionRecord, default_registry
-from chameleon_core._plugins.factory import make
-from chameleon_system._permissions import refusal
+from chameleon_core.api import default_registry
+from chameleon_core.plugin_api import KINDS, InstructionRecord, make
+from chameleon_system.api import refusal
 
 from chameleon_tvm._device.cpus.description import is_this_cpu
 from chameleon_tvm._device.cpus.features import architecture_named, features_named

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from chameleon_core._errors import TargetError
-from chameleon_system._permissions import refusal
+from chameleon_core.plugin_api import TargetError
+from chameleon_system.api import refusal
 
 from chameleon_tvm._instructions.base import Expr, Instruction
 from chameleon_tvm._late_tvm import tirx, tvm

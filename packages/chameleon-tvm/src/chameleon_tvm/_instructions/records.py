@@ -5,7 +5,7 @@ Commands such as ``chameleon plugins`` read the records without importing TVM or
 
 from __future__ import annotations
 
-from chameleon_core._plugins.records import InstructionRecord
+from chameleon_core.plugin_api import InstructionRecord
 
 _HERE = "chameleon_tvm._instructions"
 

@@ -4,7 +4,7 @@ The strategy learns from the records in MetaSchedule's database. MetaSchedule ad
 of the strategy's candidates to the same database.
 """
 
-import chameleon_tvm._quick_tvm  # noqa: F401 - before TVM's own names, which bring torch along
+import chameleon_tvm._quick_tvm
 from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm._metaschedule.strategy import ChameleonStrategy
 

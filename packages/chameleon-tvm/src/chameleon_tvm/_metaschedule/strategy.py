@@ -12,15 +12,17 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ChameleonError, ConfigError, InvalidConfigurationError
-from chameleon_core._loop.round.tuner import TaskTuner
-from chameleon_core._loop.start.tasks import device_of
-from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._pipeline.load import from_dict
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Archive
-from chameleon_core._task import Task
+from chameleon_core.api import ResolvedPipeline, TaskTuner, device_of, from_dict
+from chameleon_core.plugin_api import (
+    Archive,
+    ChameleonError,
+    ConfigError,
+    FailureKind,
+    InvalidConfigurationError,
+    Measurement,
+    NoOptions,
+    Task,
+)
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 

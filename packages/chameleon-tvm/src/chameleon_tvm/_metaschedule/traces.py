@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-from chameleon_core._space import Choice
+from chameleon_core.plugin_api import Choice
 
 from chameleon_tvm._quick_tvm import Schedule, Trace
 from chameleon_tvm._spaces.sketch.plan import Decision, ThinnedFactorization

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
-from chameleon_core._plugins.options import option
+from chameleon_core.plugin_api import option
 
 from chameleon_tvm._operators.spec import TypedSpec, computed_in, converted, positive, times
 from chameleon_tvm._types import FLOAT32, HALVES

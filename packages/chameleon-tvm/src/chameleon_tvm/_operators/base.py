@@ -8,11 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._plugins import KINDS, OperatorRecord, UnknownNameError, default_registry
-from chameleon_core._plugins.factory import make
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
+from chameleon_core.api import UnknownNameError, default_registry
+from chameleon_core.plugin_api import KINDS, Arrays, ConfigError, OperatorRecord, Task, make
 from numpy.typing import NDArray
 
 from chameleon_tvm._late_tvm import tvm

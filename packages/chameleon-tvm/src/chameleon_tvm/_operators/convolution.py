@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from chameleon_core._stages import Arrays
+from chameleon_core.plugin_api import Arrays
 from numpy.typing import NDArray
 
 from chameleon_tvm._arrays import contiguous

@@ -10,8 +10,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core._plugins.options import option
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Task, option
 
 from chameleon_tvm._operators import layouts
 from chameleon_tvm._operators.spec import FusedSpec, computed_in, converted, positive, times

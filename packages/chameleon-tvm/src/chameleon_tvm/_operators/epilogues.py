@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Task
 from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit

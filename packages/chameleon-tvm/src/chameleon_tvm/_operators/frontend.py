@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from chameleon_core._stages import Frontend
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Frontend, Task
 
 from chameleon_tvm._device.targets import foreign_kind
 from chameleon_tvm._operators.frontend_options import OperatorsOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 from chameleon_tvm._operators.spec import OperatorSpec
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 LAYOUT_HINT = (
     "Layouts are NCHW, NHWC and blocked ones such as NCHW16c; with one spatial axis NCW, NWC, "

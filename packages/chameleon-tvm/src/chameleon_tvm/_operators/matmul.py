@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Task
 from numpy.typing import NDArray
 
 from chameleon_tvm._arrays import contiguous

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 from chameleon_tvm._late_tvm import Schedule, tvm
 from chameleon_tvm._sources import named_object

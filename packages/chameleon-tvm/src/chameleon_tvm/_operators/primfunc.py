@@ -6,10 +6,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
-from chameleon_core._words import in_one_line
+from chameleon_core.api import in_one_line
+from chameleon_core.plugin_api import Arrays, ConfigError, Task
 
 from chameleon_tvm._late_tvm import tvm
 from chameleon_tvm._operators.base import Operator, seeded_array

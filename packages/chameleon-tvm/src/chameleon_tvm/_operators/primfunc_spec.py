@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import attrs
-from chameleon_core._plugins.options import option
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Task, option
 
 from chameleon_tvm._operators.spec import OperatorSpec, converted
 

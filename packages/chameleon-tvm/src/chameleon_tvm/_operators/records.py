@@ -5,7 +5,7 @@ Commands such as ``chameleon plugins`` read the records without importing TVM or
 
 from __future__ import annotations
 
-from chameleon_core._plugins.records import OperatorRecord
+from chameleon_core.plugin_api import OperatorRecord
 
 from chameleon_tvm._operators.attention_specs import AttentionSpec
 from chameleon_tvm._operators.convolution_specs import CONVOLUTIONS

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import attrs
-from chameleon_core._errors import ConfigError
-from chameleon_core._plugins.options import option
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import ConfigError, Task, option
 
 from chameleon_tvm._device.gpus import BFLOAT16_SINCE, capability
 from chameleon_tvm._types import (

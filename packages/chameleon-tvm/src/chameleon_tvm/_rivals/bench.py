@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from chameleon_core._errors import ConfigError
-from chameleon_core._stages import Rival, RivalTrace
-from chameleon_core._task import Task
-from chameleon_system._cores import usable_cores
+from chameleon_core.plugin_api import ConfigError, Rival, RivalTrace, Task
+from chameleon_system.api import usable_cores
 
 from chameleon_tvm._rivals.launch import tune_with_metaschedule
 from chameleon_tvm._rivals.options import MetaScheduleOptions

@@ -10,11 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core._errors import ChameleonError
-from chameleon_core._task import Task
-from chameleon_system._processes.child import ChildProcess, status_words
-from chameleon_system._processes.conversation import ChildEndedError, Conversation
-from chameleon_system._processes.stamps import temporary_folder
+from chameleon_core.plugin_api import ChameleonError, Task
+from chameleon_system.api import (
+    ChildEndedError,
+    ChildProcess,
+    Conversation,
+    status_words,
+    temporary_folder,
+)
 
 _END_SECONDS = 10.0
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core._task import Task
-from chameleon_system._processes.answering import Answers, requests
-from chameleon_system._processes.stamps import temporary_folder
+from chameleon_core.plugin_api import Task
+from chameleon_system.api import Answers, requests, temporary_folder
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from chameleon_core._plugins.options import option
+from chameleon_core.plugin_api import option
 
 
 @attrs.frozen(kw_only=True)

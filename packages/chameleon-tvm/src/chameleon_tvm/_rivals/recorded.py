@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core._stages import Baseline, Builder
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Baseline, Builder, Task
 
 from chameleon_tvm._building.builder import TVMBuilder
 from chameleon_tvm._building.kernel import Program

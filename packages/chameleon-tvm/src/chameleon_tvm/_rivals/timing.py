@@ -7,10 +7,9 @@ import statistics
 from typing import Any
 
 import numpy as np
-from chameleon_core._plugins import default_registry
-from chameleon_core._task import Task
-from chameleon_system._cores import CoreWatch, usable_cores
-from chameleon_system._processes.answering import Answers, requests
+from chameleon_core.api import default_registry
+from chameleon_core.plugin_api import Task
+from chameleon_system.api import Answers, CoreWatch, requests, usable_cores
 
 from chameleon_tvm._building.kernel import Program, TVMKernel
 from chameleon_tvm._operators.base import Operator, operator_of

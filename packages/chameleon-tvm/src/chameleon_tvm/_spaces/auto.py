@@ -5,13 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar
 
-from chameleon_core._errors import ConfigError
-from chameleon_core._plugins.factory import make_stage
-from chameleon_core._plugins.kinds import KINDS
-from chameleon_core._plugins.registry import default_registry
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Builder, SpaceProvider
-from chameleon_core._task import Task
+from chameleon_core.api import default_registry
+from chameleon_core.plugin_api import (
+    KINDS,
+    Builder,
+    ConfigError,
+    DesignSpace,
+    SpaceProvider,
+    Task,
+    make_stage,
+)
 
 from chameleon_tvm._operators.base import is_operator
 from chameleon_tvm._spaces.options import AutoOptions

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core._stages import Arrays, Builder
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Builder, Task
 from chameleon_testing.conformance import check_space_provider, require_close
 
 from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder

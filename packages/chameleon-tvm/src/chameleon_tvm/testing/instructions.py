@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_core._plugins import InstructionRecord, NoOptions
+from chameleon_core.plugin_api import InstructionRecord, NoOptions
 from numpy.typing import NDArray
 
 from chameleon_tvm._building.lowering import lower_function

@@ -5,9 +5,8 @@ from __future__ import annotations
 import unittest
 from typing import Any, ClassVar
 
-from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._plugins import NoOptions, OperatorRecord, default_registry
-from chameleon_core._task import Task
+from chameleon_core.api import ResolvedPipeline, default_registry
+from chameleon_core.plugin_api import NoOptions, OperatorRecord, Task
 from chameleon_testing.suites.base import ConformanceSuite
 
 from chameleon_tvm._device.targets import TVMTargets
@@ -37,7 +36,7 @@ class _OperatorTaskSuite(ConformanceSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        from chameleon_core._loop.start.tasks import tasks_of  # noqa: PLC0415 - imports a frontend
+        from chameleon_core.api import tasks_of  # noqa: PLC0415 - imports a frontend
 
         _, tasks = tasks_of(pipeline)
         fitting = [task for task in tasks if task.operator in cls.operators()]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from chameleon_system._closing import Closing
+from chameleon_system.api import Closing
 
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of

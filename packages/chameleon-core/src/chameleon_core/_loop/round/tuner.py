@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_system._cores import usable_cores
+from chameleon_system.api import usable_cores
 
 from chameleon_core._loop.round.batch import Config, Origin, Programs, Search, searched, tuples
 from chameleon_core._loop.round.stages import SearchStages, generator

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm.api import tirx
 from tvm_ffi.structural import WalkResult, structural_hash, structural_walk
 
 from chameleon_networks._compile.network_pipeline import PLAIN

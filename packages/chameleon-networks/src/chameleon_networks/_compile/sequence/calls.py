@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm.api import tirx
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_tvm._quick_tvm import te
+from chameleon_tvm.api import te
 
 from chameleon_networks._compile.sequence.accesses import takes_strides
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor, bytes_of

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_system._processes.stamps import temporary_folder
-from chameleon_tvm._quick_tvm import tirx
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import tirx
 from numpy.typing import NDArray
 from tvm_ffi.structural import WalkResult, structural_walk
 

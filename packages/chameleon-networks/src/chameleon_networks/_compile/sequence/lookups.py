@@ -22,8 +22,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_tvm import _emit as emit
-from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm.api import emit, tirx
 
 from chameleon_networks._compile.sequence.accesses import table_axis, takes_strides
 from chameleon_networks._compile.sequence.calls import (

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any, cast
 
 import attrs
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._quick_tvm import te, tirx
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import te, tirx
 
 from chameleon_networks._compile.sequence.accesses import count_lookups, table_axis
 from chameleon_networks._graph.moves import shape_of

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm.api import tirx
 from tvm_ffi.structural import structural_map, structural_walk
 
 from chameleon_networks._compile.sequence.calls import CallSequence, Tensor, bytes_of

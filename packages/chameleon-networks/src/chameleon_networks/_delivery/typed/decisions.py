@@ -10,12 +10,9 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core._errors import ConfigError, TargetError
-from chameleon_core._task import Task
-from chameleon_system._cores import usable_cores
-from chameleon_tvm._device.targets import kind_of
-from chameleon_tvm._instructions.choosing import narrow_weights_pay
-from chameleon_tvm._types import COMPUTE
+from chameleon_core.plugin_api import ConfigError, TargetError, Task
+from chameleon_system.api import usable_cores
+from chameleon_tvm.api import COMPUTE, kind_of, narrow_weights_pay
 
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.checking import Facts

@@ -15,13 +15,9 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_core._fallbacks import fall_back
-from chameleon_core._network_result import NetworkResult
-from chameleon_core._stages import Arrays
-from chameleon_core._words import in_seconds
-from chameleon_tvm._types import FLOAT32
-from chameleon_tvm._words import chosen_types, first_line
+from chameleon_core.api import NetworkResult, in_seconds
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, fall_back
+from chameleon_tvm.api import chosen_types, first_line
 
 from chameleon_networks._delivery.delivery_steps import DeliverySteps
 from chameleon_networks._delivery.in_network import seconds_in_network

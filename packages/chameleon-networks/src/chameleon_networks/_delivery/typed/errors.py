@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 import structlog
-from chameleon_core._errors import ChameleonError
-from chameleon_core._stages import Arrays
-from chameleon_system._processes.conversation import Message
+from chameleon_core.plugin_api import Arrays, ChameleonError
+from chameleon_system.api import Message
 
 from chameleon_networks._graph.fused_operators import FusedOperator
 from chameleon_networks._importers.imported_network import ImportedNetwork

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_tvm._types import FLOAT32
+from chameleon_core.plugin_api import FLOAT32
 
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.in_network import Seconds

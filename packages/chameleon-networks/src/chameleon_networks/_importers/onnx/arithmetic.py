@@ -8,8 +8,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from chameleon_tvm._quick_tvm import tirx, tvm
-from chameleon_tvm._types import INT8, UINT8
+from chameleon_tvm.api import INT8, UINT8, tirx, tvm
 
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relaxed import each_number, relax

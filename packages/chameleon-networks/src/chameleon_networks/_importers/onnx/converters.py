@@ -10,8 +10,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from chameleon_tvm._quick_tvm import tvm
-from chameleon_tvm._types import UINT8
+from chameleon_tvm.api import UINT8, tvm
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from chameleon_networks._graph.constants import constant_of

@@ -19,8 +19,8 @@ import attrs
 import numpy as np
 import onnx
 import structlog
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._words import WAY_OUT, first_line
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import WAY_OUT, first_line
 from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 

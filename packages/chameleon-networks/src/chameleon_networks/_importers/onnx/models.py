@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core._errors import ConfigError
-from chameleon_core._words import did_you_mean
-from chameleon_tvm._types import BFLOAT16
-from chameleon_tvm._words import first_line
+from chameleon_core.api import did_you_mean
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import BFLOAT16, first_line
 
 from chameleon_networks._importers.onnx.quantized import (
     in_real_numbers,

@@ -9,8 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import onnx
-from chameleon_tvm._quick_tvm import tvm
-from chameleon_tvm._words import first_line
+from chameleon_tvm.api import first_line, tvm
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 

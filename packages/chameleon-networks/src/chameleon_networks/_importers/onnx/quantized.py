@@ -14,8 +14,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._words import first_line
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import first_line
 
 PAIR = ("QuantizeLinear", "DequantizeLinear")
 _PER_CHANNEL_SINCE = 13

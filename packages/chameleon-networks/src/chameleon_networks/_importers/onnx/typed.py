@@ -17,9 +17,8 @@ from typing import Any
 import attrs
 import ml_dtypes
 import numpy as np
-from chameleon_tvm._emit import rounding, widening
-from chameleon_tvm._quick_tvm import tirx
-from chameleon_tvm._types import BFLOAT16, FLOAT16, FLOAT32, STORAGE, StorageType
+from chameleon_core.plugin_api import FLOAT32
+from chameleon_tvm.api import BFLOAT16, FLOAT16, STORAGE, StorageType, rounding, tirx, widening
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.relaxed import each_number, relax

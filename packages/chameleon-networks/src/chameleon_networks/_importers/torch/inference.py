@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 
 from chameleon_networks._source_location import location_of
 

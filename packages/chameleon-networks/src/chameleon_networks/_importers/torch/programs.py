@@ -15,11 +15,9 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core._errors import ConfigError
-from chameleon_core._words import did_you_mean, with_article
-from chameleon_tvm._sources import named_object
-from chameleon_tvm._types import HALVES
-from chameleon_tvm._words import first_line
+from chameleon_core.api import did_you_mean, with_article
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import HALVES, first_line, named_object
 
 from chameleon_networks._frameworks.precision import half_type
 from chameleon_networks._importers.options import NETWORKS

@@ -23,8 +23,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._measurement import FailureKind
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import FailureKind, Task
 
 from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask, canonical, named_by_key
 

@@ -8,16 +8,19 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import TargetError
-from chameleon_core._loop.interruption import Interruption
-from chameleon_core._loop.round.in_flight import started
-from chameleon_core._loop.start.tasks import frontend_of, named_tasks, spaces_of
-from chameleon_core._pipeline.load import from_dict
-from chameleon_core._plugins import Registry
-from chameleon_core._run_folder import RECORDS
-from chameleon_core._run_view import RunView
-from chameleon_core._stages import MeasureJob, StageRef, TargetResolver
-from chameleon_system._files import unused
+from chameleon_core.api import (
+    RECORDS,
+    Interruption,
+    Registry,
+    RunView,
+    from_dict,
+    frontend_of,
+    named_tasks,
+    spaces_of,
+    started,
+)
+from chameleon_core.plugin_api import MeasureJob, StageRef, TargetError, TargetResolver
+from chameleon_system.api import unused
 
 from chameleon_one_shot._dataset.format import MANIFEST, PARTS, create, read_dataset, write_part
 from chameleon_one_shot._dataset.from_run import tasks_of_run

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
-from chameleon_core._task import Task
-from chameleon_system._processes.stamps import temporary_folder
+from chameleon_core.plugin_api import Task
+from chameleon_system.api import temporary_folder
 
 from chameleon_tvm._building.kernel import Program
 from chameleon_tvm._building.lowering import lower_function

@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core._errors import TargetError
-from chameleon_system._permissions import AMX, refusal
+from chameleon_core.plugin_api import TargetError
+from chameleon_system.api import AMX, refusal
 
 from chameleon_tvm._building.kernel import device_kind
 from chameleon_tvm._device.cpus.features import (

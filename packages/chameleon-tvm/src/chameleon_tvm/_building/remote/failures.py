@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from chameleon_core._errors import ChameleonError, DeviceLostError, TargetError
+from chameleon_core.plugin_api import ChameleonError, DeviceLostError, TargetError
 
 from chameleon_tvm._words import telling_line
 

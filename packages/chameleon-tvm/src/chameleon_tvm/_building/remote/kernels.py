@@ -13,8 +13,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Task
 
 from chameleon_tvm._building.kernel import CPU_FLUSH, Flush, ModuleKernel
 from chameleon_tvm._building.remote.artifact import read_recipe

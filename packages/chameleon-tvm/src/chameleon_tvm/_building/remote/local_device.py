@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from chameleon_core._errors import DeviceLostError, TargetError
-from chameleon_core._stages import Kernel
-from chameleon_system._processes.stamps import temporary_folder
+from chameleon_core.plugin_api import DeviceLostError, Kernel, TargetError
+from chameleon_system.api import temporary_folder
 
 from chameleon_tvm._building.kernel import CPU_FLUSH, device_kind
 from chameleon_tvm._building.remote.buffers import DeviceBuffers

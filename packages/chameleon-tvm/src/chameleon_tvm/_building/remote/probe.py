@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from chameleon_system._permissions import AMX_CALL
-from chameleon_system._processes.stamps import temporary_folder
+from chameleon_system.api import AMX_CALL, temporary_folder
 
 from chameleon_tvm._building.kernel import Program
 from chameleon_tvm._building.remote.artifact import read_recipe

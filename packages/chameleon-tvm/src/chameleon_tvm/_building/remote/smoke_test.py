@@ -7,8 +7,8 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core._errors import DeviceLostError
-from chameleon_system._processes.stamps import temporary_folder
+from chameleon_core.plugin_api import DeviceLostError
+from chameleon_system.api import temporary_folder
 
 from chameleon_tvm._building.kernel import Program
 from chameleon_tvm._building.remote.export import export_program

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_system._cores import usable_cores
-from chameleon_system._processor import own_architecture
+from chameleon_system.api import own_architecture, usable_cores
 
 from chameleon_tvm._device.cpus.features import architecture_named, features_named
 from chameleon_tvm._device.cpus.memory import kept_memory_rate

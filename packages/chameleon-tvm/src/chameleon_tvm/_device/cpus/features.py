@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import Any
 
-from chameleon_system._processor import Processor, own_architecture, this_processor
+from chameleon_system.api import Processor, own_architecture, this_processor
 
 from chameleon_tvm._device.kept_answers import kept
 from chameleon_tvm._device.linking import architecture

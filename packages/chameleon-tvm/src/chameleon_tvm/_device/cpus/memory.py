@@ -12,8 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chameleon_system._files import user_cache_folder, write_whole
-from chameleon_system._processor import this_processor
+from chameleon_system.api import this_processor, user_cache_folder, write_whole
 
 
 def kept_file() -> Path:

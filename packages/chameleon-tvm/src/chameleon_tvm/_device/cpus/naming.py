@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import attrs
-from chameleon_system._processor import Processor, this_processor
+from chameleon_system.api import Processor, this_processor
 
 from chameleon_tvm._device.cpus.features import (
     hidden_features,

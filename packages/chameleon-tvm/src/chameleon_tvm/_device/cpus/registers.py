@@ -13,8 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 import attrs
-from chameleon_system._permissions import AMX
-from chameleon_system._processor import Processor
+from chameleon_system.api import AMX, Processor
 
 from chameleon_tvm._device.cpus.features import CPUID_BITS, EAX, HWCAP2_BITS, HWCAP_BITS
 

@@ -8,10 +8,7 @@ from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from chameleon_core._errors import InvalidConfigurationError
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, DesignSpace, InvalidConfigurationError, Task
 
 from chameleon_tvm._device.gpus import MAX_VECTOR_BYTES, GpuInfo, gpu_info
 from chameleon_tvm._device.targets import tvm_target

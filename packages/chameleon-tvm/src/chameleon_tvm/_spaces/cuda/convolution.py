@@ -11,8 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, ClassVar
 
-from chameleon_core._errors import ConfigError
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import ConfigError, Task
 
 from chameleon_tvm._instructions.fragments import SIDE
 from chameleon_tvm._operators.epilogues import Epilogue

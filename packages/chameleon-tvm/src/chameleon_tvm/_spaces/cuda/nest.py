@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Values
+from chameleon_core.plugin_api import Values
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]

@@ -8,17 +8,17 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._space import (
+from chameleon_core.plugin_api import (
     Choice,
+    ConfigError,
     Constraint,
     DesignSpace,
     Factorization,
     FeatureBlock,
     Knob,
+    Task,
     Values,
 )
-from chameleon_core._task import Task
 from numpy.typing import NDArray
 
 from chameleon_tvm._device.gpus import MAX_REGISTERS_PER_THREAD, TENSOR_CORES_SINCE, capability

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import (
+from chameleon_core.plugin_api import (
     Choice,
     Constraint,
     DesignSpace,

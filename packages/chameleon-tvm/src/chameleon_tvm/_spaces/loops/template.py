@@ -11,10 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._fallbacks import fall_back
-from chameleon_core._space import Choice, DesignSpace
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Choice, ConfigError, DesignSpace, Task, fall_back
 
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.base import operator_of

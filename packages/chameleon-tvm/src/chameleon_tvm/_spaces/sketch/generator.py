@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule import _ffi_api
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Values
+from chameleon_core.plugin_api import Values
 from numpy.typing import NDArray
 
 from chameleon_tvm._quick_tvm import Schedule, tvm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 from attrs import validators
-from chameleon_core._plugins.options import option
+from chameleon_core.plugin_api import option
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Choice, Factorization, Knob
+from chameleon_core.plugin_api import Choice, Factorization, Knob
 from numpy.typing import NDArray
 
 from chameleon_tvm._spaces.sketch.replay import SamplingInstruction

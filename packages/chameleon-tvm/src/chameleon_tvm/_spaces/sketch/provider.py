@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 import structlog
-from chameleon_core._errors import ConfigError, InvalidConfigurationError
-from chameleon_core._space import Configs, Constraint, DesignSpace, FeatureBlock, Values
-from chameleon_core._space.design import resolved
-from chameleon_core._space.fixed import fixed_columns
-from chameleon_core._stages import Arrays, Builder, SpaceProvider
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import (
+    Arrays,
+    Builder,
+    ConfigError,
+    Configs,
+    Constraint,
+    DesignSpace,
+    FeatureBlock,
+    InvalidConfigurationError,
+    SpaceProvider,
+    Task,
+    Values,
+    fixed_columns,
+    resolved,
+)
 from numpy.typing import NDArray
 
 from chameleon_tvm._building.builder import TVMBuilder

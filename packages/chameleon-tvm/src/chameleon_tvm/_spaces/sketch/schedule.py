@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-from chameleon_core._errors import InvalidConfigurationError
-from chameleon_core._stages import Arrays
+from chameleon_core.plugin_api import Arrays, InvalidConfigurationError
 
 from chameleon_tvm._quick_tvm import Schedule, Trace, tvm
 from chameleon_tvm._spaces.sketch.generator import GeneratedSketches

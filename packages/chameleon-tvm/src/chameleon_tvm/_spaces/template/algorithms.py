@@ -14,8 +14,15 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Choice, Constraint, DesignSpace, FeatureBlock, Knob, Values
-from chameleon_core._stages import Arrays
+from chameleon_core.plugin_api import (
+    Arrays,
+    Choice,
+    Constraint,
+    DesignSpace,
+    FeatureBlock,
+    Knob,
+    Values,
+)
 from numpy.typing import NDArray
 
 from chameleon_tvm._late_tvm import tirx

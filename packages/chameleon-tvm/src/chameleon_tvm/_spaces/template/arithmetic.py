@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._errors import ConfigError
-from chameleon_core._stages import Arrays
+from chameleon_core.plugin_api import Arrays, ConfigError
 from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit

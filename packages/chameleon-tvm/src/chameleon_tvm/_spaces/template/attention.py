@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Choice, Constraint, DesignSpace, Values
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Task, Values
 
 from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._late_tvm import tirx

@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from chameleon_core._errors import InvalidConfigurationError
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, DesignSpace, InvalidConfigurationError, Task
 
 from chameleon_tvm._building.builder import TVMBuilder
 from chameleon_tvm._building.kernel import Program

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, DesignSpace, Task
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import target_info

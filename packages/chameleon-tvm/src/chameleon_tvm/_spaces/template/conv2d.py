@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Task
 
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.layouts import with_rank

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core._space import DesignSpace
-from chameleon_core._space.knobs import divisors
-from chameleon_core._stages import Arrays
+from chameleon_core.plugin_api import Arrays, DesignSpace, divisors
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import TargetInfo

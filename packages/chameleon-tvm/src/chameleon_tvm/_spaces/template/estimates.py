@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core._space import Constraint, DesignSpace, FeatureBlock, Knob, Values
+from chameleon_core.plugin_api import Constraint, DesignSpace, FeatureBlock, Knob, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm._device.targets import TargetInfo

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import attrs
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Arrays
+from chameleon_core.plugin_api import Arrays, DesignSpace
 from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit

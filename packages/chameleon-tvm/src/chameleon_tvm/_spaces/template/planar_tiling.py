@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import attrs
 import numpy as np
-from chameleon_core._space import Choice, Constraint, Values
-from chameleon_core._space.knobs import divisors
+from chameleon_core.plugin_api import Choice, Constraint, Values, divisors
 
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._spaces.template.algorithms import KNOB

@@ -7,12 +7,18 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core._errors import ConfigError
-from chameleon_core._plugins import KINDS, AmbiguousNameError, TemplateRecord, default_registry
-from chameleon_core._plugins.factory import load_factory, make
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Builder, SpaceProvider
-from chameleon_core._task import Task
+from chameleon_core.api import AmbiguousNameError, default_registry
+from chameleon_core.plugin_api import (
+    KINDS,
+    Builder,
+    ConfigError,
+    DesignSpace,
+    SpaceProvider,
+    Task,
+    TemplateRecord,
+    load_factory,
+    make,
+)
 
 from chameleon_tvm._device.targets import kind_of
 from chameleon_tvm._operators.base import OWN

@@ -5,7 +5,7 @@ Commands such as ``chameleon plugins`` read the records without importing TVM or
 
 from __future__ import annotations
 
-from chameleon_core._plugins.records import TemplateRecord
+from chameleon_core.plugin_api import TemplateRecord
 
 _CPU = "chameleon_tvm._spaces.template"
 _GPU = "chameleon_tvm._spaces.cuda"

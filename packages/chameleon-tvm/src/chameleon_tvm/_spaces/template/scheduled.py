@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from chameleon_core._stages import Arrays
-from chameleon_core._task import Task
+from chameleon_core.plugin_api import Arrays, Task
 
 from chameleon_tvm._late_tvm import Schedule, tirx
 from chameleon_tvm._operators.base import Operator, operator_of

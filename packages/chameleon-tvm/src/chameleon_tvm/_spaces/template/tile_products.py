@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Arrays
+from chameleon_core.plugin_api import Arrays, DesignSpace
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import target_info

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Choice, Constraint, Values
+from chameleon_core.plugin_api import Choice, Constraint, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm._arrays import contiguous

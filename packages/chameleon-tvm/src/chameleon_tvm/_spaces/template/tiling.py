@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Choice, Constraint, Values
+from chameleon_core.plugin_api import Choice, Constraint, Values
 
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._spaces.template.arithmetic import FLOAT32, Arithmetic

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core._space import Choice, Constraint, DesignSpace, Values
+from chameleon_core.plugin_api import Choice, Constraint, DesignSpace, Values
 from numpy.typing import NDArray
 
 from chameleon_tvm._device.targets import TargetInfo

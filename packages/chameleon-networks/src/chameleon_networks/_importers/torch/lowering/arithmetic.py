@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import Any
 
-from chameleon_tvm._types import INT8
+from chameleon_tvm.api import INT8
 
 from chameleon_networks._graph.relaxed import relax
 from chameleon_networks._importers.torch.lowering.values import Call, Converter, extents

@@ -18,8 +18,8 @@ from typing import Any
 
 import attrs
 import torch
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._words import WAY_OUT
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import WAY_OUT
 from torch.utils import _pytree as pytree
 
 from chameleon_networks._source_location import location_of

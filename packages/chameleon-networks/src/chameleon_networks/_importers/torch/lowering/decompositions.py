@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from chameleon_core._errors import ConfigError
+from chameleon_core.plugin_api import ConfigError
 from torch._decomp import global_decomposition_table
 from torch._higher_order_ops.effects import with_effects
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind

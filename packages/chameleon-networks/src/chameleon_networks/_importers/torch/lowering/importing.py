@@ -9,11 +9,13 @@ from operator import getitem
 from typing import Any
 
 import torch
-from chameleon_core._arrays import Arrays
-from chameleon_core._errors import ConfigError
-from chameleon_tvm._quick_tvm import tvm  # imports it without torch, before the next
-from chameleon_tvm._types import BFLOAT16
-from chameleon_tvm._words import WAY_OUT, first_line
+from chameleon_core.plugin_api import Arrays, ConfigError
+from chameleon_tvm.api import (
+    BFLOAT16,
+    WAY_OUT,
+    first_line,
+    tvm,  # imports it without torch, before the next
+)
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_tvm._quick_tvm import te, tirx
-from chameleon_tvm._types import UINT8
+from chameleon_tvm.api import UINT8, te, tirx
 
 from chameleon_networks._graph.relaxed import relax
 from chameleon_networks._importers.torch.lowering.values import Call, Converter, extents

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_tvm._types import INT8, UINT8
+from chameleon_tvm.api import INT8, UINT8
 
 from chameleon_networks._graph.relaxed import relax, tvm
 from chameleon_networks._importers.torch.lowering.values import Call, Converter, extents
