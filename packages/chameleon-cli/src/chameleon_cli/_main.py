@@ -106,7 +106,7 @@ class LazyGroup(click.Group):
 
     def _factory(self, name: str) -> str | None:
         if name in self._built_in:
-            return f"chameleon_cli.{name}:command"
+            return f"chameleon_cli._{name}:command"
         if name.rpartition(":")[2] not in default_registry().names("commands"):
             return None
         # A short name means this project's command; plugins' commands of the same name need the
