@@ -77,15 +77,19 @@ def is_door(text: str) -> bool:
     return "lazy_exports(__name__, __file__)" in text
 
 
-def _homes(modules: dict[str, Path]) -> dict[str, str]:
+def exports_of(text: str) -> dict[str, str]:
     """For each name that a public module exports, its name in the module that defines it."""
-    homes = {}
-    for name, file in modules.items():
-        text = file.read_text()
-        if is_door(text):
-            late = (item.name for item in imports_in(text) if item.late)
-            homes.update({f"{name}.{target.rpartition('.')[2]}": target for target in late})
-    return homes
+    late = (item.name for item in imports_in(text) if item.late) if is_door(text) else ()
+    return {name.rpartition(".")[2].lstrip("_"): name for name in late}
+
+
+def _homes(modules: dict[str, Path]) -> dict[str, str]:
+    texts = {name: file.read_text() for name, file in modules.items()}
+    return {
+        f"{name}.{public}": home
+        for name, text in texts.items()
+        for public, home in exports_of(text).items()
+    }
 
 
 def folders_of(graph: Graph) -> Graph:

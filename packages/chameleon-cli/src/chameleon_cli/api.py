@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         rival_rows,
     )
     from chameleon_cli._results_table import print_network, print_table
+    from chameleon_cli._run import command as run_command
     from chameleon_cli._signals import signals
     from chameleon_cli._streams import results_alone
 else:

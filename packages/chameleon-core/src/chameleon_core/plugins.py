@@ -1,4 +1,4 @@
-"""The records and hooks of plugins, under a former name of their module; ``plugin_api`` has them all."""
+"""Records and hooks of plugins, under a former name of the module; `plugin_api` has all."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from chameleon_core.plugin_api import FLOAT32, NoOptions
-from chameleon_testing._generators import trial
-from chameleon_testing.suites.base import StageSuite
+from chameleon_testing.suites import StageSuite, trial
 from chameleon_tvm.api import Operator, operator_of, tolerance_of, tvm
 from numpy.typing import NDArray
 from torch import nn

@@ -34,7 +34,7 @@ from chameleon_bench._suites.suite import CELLS, Cell, Suite
 Ended = Callable[[Cell, str | None], None]
 """Called with each cell that ends and the reason of its failure, or None."""
 
-INSTALLED = "chameleon_core._plugins.registry:default_registry"
+INSTALLED = "chameleon_core.api:default_registry"
 """The function from which a worker gets its plugins, as ``"module:function"``."""
 
 _MODULE = "chameleon_bench._cells.worker"

@@ -6,7 +6,6 @@ The process that writes the line exports a torch graph meanwhile.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import runpy
 import sys
@@ -18,9 +17,11 @@ from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import load_factory
 from chameleon_system.api import ChildProcess, user_cache_folder, without_collecting
 
-_IMPORTS = ("chameleon_cli._logs", "chameleon_cli._run", "chameleon_networks._delivery.bucketed")
-"""Modules of ``chameleon run`` that import what takes long. The first imports structlog without
-rich."""
+_IMPORTS = (
+    "chameleon_cli.api:run_command",
+    "chameleon_networks._delivery.bucketed:BucketedFrontend",
+)
+"""Objects of ``chameleon run`` whose import takes long."""
 
 _STAGES = (("runners", "local"), ("spaces", "auto"), ("cost_models", "one-shot"))
 """The stages of a run without measurements that import what takes long, by kind and name."""
@@ -66,7 +67,7 @@ def wait() -> None:
     """Import modules, and run the command line of this process's arguments when told to."""
     with without_collecting(), contextlib.suppress(Exception):  # the run raises it again
         for name in _IMPORTS:
-            importlib.import_module(name)
+            load_factory(name)
         for kind, name in _STAGES:
             load_factory(default_registry().record(kind, name).factory)
     if folder := os.fsdecode(sys.stdin.buffer.readline().rstrip(b"\n")):
