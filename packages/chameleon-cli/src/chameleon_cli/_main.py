@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core.api import CORE, default_registry, did_you_mean, with_flags
+from chameleon_core.api import CORE, add_local_plugins, default_registry, did_you_mean, with_flags
 from chameleon_core.plugin_api import (
     ChameleonError,
     ExitCode,
@@ -24,7 +24,6 @@ from click.shell_completion import CompletionItem
 
 from chameleon_cli import _colours as colours
 from chameleon_cli import _json_lines as json_lines
-from chameleon_cli._options import give, replaced
 from chameleon_cli._streams import open_missing, outliving_readers
 
 
@@ -157,16 +156,16 @@ def _warn_of_old_processor() -> None:
     _tell("warning", f"warning: {text}", hint=hint)
 
 
-def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[str, ...]) -> None:
+def _add_plugins(context: click.Context, option: click.Parameter, paths: tuple[str, ...]) -> None:
     """Add plugins before a command is looked up, because it may be theirs."""
     del option
     if not paths or context.resilient_parsing:
         return
 
-    plugins = give(paths)
+    replacements = add_local_plugins(paths)
     default_registry.cache_clear()
-    for plugin, distribution in replaced(plugins):
-        click.echo(f"{plugin.path} takes the place of the installed '{distribution}'", err=True)
+    for path, distribution in replacements:
+        click.echo(f"{path} takes the place of the installed '{distribution}'", err=True)
 
 
 def _take_log_format(context: click.Context, _: click.Parameter, form: str) -> None:
@@ -188,7 +187,7 @@ def _take_log_format(context: click.Context, _: click.Parameter, form: str) -> N
     metavar="PATH",
     is_eager=True,
     expose_value=False,
-    callback=_give_plugins,
+    callback=_add_plugins,
     help="Use a plugin that is not installed: its hooks module, package or folder.",
 )
 @click.option(

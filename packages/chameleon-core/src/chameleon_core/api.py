@@ -86,17 +86,7 @@ if TYPE_CHECKING:
     from chameleon_core._pipeline.schema import Budget, Requirement, ResolvedPipeline
     from chameleon_core._pipeline.yaml import dump_yaml, read_yaml
     from chameleon_core._plugins.first_party import CORE, FIRST_PARTY, how_to_install
-    from chameleon_core._plugins.given import (
-        PLUGINS_VARIABLE,
-        GivenPlugin,
-        all_of,
-        announced,
-        canonical,
-        enter_path,
-        given_paths,
-        given_plugins,
-        replaces,
-    )
+    from chameleon_core._plugins.local import add_local_plugins, is_local, local_plugin_paths
     from chameleon_core._plugins.manager import Registration
     from chameleon_core._plugins.registry import (
         AmbiguousNameError,

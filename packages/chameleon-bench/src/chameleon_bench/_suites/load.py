@@ -22,10 +22,9 @@ from chameleon_core.api import (
     DocumentReader,
     Registry,
     ResolvedPipeline,
-    canonical,
     default_registry,
     did_you_mean,
-    given_plugins,
+    is_local,
     keys_of,
     listing,
     merge,
@@ -193,7 +192,7 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
         distribution: The distribution's name.
         packages: Its import packages, as a hashable collection.
     """
-    if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given_plugins()):
+    if is_local(distribution):
         return f"given, sources {_digest(packages)}"
     try:
         installed = metadata.distribution(distribution)

@@ -9,8 +9,8 @@ from typing import Any
 from chameleon_core._errors import PluginError
 from chameleon_core._plugins.factory import make_stage
 from chameleon_core._plugins.first_party import FIRST_PARTY, how_to_install
-from chameleon_core._plugins.given import canonical
 from chameleon_core._plugins.kinds import Kind
+from chameleon_core._plugins.local import canonical
 from chameleon_core._plugins.manager import (
     DiscoveredPlugin,
     LoadedPlugins,
@@ -62,7 +62,7 @@ class Registry:
 
     @classmethod
     def load(cls) -> Registry:
-        """Load all installed plugins, and those given with ``--plugin``."""
+        """Load all installed plugins, and those named with ``--plugin``."""
         return cls(load_plugins(installed()))
 
     @classmethod
