@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core.api import CORE, add_local_plugins, default_registry, did_you_mean, with_flags
+from chameleon_core.api import add_local_plugins, default_registry, did_you_mean, with_flags
 from chameleon_core.plugin_api import (
     ChameleonError,
     ExitCode,
@@ -108,9 +108,10 @@ class LazyGroup(click.Group):
             return f"chameleon_cli._{name}:command"
         if name.rpartition(":")[2] not in default_registry().names("commands"):
             return None
-        # A short name means this project's command; plugins' commands of the same name need the
+        # A short name means Chameleon's own command; plugins' commands of the same name need the
         # full name.
-        factory: str = default_registry().record("commands", name, author=CORE).factory
+        author = "chameleon-tuner-cli"
+        factory: str = default_registry().record("commands", name, author=author).factory
         return factory
 
 
@@ -134,9 +135,9 @@ _LOG_FORMAT = "CHAMELEON_LOG_FORMAT"
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from chameleon_core.api import versions  # noqa: PLC0415 - only where it is asked for
+        from chameleon_core.api import installed  # noqa: PLC0415 - only where it is asked for
 
-        click.echo(f"chameleon {versions([CORE])[CORE]}")
+        click.echo(f"chameleon {installed().get('chameleon-tuner-core')}")
         context.exit()
 
 

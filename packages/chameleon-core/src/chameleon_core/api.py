@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         stored_rows,
     )
     from chameleon_core._loop.start.tasks import (
-        check_runner,
         device_of,
         frontend_of,
         named_tasks,
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
     )
     from chameleon_core._pipeline.assemble import Assembler
     from chameleon_core._pipeline.binding import flat
-    from chameleon_core._pipeline.jsonable import Tags, default_of, tags_of, to_json
+    from chameleon_core._pipeline.jsonable import to_json
     from chameleon_core._pipeline.load import (
         DocumentReader,
         from_dict,
@@ -75,23 +74,15 @@ if TYPE_CHECKING:
         subject_from_dict,
     )
     from chameleon_core._pipeline.resolve import (
-        DEFAULT_PRESET,
-        STAGES,
-        apply_overrides,
         dump_pipeline,
-        expand_presets,
-        keys_of,
         merge,
     )
-    from chameleon_core._pipeline.schema import Budget, Requirement, ResolvedPipeline
-    from chameleon_core._pipeline.yaml import dump_yaml, read_yaml
-    from chameleon_core._plugins.first_party import CORE, FIRST_PARTY, how_to_install
+    from chameleon_core._pipeline.schema import ResolvedPipeline
+    from chameleon_core._pipeline.yaml import dump_yaml
     from chameleon_core._plugins.local import add_local_plugins, is_local, local_plugin_paths
     from chameleon_core._plugins.manager import Registration
     from chameleon_core._plugins.registry import (
-        AmbiguousNameError,
         Registry,
-        UnknownNameError,
         default_registry,
     )
     from chameleon_core._run_folder import (
@@ -115,7 +106,7 @@ if TYPE_CHECKING:
     from chameleon_core._store.records import RecordStore, StoredTask
     from chameleon_core._store.sqlite_file import SQLiteFile
     from chameleon_core._trust import check_sources, check_tasks, sources_in
-    from chameleon_core._versions import installed, stages_of, versions
+    from chameleon_core._versions import installed
     from chameleon_core._words import (
         counted,
         did_you_mean,

@@ -17,15 +17,12 @@ from typing import Any
 
 import attrs
 from chameleon_core.api import (
-    CORE,
-    STAGES,
     DocumentReader,
     Registry,
     ResolvedPipeline,
     default_registry,
     did_you_mean,
     is_local,
-    keys_of,
     listing,
     merge,
 )
@@ -44,7 +41,7 @@ from chameleon_core.plugin_api import (
 
 from chameleon_bench._suites.suite import Pairing, Suite
 
-SHARED = ("target", *STAGES, "budget", "baselines")
+SHARED = ("target", *Registry.stages, "budget", "baselines")
 """Keys of a pipeline that a suite may set for all cells; a pipeline's own keys override them."""
 
 KEYS = ("title", "pipelines", "tasks", "seeds", "compare", "data", *SHARED, "output")
@@ -153,7 +150,7 @@ class _SuiteReader(DocumentReader):
         return (0,)
 
 
-ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
+ALWAYS = {"chameleon-tuner-core": "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
 """The distributions that take part in every run, each with its import package."""
 
 _DIGITS = 12
@@ -362,7 +359,7 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
         there = " and ".join(sources) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {there}"
         raise PipelineError.at(node.mark, message)
-    keys = keys_of(default_registry())
+    keys = default_registry().pipeline_keys
     allowed = ["name", *SOURCES, *(key for key in keys if key not in _OURS)]
     wrong = [
         Problem(mark=item.key_mark, message=f"unknown key '{key}'{did_you_mean(key, allowed)}")

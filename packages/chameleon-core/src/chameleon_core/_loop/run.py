@@ -26,7 +26,6 @@ from chameleon_core._loop.start.earlier_runs import WarmStart
 from chameleon_core._loop.start.frontend import check, choice_of, forget_choice
 from chameleon_core._loop.start.shared_records import shared_records
 from chameleon_core._loop.start.tasks import (
-    check_runner,
     device_of,
     frontend_of,
     named_tasks,
@@ -154,7 +153,7 @@ def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
     """Tune the operators that follow from the frontend's choice, and deliver the network."""
     choice = choice_of(run)
     tasks = named_tasks(run.pipeline, run.frontend, run.target)
-    check_runner(run.pipeline, tasks)
+    run.pipeline.check_runner(tasks)
     spaces = spaces_of(run.pipeline, tasks)
     run.records.take(tasks, spaces)
     task_runs = _task_runs(run, tasks, spaces)
