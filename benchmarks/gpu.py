@@ -38,8 +38,8 @@ from chameleon_core._loop.end.comparison import finalists
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.start.tasks import tasks_of
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._run_folder import read_store
 from chameleon_core._stages import Contender, Runner, StageRef
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_system._cores import usable_cores
 from chameleon_system._files import write_whole
@@ -169,7 +169,7 @@ def winners(cell: Cell, result: CellResult) -> Sequence[Contender]:
             for one in found
         ]
     space = StageRef.of(from_dict(cell.document).space)
-    with read_store(cell.folder) as store:
+    with RecordStore.of_run(cell.folder) as store:
         return finalists([m for row in store.tasks() for m in store.measurements(row.id)], space)
 
 

@@ -7,7 +7,6 @@ import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._run_folder import read_store
 from chameleon_core._stages import Record, RecordDatabase
 from chameleon_core._stages.record_database import rank
 from chameleon_core._store import RecordStore
@@ -170,7 +169,7 @@ def test_the_best_of_the_nearest_shape_comes_first(run, tmp_path):
     best = min(Memory.places["memory"][_key_of((9, 9))].values(), key=rank)
     result, _, _ = run("two", operators=((9, 8),), budget={"measurements": 4, "batch_size": 4})
     assert "suggestion" in result.operators[0].origins
-    with read_store(tmp_path / "two") as store:
+    with RecordStore.of_run(tmp_path / "two") as store:
         (suggested,) = store.fact("records")["suggested"].values()
     assert tuple(suggested[-1]) == best.measurement.config
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 from chameleon_core.api import (
-    REPORT,
     Interruption,
     ResolvedPipeline,
+    RunFile,
     RunResult,
     load_pipeline,
     run_pipeline,
@@ -68,7 +68,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         click.echo(disturbance.summary, err=disturbance.disturbed)
     for sentence in result.missed:
         click.echo(sentence, err=True)
-    report = result.folder / REPORT
+    report = result.folder / RunFile.REPORT
     if not as_json and report.exists():
         click.echo(f"report: {report.absolute().as_uri()}")
     sys.exit(result.exit_code)

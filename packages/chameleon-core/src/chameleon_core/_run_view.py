@@ -22,7 +22,7 @@ from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.start.frontend import was_checked
 from chameleon_core._measurement import Measurement
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._run_folder import FAILED, LOCK, read_store
+from chameleon_core._run_folder import FAILED, LOCK
 from chameleon_core._store import RecordStore, StoredTask
 from chameleon_core._task import Task
 
@@ -158,7 +158,7 @@ class RunView(Closing):
     """
 
     def __init__(self, folder: Path) -> None:
-        self.store = read_store(folder)
+        self.store = RecordStore.of_run(folder)
         self.folder = folder.absolute()
 
     def close(self) -> None:

@@ -104,16 +104,7 @@ if TYPE_CHECKING:
         UnknownNameError,
         default_registry,
     )
-    from chameleon_core._run_folder import (
-        EVENTS,
-        LISTINGS,
-        NETWORK,
-        PIPELINE,
-        RECORDS,
-        REPORT,
-        listing_folder,
-        read_store,
-    )
+    from chameleon_core._run_files import RunFile
     from chameleon_core._run_view import (
         NetworkSummary,
         OperatorTime,

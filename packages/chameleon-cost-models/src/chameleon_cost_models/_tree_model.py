@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.api import read_store
+from chameleon_core.api import RecordStore
 from chameleon_core.plugin_api import (
     Configs,
     CostModel,
@@ -330,7 +330,7 @@ def earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
     """
     histories = []
     for folder in folders:
-        with read_store(folder) as store:
+        with RecordStore.of_run(folder) as store:
             for stored in store.tasks():
                 measurements = store.measurements(stored.id)
                 histories.append(

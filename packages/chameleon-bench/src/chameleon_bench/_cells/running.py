@@ -13,11 +13,11 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.api import (
-    EVENTS,
     Interruption,
     OperatorResult,
     Registry,
     ResolvedPipeline,
+    RunFile,
     RunInterrupted,
     RunView,
     from_dict,
@@ -308,7 +308,7 @@ def read_notes(folder: Path) -> dict[str, _Notes]:
     notes: dict[str, _Notes] = defaultdict(_Notes)
     for task, config, seconds in _lines(folder / NOTES):
         notes[task].at[tuple(config)] = seconds
-    for event in _lines(folder / EVENTS):
+    for event in _lines(folder / RunFile.EVENTS):
         if event["event"] == "BatchProposed":
             walk = event["steps"], event["converged"], event["score"]
             notes[event["task"]].proposed[event["round"]] = walk

@@ -11,8 +11,8 @@ from typing import Any
 import attrs
 from chameleon_cli.api import failures
 from chameleon_core.api import (
-    REPORT,
     Origin,
+    RunFile,
     among,
     default_sentences,
     in_ratio,
@@ -332,7 +332,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
     Raises:
         RunFolderError: The folder has no run.
     """
-    return write_whole(output or folder / REPORT, page_of(run_record(folder)))
+    return write_whole(output or folder / RunFile.REPORT, page_of(run_record(folder)))
 
 
 def write_plots(folder: Path, output: Path) -> list[Path]:

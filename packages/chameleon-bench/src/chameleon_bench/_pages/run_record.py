@@ -11,12 +11,11 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.api import (
-    EVENTS,
-    PIPELINE,
     NetworkResult,
     OperatorResult,
     Origin,
     RecordStore,
+    RunFile,
     RunView,
     StoredTask,
     ViewedOperator,
@@ -352,8 +351,8 @@ def run_record(folder: Path) -> RunRecord:
     Raises:
         RunFolderError: The folder has no run.
     """
-    events = run_events(folder / EVENTS)
-    pipeline = folder / PIPELINE
+    events = run_events(folder / RunFile.EVENTS)
+    pipeline = folder / RunFile.PIPELINE
     with RunView(folder) as run:
         return RunRecord(
             folder=run.folder,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core.api import LISTINGS, in_seconds, listing_folder
+from chameleon_core.api import RunFile, in_seconds
 from chameleon_core.plugin_api import TUNED, Task
 
 from chameleon_bench._pages.rendering import Table, bar
@@ -206,7 +206,7 @@ def listings_of(folder: Path, task: Task) -> list[Listing]:
         folder: The run folder.
         task: A task of the run.
     """
-    below = Path(LISTINGS, listing_folder(task))
+    below = Path(RunFile.LISTINGS, task.folder_name)
     files = sorted((folder / below).glob("[!.]*"))
     return [_listing(file, below / file.name) for file in files if file.is_file()]
 

@@ -39,7 +39,8 @@ from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.registry import default_registry
-from chameleon_core._run_folder import BEST, RunFolder
+from chameleon_core._run_files import RunFile
+from chameleon_core._run_folder import RunFolder
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import Archive, Frontend, StageRef
 from chameleon_core._task import Task
@@ -79,7 +80,7 @@ def run_pipeline(
         folder.claim(pipeline, dump_pipeline(pipeline))
         finished = folder.finished(pipeline)
         if finished is not None:
-            if not (folder.path / BEST).exists():
+            if not (folder.path / RunFile.BEST).exists():
                 folder.finish(pipeline, finished)
             result = RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
             result = unless_gone(result, pipeline.model.name)

@@ -6,13 +6,15 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, ClassVar, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
 import cattrs
 
 from chameleon_core._errors import ChameleonError, RunFolderError
 from chameleon_core._measurement import NUMBERS, FailureKind, Measurement, Spending
+from chameleon_core._run_files import RunFile
 from chameleon_core._stages.jobs import TUNED, Contender
 from chameleon_core._store.sqlite_file import SQLiteFile
 from chameleon_core._task import Task
@@ -180,6 +182,24 @@ class RecordStore(SQLiteFile):
     newer = "upgrade chameleon, or tune into another folder (`output=`)"
     later = _CONTINUE
     damaged = _DAMAGED
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Self:
+        """Open the record store of a run folder for reading, even while a run writes it.
+
+        Args:
+            folder: the run folder.
+
+        Raises:
+            RunFolderError: the folder holds no run.
+        """
+        path = folder / RunFile.RECORDS
+        if not path.is_file():
+            raise RunFolderError(
+                f"{folder} is no run folder: there is no {RunFile.RECORDS} in it",
+                hint="name the folder that 'chameleon run' wrote (the pipeline's 'output')",
+            )
+        return cls(path, read_only=True)
 
     # -- facts about the run ------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ _OURS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "chameleon-tuner-one
 _DISTRIBUTIONS = ("apache-tvm", "torch", *_OURS)
 _PROGRAM = "graph.pt2"
 _RESULT = "best.json"
-"""The file ``BEST`` of ``chameleon_core._run_folder``, whose import takes .1 s of a first call."""
+"""``RunFile.BEST`` of ``chameleon_core``, whose import takes .1 s of a first call."""
 _NOT_SHARED = "records_not_shared"
 """The warning of a run whose record database cannot be opened, read or written."""
 _LONGEST = 400

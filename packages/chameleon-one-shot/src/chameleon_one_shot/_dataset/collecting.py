@@ -17,16 +17,16 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.api import (
-    RECORDS,
     Interruption,
+    RecordStore,
     Registry,
+    RunFile,
     RunInterrupted,
     device_of,
     did_you_mean,
     from_dict,
     frontend_of,
     named_tasks,
-    read_store,
     run_pipeline,
     sources_in,
     spaces_of,
@@ -227,10 +227,10 @@ class Collector:
         Returns:
             The number of measurements.
         """
-        if not (folder / RECORDS).exists():
+        if not (folder / RunFile.RECORDS).exists():
             return 0
         part = self.plan.output / PARTS / f"{name}.parquet"
-        with read_store(folder) as store:
+        with RecordStore.of_run(folder) as store:
             measured = store.measured
         if measured and not (part.exists() and rows_in(part) == measured):
             tasks = tasks_of_run(folder, device=device, source=self.plan.output.name)

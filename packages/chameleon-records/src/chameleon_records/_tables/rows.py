@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core.api import CONDITIONS, MIXED, RECORDS, kept_records, read_store, stored_rows
+from chameleon_core.api import CONDITIONS, MIXED, RecordStore, RunFile, kept_records, stored_rows
 from chameleon_core.plugin_api import Record, RecordKey
 
 from chameleon_records._format import Records, RecordsError
@@ -56,7 +56,7 @@ def rows_of(place: str | None) -> list[Row]:
 
 def is_run(place: str | None) -> bool:
     """Whether a place is a run folder."""
-    return place is not None and "://" not in place and (Path(place) / RECORDS).is_file()
+    return place is not None and "://" not in place and (Path(place) / RunFile.RECORDS).is_file()
 
 
 def by_task(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
@@ -68,7 +68,7 @@ def by_task(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
 
 
 def _rows_of_run(folder: Path) -> Iterator[Row]:
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         conditions = store.fact(CONDITIONS)
         for stored in store.tasks():
             task = stored.task
@@ -90,7 +90,7 @@ def records_of_run(folder: Path) -> Records:
         RunFolderError: the folder is no run folder, or cannot be read.
         RecordsError: the conditions of the measurements are unknown.
     """
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         records = kept_records(store)
         measured = store.measured
     if measured and not records:

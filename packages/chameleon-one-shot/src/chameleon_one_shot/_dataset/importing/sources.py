@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.api import (
-    RECORDS,
     Interruption,
     Registry,
+    RunFile,
     RunView,
     from_dict,
     frontend_of,
@@ -98,7 +98,7 @@ def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
     name = source.absolute().name
     if (source / MANIFEST).is_file():
         return list(read_dataset(source).tasks)
-    if (source / RECORDS).is_file():
+    if (source / RunFile.RECORDS).is_file():
         return _of_run(source, registry)
     if source.is_dir():
         files = files_of(source)
