@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chameleon_core._api.run import Operator, Run, load_run
     from chameleon_core._api.tune import Minimum, minimize, tune
     from chameleon_core._api.tuner import STOP, Tuner
-    from chameleon_core._loop.context import RunContext, disturbance_of
+    from chameleon_core._loop.context import RunContext
     from chameleon_core._loop.end.comparison import TIE, alternatives, best_of
     from chameleon_core._loop.end.delivery import guessed, guesses_of
     from chameleon_core._loop.end.result import (
@@ -36,13 +36,7 @@ if TYPE_CHECKING:
     from chameleon_core._loop.round.task_run import TaskRecords
     from chameleon_core._loop.round.tuner import TaskTuner
     from chameleon_core._loop.run import run_pipeline
-    from chameleon_core._loop.start.shared_records import (
-        CONDITIONS,
-        MIXED,
-        kept_records,
-        shares_records,
-        stored_rows,
-    )
+    from chameleon_core._loop.start.shared_records import shares_records
     from chameleon_core._loop.start.tasks import (
         check_runner,
         device_of,

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from chameleon_core._fallbacks import fall_back
     from chameleon_core._loop.end.comparison import winner
     from chameleon_core._loop.start.frontend import recalled
-    from chameleon_core._measurement import NUMBERS, FailureKind, Measurement
-    from chameleon_core._pipeline import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE
+    from chameleon_core._measurement import FailureKind, Measurement
     from chameleon_core._pipeline.annotations import (
         DURATION,
         fixed_entries,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         heading_field,
         node_of,
     )
+    from chameleon_core._pipeline.record_places import records_place
     from chameleon_core._pipeline.schema import StageSpec, Subject
     from chameleon_core._pipeline.stage_reader import StageReader, options_for, read_options
     from chameleon_core._plugins.check import complaint
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from chameleon_core._stages.disturbance import Disturbance
     from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
     from chameleon_core._stages.jobs import TUNED, ComparisonPlan, Contender, MeasureJob, StageRef
-    from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey, rank
+    from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
     from chameleon_core._stages.runner import (
         Arrival,
         Device,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from chameleon_core.plugin_api import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE
+from chameleon_core.plugin_api import records_place
 
 from chameleon_records._databases.contract import PlacedRecords
 from chameleon_records._databases.folder import FolderRecords
@@ -82,8 +82,8 @@ def opened_at(place: str | None, *, to_read: bool = False) -> Iterator[PlacedRec
 
 def default_place() -> str:
     """The location of the database that commands use by default."""
-    named = os.environ.get(RECORDS_VARIABLE, "")
-    return str(own_location()) if named in {"", NO_RECORDS, OWN_RECORDS} else named
+    place = records_place()
+    return str(own_location()) if place in {None, "none"} else place
 
 
 def _exported(path: Path) -> ReadRecords:

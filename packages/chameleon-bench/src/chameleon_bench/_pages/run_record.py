@@ -19,7 +19,6 @@ from chameleon_core.api import (
     RunView,
     StoredTask,
     ViewedOperator,
-    disturbance_of,
 )
 from chameleon_core.plugin_api import Disturbance, Task
 from numpy.typing import NDArray
@@ -367,7 +366,7 @@ def run_record(folder: Path) -> RunRecord:
             rounds=events.rounds,
             starts=events.starts,
             network=NetworkResult() if run.result is None else run.result.network,
-            disturbance=disturbance_of(run.store),
+            disturbance=run.disturbance,
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.plugin_api import NUMBERS
+from chameleon_core.plugin_api import Measurement
 from chameleon_system.api import write_whole
 
 from chameleon_records._format import RecordsError
@@ -22,7 +22,7 @@ from chameleon_records._tables.kernel_tuner import as_cache, as_t4
 from chameleon_records._tables.rows import Row, by_task, rows_of
 
 _LISTS = {"configuration": "int64", "repeats": "float64"}
-_NUMBERS = ("seconds", *NUMBERS, "measured_at")
+_NUMBERS = ("seconds", *Measurement.NUMBERS, "measured_at")
 
 
 def as_csv(rows: Sequence[Row]) -> bytes:
@@ -133,7 +133,7 @@ def columns_of(rows: Sequence[Row]) -> Columns:
         "repeats": [list(outcome.seconds) for outcome in measured],
         "failure": [outcome.failure and str(outcome.failure) for outcome in measured],
         "message": [outcome.message or None for outcome in measured],
-        **{name: [getattr(outcome, name) for outcome in measured] for name in NUMBERS},
+        **{name: [getattr(outcome, name) for outcome in measured] for name in Measurement.NUMBERS},
         "origin": [row.origin for row in rows],
         "measured_at": [row.record.measured_at for row in rows],
         **_flat(ARGUMENT, [key.arguments for key in keys]),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core.api import CONDITIONS, MIXED, RecordStore, RunFile, kept_records, stored_rows
+from chameleon_core.api import RecordStore, RunFile, RunView
 from chameleon_core.plugin_api import Record, RecordKey
 
 from chameleon_records._format import Records, RecordsError
@@ -69,13 +69,10 @@ def by_task(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
 
 def _rows_of_run(folder: Path) -> Iterator[Row]:
     with RecordStore.of_run(folder) as store:
-        conditions = store.fact(CONDITIONS)
         for stored in store.tasks():
-            task = stored.task
-            shared = {} if conditions == MIXED else conditions or {}
-            key = RecordKey.of(task, stored.space, stored.fingerprint, shared)
-            for record, origin in stored_rows(store, stored):
-                yield Row(task=task.name, key=key, record=record, origin=origin)
+            task, key = stored.task.name, store.key(stored)
+            for record, origin in store.records(stored):
+                yield Row(task=task, key=key, record=record, origin=origin)
 
 
 def records_of_run(folder: Path) -> Records:
@@ -90,9 +87,8 @@ def records_of_run(folder: Path) -> Records:
         RunFolderError: the folder is no run folder, or cannot be read.
         RecordsError: the conditions of the measurements are unknown.
     """
-    with RecordStore.of_run(folder) as store:
-        records = kept_records(store)
-        measured = store.measured
+    with RunView(folder) as run:
+        records, measured = run.own_records(), run.store.measured
     if measured and not records:
         raise RecordsError(
             f"{folder} does not say under which conditions it was measured",
