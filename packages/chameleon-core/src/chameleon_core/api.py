@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from chameleon_core._loop.end.result import (
         OperatorResult,
         RunResult,
-        among,
-        default_sentences,
-        slower,
         summary_lines,
         usage_of,
     )
@@ -59,7 +56,6 @@ if TYPE_CHECKING:
         RivalTime,
         Unmeasured,
     )
-    from chameleon_core._pipeline.assemble import Assembler
     from chameleon_core._pipeline.binding import flat
     from chameleon_core._pipeline.jsonable import Tags, default_of, tags_of, to_json
     from chameleon_core._pipeline.load import (
@@ -75,7 +71,6 @@ if TYPE_CHECKING:
         dump_pipeline,
         expand_presets,
         keys_of,
-        merge,
     )
     from chameleon_core._pipeline.schema import Budget, Requirement, ResolvedPipeline
     from chameleon_core._pipeline.yaml import dump_yaml, read_yaml
@@ -85,10 +80,9 @@ if TYPE_CHECKING:
         GivenPlugin,
         all_of,
         announced,
-        canonical,
         enter_path,
         given_paths,
-        given_plugins,
+        is_given,
         replaces,
     )
     from chameleon_core._plugins.manager import Registration

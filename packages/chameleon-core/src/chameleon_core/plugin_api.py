@@ -36,18 +36,14 @@ if TYPE_CHECKING:
     )
     from chameleon_core._pipeline.members import create_member
     from chameleon_core._pipeline.nodes import (
-        Item,
-        Mark,
         Node,
         PipelineError,
         Problem,
-        absolute,
         heading_field,
-        node_of,
     )
     from chameleon_core._pipeline.record_places import records_place
     from chameleon_core._pipeline.schema import StageSpec, Subject
-    from chameleon_core._pipeline.stage_reader import StageReader, options_for, read_options
+    from chameleon_core._pipeline.stage_reader import options_for, read_options, stage_of
     from chameleon_core._plugins.check import complaint
     from chameleon_core._plugins.event_hooks import EventHooks
     from chameleon_core._plugins.factory import load_factory, make, make_stage
@@ -91,7 +87,7 @@ if TYPE_CHECKING:
     from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
     from chameleon_core._stages.disturbance import Disturbance
     from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
-    from chameleon_core._stages.jobs import TUNED, ComparisonPlan, Contender, MeasureJob, StageRef
+    from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
     from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
     from chameleon_core._stages.runner import (
         Arrival,

@@ -28,17 +28,14 @@ from chameleon_core.api import (
 from chameleon_core.plugin_api import (
     ChameleonError,
     Measurement,
-    PipelineError,
-    Problem,
     Rival,
     RivalTrace,
     RunFolderError,
-    StageReader,
     Task,
     events,
     hookimpl,
     load_factory,
-    node_of,
+    stage_of,
 )
 from chameleon_system.api import Message, unused, write_whole
 
@@ -229,11 +226,7 @@ def begin(cell: Cell) -> None:
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:
-    problems: list[Problem] = []
-    reader = StageReader(registry, problems)
-    spec = reader.chosen("a rival", "rivals", node_of(cell.rival, "suite"))
-    if spec is None:
-        raise PipelineError(problems)
+    spec = stage_of("rivals", cell.rival, registry=registry)
     rival: Rival = spec.create()
     _, tasks = tasks_of(pipeline)
     traces = [

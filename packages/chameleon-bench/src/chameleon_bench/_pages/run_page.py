@@ -13,11 +13,8 @@ from chameleon_cli.api import failures
 from chameleon_core.api import (
     Origin,
     RunFile,
-    among,
-    default_sentences,
     in_ratio,
     in_seconds,
-    slower,
 )
 from chameleon_system.api import write_whole
 
@@ -48,7 +45,9 @@ def page_of(record: RunRecord) -> str:
         measured=sum(task.operator.measurements for task in record.tasks),
         headline=headline(record),
         facts=facts_of(record),
-        slower=slower(record.network, [task.operator for task in record.tasks]),
+        slower=record.network.slower(
+            {task.operator.name: task.best_seconds for task in record.tasks}
+        ),
         settled=None if settled is None else settled.get("summary", settled),
         network=network_part(record),
         operators=_operators(record),
@@ -244,7 +243,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
     rival = network.fastest_rival
     if rival is not None:
         name, seconds = rival
-        fastest = f"the fastest alternative here{among(network)}"
+        fastest = f"the fastest alternative here{network.among}"
         sentence += f"; {name}, {fastest}, takes {in_seconds(seconds)}"
         sentence += f", {in_ratio(seconds / latency)} times as long"
     sentences = [f"{sentence}."]
@@ -254,7 +253,7 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
             f"Compiled by TVM without tuning it takes {in_seconds(network.untuned_seconds)}, "
             f"{in_ratio(times)} times as long."
         )
-    return [*sentences, *default_sentences(network)]
+    return [*sentences, *network.default_sentences]
 
 
 def _of_kernels(record: RunRecord) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 from chameleon_core.api import RunFile, in_seconds
-from chameleon_core.plugin_api import TUNED, Task
+from chameleon_core.plugin_api import Task
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import Measured, TaskRecord, shown
@@ -33,7 +33,7 @@ def comparison(task: TaskRecord) -> Table | None:
         task: An operator of a run.
     """
     timed = [
-        (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
+        (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant)
         for variant in task.operator.variants
         if variant.seconds is not None
     ]
@@ -49,7 +49,7 @@ def comparison(task: TaskRecord) -> Table | None:
         ("median", lambda variant: in_seconds(variant[0])),
         ("times tuned", lambda variant: f"{variant[0] / ours:.2f}" if ours else "-"),
     )
-    bars = (bar({name: value}, whole, first=name != TUNED) for value, _, name in timed)
+    bars = (bar({v.name: value}, whole, first=not v.tuned) for value, _, v in timed)
     return table.with_bars("times tuned", bars)
 
 

@@ -18,7 +18,6 @@ from chameleon_core._pipeline.nodes import (
     Mark,
     Node,
     Problem,
-    absolute,
     expanded,
     first_field,
 )
@@ -340,7 +339,7 @@ class Assembler(StageReader):
         folders: list[Path] = []
         for entry in node.value if node.is_sequence else (node,):
             with self.collecting():
-                folder = Path(self.structurer.make(absolute(entry), str, "'warm_start'"))
+                folder = Path(self.structurer.make(entry.absolute(), str, "'warm_start'"))
                 if not folder.is_dir():
                     self.say(entry.mark, f"there is no run folder {folder} to start from")
                 folders.append(folder)

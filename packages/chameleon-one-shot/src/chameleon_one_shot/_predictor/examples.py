@@ -16,7 +16,7 @@ from chameleon_core.plugin_api import (
     DesignSpace,
     SpaceProvider,
     index_of,
-    read_options,
+    stage_of,
 )
 from numpy.typing import NDArray
 
@@ -206,9 +206,6 @@ def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
     Raises:
         ChameleonError: The provider is unknown, or does not have these options.
     """
-    registry = default_registry()
-    record = registry.record("spaces", name)
-    space: SpaceProvider = registry.create(
-        "spaces", name, read_options(options, record.options, f"space '{name}'")
-    )
+    stage = stage_of("spaces", {**options, "name": name}, registry=default_registry())
+    space: SpaceProvider = stage.create()
     return space
