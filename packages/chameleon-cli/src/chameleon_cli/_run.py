@@ -16,6 +16,7 @@ from chameleon_core.api import (
     run_pipeline,
     spaces_of,
     summary_lines,
+    target_of,
     tasks_of,
     usage_of,
 )
@@ -123,7 +124,8 @@ def _print(result: RunResult) -> None:
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
     with results_alone():
-        target, tasks = tasks_of(resolved)
+        target = target_of(resolved)
+        tasks = tasks_of(resolved, target)
         spaces = spaces_of(resolved, tasks)
     if as_json:
         described = [

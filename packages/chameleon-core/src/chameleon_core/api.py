@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from chameleon_core._loop.interruption import Interruption, RunInterrupted
     from chameleon_core._loop.plugin_contract import contract_of
     from chameleon_core._loop.round.batch import Origin
-    from chameleon_core._loop.round.in_flight import started
     from chameleon_core._loop.round.stages import generator
     from chameleon_core._loop.round.task_run import TaskRecords
     from chameleon_core._loop.round.tuner import TaskTuner
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
         check_runner,
         device_of,
         frontend_of,
-        named_tasks,
         spaces_of,
         target_of,
         tasks_of,
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
         RivalTime,
         Unmeasured,
     )
-    from chameleon_core._pipeline.binding import flat
     from chameleon_core._pipeline.jsonable import Tags, default_of, tags_of, to_json
     from chameleon_core._pipeline.load import (
         DocumentReader,
@@ -95,25 +92,20 @@ if TYPE_CHECKING:
     from chameleon_core._run_files import RunFile
     from chameleon_core._run_view import (
         NetworkSummary,
-        OperatorTime,
-        RunState,
         RunView,
         TimeSource,
-        ViewedOperator,
     )
     from chameleon_core._store.records import RecordStore, StoredTask
     from chameleon_core._store.sqlite_file import SQLiteFile
-    from chameleon_core._trust import check_sources, check_tasks, sources_in
+    from chameleon_core._trust import check_sources, check_tasks
     from chameleon_core._versions import installed, stages_of, versions
     from chameleon_core._words import (
         counted,
         did_you_mean,
         in_one_line,
-        in_ratio,
         in_seconds,
         listing,
         with_article,
-        with_flags,
         with_hint,
     )
 else:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         Node,
         PipelineError,
         Problem,
-        heading_field,
     )
     from chameleon_core._pipeline.record_places import records_place
     from chameleon_core._pipeline.schema import StageSpec, Subject
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
         Keys,
         resolved,
     )
-    from chameleon_core._space.fixed import fixed_columns, index_of
+    from chameleon_core._space.fixed import fixed_columns
     from chameleon_core._space.knobs import (
         Choice,
         Factorization,
@@ -80,9 +79,7 @@ if TYPE_CHECKING:
         Values,
         divisors,
         flag,
-        magnitude,
         recorded_features,
-        recorded_names,
     )
     from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
     from chameleon_core._stages.disturbance import Disturbance

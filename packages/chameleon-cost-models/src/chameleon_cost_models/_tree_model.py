@@ -283,7 +283,7 @@ class Prior:
         # Analytical features follow from the task: another's indices would give this one's.
         if (earlier.key, earlier.fingerprint) == (self._own_key, space.fingerprint):
             return features_of(space, np.array(earlier.configs, np.int32))
-        return recorded_features(earlier.choices, space.feature_names)
+        return recorded_features(earlier.choices, space.feature_names)[1]
 
 
 def _quality(earlier: EarlierTask) -> NDArray[np.float64]:

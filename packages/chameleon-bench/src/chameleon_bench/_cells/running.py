@@ -22,8 +22,8 @@ from chameleon_core.api import (
     RunView,
     from_dict,
     run_pipeline,
+    target_of,
     tasks_of,
-    with_flags,
 )
 from chameleon_core.plugin_api import (
     ChameleonError,
@@ -154,7 +154,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     except ChameleonError as error:
         # A signal reaches a rival's processes, too: what they die of is no failure.
         interruption.check()
-        why = str(error) if error.hint is None else f"{error} ({with_flags(error.hint)})"
+        why = str(error) if error.hint is None else f"{error} ({error.command_hint})"
         result = CellResult.failed(cell, why)
     except Exception as error:  # any plugin's code; the other cells are worth running
         log.exception("a cell failed", cell=cell.name)
@@ -228,7 +228,7 @@ def begin(cell: Cell) -> None:
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:
     spec = stage_of("rivals", cell.rival, registry=registry)
     rival: Rival = spec.create()
-    _, tasks = tasks_of(pipeline)
+    tasks = tasks_of(pipeline, target_of(pipeline))
     traces = [
         rival.tune(
             task,

@@ -18,7 +18,6 @@ from chameleon_core.api import (
     RunFile,
     RunView,
     StoredTask,
-    ViewedOperator,
 )
 from chameleon_core.plugin_api import Disturbance, Task
 from numpy.typing import NDArray
@@ -362,7 +361,15 @@ def run_record(folder: Path) -> RunRecord:
             versions=run.versions,
             settled=run.store.fact("model"),
             pipeline=pipeline.read_text(encoding="utf-8") if pipeline.is_file() else "",
-            tasks=[_task(operator, events) for operator in run.operators],
+            tasks=[
+                TaskRecord(
+                    task=operator.stored.task,
+                    measured=measured_of(operator.store, operator.stored, events.starts),
+                    operator=operator.result,
+                    ended=events.ended.get(operator.stored.task.name, ""),
+                )
+                for operator in run.operators
+            ],
             rounds=events.rounds,
             starts=events.starts,
             network=NetworkResult() if run.result is None else run.result.network,
@@ -387,13 +394,3 @@ def network_seconds(record: RunRecord) -> list[float]:
             best[turn.task] = turn.best_seconds
         sums.append(sum(weights[name] * seconds for name, seconds in best.items()))
     return sums
-
-
-def _task(operator: ViewedOperator, events: RunEvents) -> TaskRecord:
-    task = operator.stored.task
-    return TaskRecord(
-        task=task,
-        measured=measured_of(operator.store, operator.stored, events.starts),
-        operator=operator.result,
-        ended=events.ended.get(task.name, ""),
-    )

@@ -335,20 +335,7 @@ def first_field(node: Node, kind: type) -> Node:
         return node
     if node.value is None:
         return node.with_value({})
-    field = heading_field(kind)
-    if field is None:
-        return node
-    return node.with_value({field.alias: node})
-
-
-def heading_field(kind: type) -> attrs.Attribute[Any] | None:
-    """The option that a section's value sets if the value is no mapping (``first_field``).
-
-    The result is None for a class without options.
-
-    Args:
-        kind: the options class of the section.
-    """
     fields = [field for field in attrs.fields(kind) if field.init]
     required = [field for field in fields if field.default is attrs.NOTHING]
-    return next(iter(required or fields), None)
+    names = [field.alias for field in required or fields]
+    return node.with_value({names[0]: node}) if names else node

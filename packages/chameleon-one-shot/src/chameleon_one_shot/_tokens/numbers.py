@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core.plugin_api import magnitude
+from chameleon_core.plugin_api import Knob
 
 _LONGEST_SYMBOL = 32
 """The longest string that is used. Longer strings, such as programs, are different in each task."""
@@ -22,7 +22,7 @@ def named_numbers(name: str, value: Any) -> dict[str, float]:
     Args:
         name: The name of the value. Its parts have longer names, such as ``conv2d.input.1``.
         value: Numbers, booleans, strings, and lists and mappings of these. Numbers are scaled by
-            ``magnitude``. A string ``w``, also in a list, is a 1 with the name ``name=w``.
+            ``Knob.magnitude``. A string ``w``, also in a list, is a 1 with the name ``name=w``.
     """
     return dict(_pairs(name, value))
 
@@ -55,7 +55,7 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, float]]:
         if isinstance(leaf, str):
             yield f"{key}={leaf}", 1.0
         else:
-            yield key, float(magnitude(np.asarray(leaf)))
+            yield key, float(Knob.magnitude(np.asarray(leaf)))
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, float | str]]:

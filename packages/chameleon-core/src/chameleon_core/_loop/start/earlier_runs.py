@@ -13,7 +13,6 @@ import structlog
 
 from chameleon_core._errors import ConfigError
 from chameleon_core._space import DesignSpace
-from chameleon_core._space.fixed import index_of
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 
@@ -157,7 +156,7 @@ def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] |
     if decoded.keys() != space.index.keys():
         return None
     try:
-        config = tuple(index_of(knob, decoded[knob.name]) for knob in space.knobs)
+        config = tuple(knob.encode(decoded[knob.name]) for knob in space.knobs)
     except ConfigError:
         return None
     return config if space.legal(np.array([config], np.int32))[0] else None

@@ -9,15 +9,12 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.api import (
-    Interruption,
     Registry,
     RunFile,
     RunView,
     from_dict,
-    frontend_of,
-    named_tasks,
     spaces_of,
-    started,
+    tasks_of,
 )
 from chameleon_core.plugin_api import MeasureJob, StageRef, TargetError, TargetResolver
 from chameleon_system.api import unused
@@ -161,10 +158,10 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
         "baselines": [],
     }
     pipeline = from_dict(document, registry=registry)
-    tasks = named_tasks(pipeline, frontend_of(pipeline), "recorded")
+    tasks = tasks_of(pipeline, "recorded")
     imported = []
     space_ref = StageRef.of(pipeline.space)
-    with started(pipeline.runner, space_ref, Interruption(), lambda _: None) as runner:
+    with pipeline.runner.create() as runner:
         for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True):
             configs = space.everything
             if configs is None:
