@@ -17,7 +17,7 @@ import attrs
 import pluggy
 from chameleon_system.api import without_collecting
 
-from chameleon_core._plugins.check import complaint
+from chameleon_core._plugins.check import complaint, of_kind
 from chameleon_core._plugins.event_hooks import EventHooks
 from chameleon_core._plugins.first_party import FIRST_PARTY
 from chameleon_core._plugins.given import canonical, given_plugins, replaces
@@ -275,7 +275,7 @@ class _Plugin:
             if wrong is None and record.name in records:
                 wrong = f"the {kind.noun} '{record.name}' twice"
             if wrong is None:
-                records[record.name] = record
+                records[record.name] = of_kind(kind, record)
             else:
                 self.note(f"registers {wrong}")
         return [*records.values()]

@@ -185,7 +185,7 @@ class RecordDatabaseSuite(StageSuite):
     def opened(self) -> Iterator[Any]:
         """A context with a new, empty database, and a function that opens the same one again."""
         with tempfile.TemporaryDirectory() as folder:
-            option = self.registered.place_option
+            option = getattr(self.registered, "place_option", "")
             options = {option: str(Path(folder) / self.location)} if option else {}
             database = self.make(**options)
             if not database.writable:
