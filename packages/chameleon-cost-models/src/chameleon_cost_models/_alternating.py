@@ -18,17 +18,7 @@ from chameleon_cost_models._options import AlternatingOptions
 
 
 class AlternatingModels(CostModel):
-    """Lets several cost models take turns: each round uses the next model.
-
-    A search with one model stays near configurations about which this model is confidently wrong.
-    Measurements of another model's rounds correct such errors. Only the round's model is fitted, so
-    a round takes no longer than with one model. The number of measurements alone decides which
-    model is next.
-
-    Args:
-        options: The names and options of the models.
-        context: The task's context. Each model gets a random generator of its own.
-    """
+    """Lets several cost models take turns: each round uses the next model."""
 
     def __init__(self, options: AlternatingOptions, context: StageContext) -> None:
         generators = context.rng.spawn(len(options.models))
@@ -55,8 +45,6 @@ class AlternatingModels(CostModel):
     def predict(self, configs: Configs) -> Scores:
         """The score of each configuration by the model of this round, shape (n,).
 
-        The unit is that model's own.
-
         Args:
             configs: Configurations, shape (n, knobs).
         """
@@ -65,10 +53,6 @@ class AlternatingModels(CostModel):
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """The rows that the model of this round selects for a batch, or None.
 
-        None means the rows with the best scores.
-
-        Args:
-            configs: The explorer's candidates, best score first, shape (n, knobs).
-            count: The largest number of rows.
+        ``configs`` has the explorer's candidates, best score first, shape (n, knobs).
         """
         return self._turn.select_batch(configs, count)

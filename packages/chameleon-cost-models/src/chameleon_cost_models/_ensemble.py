@@ -27,19 +27,9 @@ def bagged_trees(
 ) -> Any:
     """Fit several ensembles of boosted trees (members) as the outputs of one xgboost model.
 
-    All members see the same rows with different random weights. One call fits all members, and one
-    call predicts with all of them. The weights come from an exponential distribution (the Bayesian
-    bootstrap, Rubin 1981). Drawing rows instead would lose some rows if there are few.
+    Drawing rows instead would lose some rows if there are few.
 
-    Args:
-        features: The features of the measured configurations, shape (n, features).
-        targets: The standardised targets of each member, shape (n, members).
-        seed: The seed of the weights and the trees. The same seed gives the same model.
-        rounds: The number of trees of each member.
-        parameters: More parameters of xgboost.
-
-    Returns:
-        The xgboost model (``Booster``) with one output per member.
+    ``features`` are the features of the measured configurations, shape (n, features). ``targets`` has the standardised targets of each member, shape (n, members).
     """
     # Imported here: it takes a second, which the first batch need not wait for.
     import xgboost  # noqa: PLC0415
@@ -69,9 +59,7 @@ def tree_parameters(seed: int) -> dict[str, Any]:
 def opinions(booster: Any, features: Features) -> NDArray[np.float64]:
     """The prediction of every member (ensemble of trees) for each configuration.
 
-    Args:
-        booster: A model that ``bagged_trees`` returned.
-        features: The features of n configurations, shape (n, features).
+    ``features`` are the features of n configurations, shape (n, features).
 
     Returns:
         An array of shape (n, members).
@@ -88,11 +76,7 @@ _LEAST_SCALE = 1e-6
 
 
 class Ensemble(TreeModel):
-    """Predicts relative throughput with an uncertainty, by bagged boosted trees.
-
-    All members learn the same targets with different random weights; see ``bagging.bagged_trees``.
-    The uncertainty is the standard deviation of the members' predictions.
-    """
+    """Predicts relative throughput with an uncertainty, by bagged boosted trees."""
 
     def __init__(self, options: EnsembleOptions, context: StageContext) -> None:
         super().__init__(context, options.transfer, options.prior)
@@ -146,8 +130,6 @@ class Ensemble(TreeModel):
     def evaluate(self, features: Features, guess: Scores) -> Scores:
         """The value of measuring each configuration, by the acquisition function, shape (n,).
 
-        The unit is relative throughput: the task's lowest time divided by a configuration's time.
-
         Args:
             features: The features of n configurations, shape (n, features).
             guess: The relative throughput that other tasks and the prior model predict, shape (n,).
@@ -186,11 +168,7 @@ def mean_alone(mean: Numbers, _std: Numbers, _best: float, _kappa: float) -> Num
 def upper_bound(mean: Numbers, std: Numbers, _best: float, kappa: float) -> Numbers:
     """Upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, algorithm 1).
 
-    Args:
-        mean: The predicted mean of n configurations, shape (n,).
-        std: The predicted standard deviations, shape (n,).
-        _best: Not used.
-        kappa: The weight of the uncertainty.
+    ``mean`` is the predicted mean of n configurations, shape (n,). ``std`` has the predicted standard deviations, shape (n,).
     """
     return mean + kappa * std
 
@@ -198,11 +176,7 @@ def upper_bound(mean: Numbers, std: Numbers, _best: float, kappa: float) -> Numb
 def expected_improvement(mean: Numbers, std: Numbers, best: float, _kappa: float) -> Numbers:
     """Expected improvement over the best observed target (Jones et al. 1998, equation 15).
 
-    Args:
-        mean: The predicted mean of n configurations, shape (n,).
-        std: The predicted standard deviations, shape (n,).
-        best: The best observed target.
-        _kappa: Not used.
+    ``mean`` is the predicted mean of n configurations, shape (n,). ``std`` has the predicted standard deviations, shape (n,).
     """
     std = np.maximum(std, _LEAST_STD)
     gain = (mean - best) / std

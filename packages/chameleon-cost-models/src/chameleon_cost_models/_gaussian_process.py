@@ -34,14 +34,8 @@ class GaussianProcess(CostModel):
     """Gaussian-process regression of the logarithm of throughput.
 
     The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation
-    6). A failure counts as slow as the slowest configuration that was timed. Batches are selected
-    with GP-BUCB (Desautels et al. 2014, algorithm 1): each selected configuration lowers the
-    uncertainty of similar ones. The batch then does not consist of near copies of one
-    configuration.
-
-    Args:
-        options: The options of the model.
-        context: The task's context.
+    6). Batches are selected with GP-BUCB (Desautels et al. 2014, algorithm 1): each selected
+    configuration lowers the uncertainty of similar ones.
     """
 
     def __init__(self, options: GaussianProcessOptions, context: StageContext) -> None:
@@ -59,11 +53,7 @@ class GaussianProcess(CostModel):
         return self._posterior is not None or self._prior.available
 
     def fit(self, observations: Observations) -> None:
-        """Fit the model to the measurements so far, or to some of them if there are very many.
-
-        Without a prior, the model stays untrained until two configurations were timed, and two
-        observations differ in throughput.
-        """
+        """Fit the model to the measurements so far, or to some of them if there are very many."""
         self._posterior = None
         timed = np.count_nonzero(observations.relative_throughput)
         if not teaches(observations) or timed < _LEAST_VALID:
@@ -74,11 +64,7 @@ class GaussianProcess(CostModel):
         self._posterior = Posterior(points, self._missing(observations)[rows], parameters)
 
     def predict(self, configs: Configs) -> Scores:
-        """The score of each configuration: an upper confidence bound, shape (n,).
-
-        The unit is the standard deviation of the fitted targets. Before the first fit, the result
-        is the prior's prediction, or zeros without a prior.
-        """
+        """The score of each configuration: an upper confidence bound, shape (n,)."""
         if self._posterior is None or not len(configs):
             return self._prior.raw(configs)
         mean, std = self._posterior.moments(self._points(configs))
@@ -88,9 +74,7 @@ class GaussianProcess(CostModel):
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """Select rows for a batch with GP-BUCB (Desautels et al. 2014, algorithm 1).
 
-        Args:
-            configs: The explorer's candidates, best score first, shape (n, knobs).
-            count: The largest number of rows.
+        ``configs`` has the explorer's candidates, best score first, shape (n, knobs).
 
         Returns:
             Row numbers in the order of selection, at most ``count``. None before the first fit.
@@ -219,8 +203,6 @@ class Parameters:
 
     Attributes:
         lengths: The length scale of each feature, shape (features,).
-        signal: The prior variance of the function.
-        noise: The variance of the measurement noise.
     """
 
     lengths: Numbers
@@ -230,9 +212,6 @@ class Parameters:
 
 def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
     """Find the kernel parameters with the greatest posterior density, by L-BFGS.
-
-    The search starts from the centres of the parameters' lognormal priors. The likelihood and its
-    gradient are equations 5.8 and 5.9 of Rasmussen and Williams (2006).
 
     Args:
         points: Features between 0 and 1, shape (n, features).
@@ -279,7 +258,6 @@ class Posterior:
     Args:
         points: The features of the known points, shape (n, features).
         values: The standardised values at these points, shape (n,).
-        parameters: The parameters of the kernel.
     """
 
     def __init__(self, points: Numbers, values: Numbers, parameters: Parameters) -> None:
@@ -292,8 +270,6 @@ class Posterior:
 
     def moments(self, points: Numbers) -> tuple[Numbers, Numbers]:
         """Mean and standard deviation of the function at each point.
-
-        The computation is algorithm 2.1 of Rasmussen and Williams (2006).
 
         Args:
             points: The features of n points, shape (n, features).
@@ -323,9 +299,7 @@ class Posterior:
     def conditioned(self, covariance: Numbers, row: int) -> Numbers:
         """The covariance of n points if one of them is measured too, shape (n, n).
 
-        Args:
-            covariance: The covariance before this measurement, shape (n, n).
-            row: The row of the point that is measured.
+        ``covariance`` is the covariance before this measurement, shape (n, n).
         """
         known = covariance[row]
         noise = self._parameters.noise + _JITTER
@@ -344,12 +318,7 @@ class Posterior:
 
 
 def _kernel_and_slope(squares: Numbers, signal: float) -> tuple[Numbers, Numbers]:
-    """The Matern 5/2 kernel and its slope, for squared scaled distances.
-
-    The kernel is equation 4.17 of Rasmussen and Williams (2006). The slope times the squared scaled
-    distance in one feature is the kernel's derivative by the logarithm of that feature's length
-    scale.
-    """
+    """The Matern 5/2 kernel and its slope, for squared scaled distances."""
     distance = np.sqrt(5.0 * squares)
     decay = signal * np.exp(-distance)
     return (1.0 + distance + distance**2 / 3.0) * decay, 5.0 / 3.0 * (1.0 + distance) * decay

@@ -20,9 +20,7 @@ another process takes a core for a moment, several threads even take several tim
 def features_of(space: DesignSpace, configs: Configs) -> Features:
     """The features of configurations, with NaN for infinities, which tree libraries refuse.
 
-    Args:
-        space: The design space.
-        configs: Configurations, shape (n, knobs).
+    ``configs`` are configurations, shape (n, knobs).
 
     Returns:
         Features, shape (n, features).
@@ -35,9 +33,6 @@ def teaches(observations: Observations) -> bool:
     """Whether a model can learn from observations: at least two differ in throughput.
 
     Otherwise a fitted model would be a constant, and could not rank configurations.
-
-    Args:
-        observations: The measurements.
     """
     quality = observations.relative_throughput
     return bool(len(quality)) and bool(np.ptp(quality) > 0.0)

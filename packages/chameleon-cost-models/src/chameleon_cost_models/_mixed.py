@@ -28,11 +28,8 @@ _VALIDITY_ROUNDS = 30
 class MixedEnsemble(CostModel):
     """Bagged boosted trees: half of the trees learn throughput, half its logarithm.
 
-    Throughput distinguishes the fastest configurations, and its logarithm the slower ones. The
-    score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation 6),
-    over the standardised predictions of all members (ensembles of trees). A classifier learns which
-    configurations fail; it lowers the scores of those that probably fail. With the option
-    ``price``, configurations that take long to build and run get lower scores.
+    The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation
+    6), over the standardised predictions of all members (ensembles of trees).
     """
 
     def __init__(self, options: MixedOptions, context: StageContext) -> None:
@@ -65,10 +62,7 @@ class MixedEnsemble(CostModel):
             self._durations = Durations(features, observations, seed=self._seed)
 
     def predict(self, configs: Configs) -> Scores:
-        """The score of each configuration: an upper confidence bound, shape (n,).
-
-        The unit is the standard deviation of the targets of timed configurations.
-        """
+        """The score of each configuration: an upper confidence bound, shape (n,)."""
         if not len(configs):
             return np.zeros(0)
         if self._members is None:
@@ -133,13 +127,8 @@ _LEAST_SPREAD = 1.1
 class Durations:
     """Predicts how long a measurement takes, so that a search can prefer quick measurements.
 
-    Some configurations take many times as long to build as others, mainly those with large unrolled
-    loops.
-
     Args:
         features: The features of the measured configurations, shape (n, features).
-        observations: The n measurements. Measurements that took no time are left out.
-        seed: The seed of the trees.
     """
 
     def __init__(self, features: Features, observations: Observations, *, seed: int) -> None:
@@ -163,11 +152,7 @@ class Durations:
         )
 
     def doublings(self, features: Features) -> Scores:
-        """The predicted duration of measuring each configuration, as a logarithm, shape (n,).
-
-        The base is 2: 0 means the median duration of the measurements so far, 1 twice as long, -1
-        half as long. All values are 0 if the durations hardly differ.
-        """
+        """The predicted duration of measuring each configuration, as a logarithm, shape (n,)."""
         if self._model is None:
             return np.zeros(len(features))
         predicted = self._model.inplace_predict(features, validate_features=False)

@@ -24,16 +24,7 @@ _TRUST = 4.0
 
 
 class PriorMean:
-    """The predictions of a cost model that was trained before the run, scaled to measurements.
-
-    The trained model predicts relative throughput. The model is not used if it reports that it is
-    untrained. A predictor reports this for tasks unlike those of its training.
-
-    Args:
-        priors: The cost models' option ``prior``, with no model or one.
-        context: The task's context. The trained model gets a random generator of its own.
-        logarithm: Whether the targets are logarithms of throughput.
-    """
+    """The predictions of a cost model that was trained before the run, scaled to measurements."""
 
     def __init__(
         self, priors: Sequence[StageSpec | str], context: StageContext, *, logarithm: bool
@@ -54,10 +45,6 @@ class PriorMean:
     def raw(self, configs: Configs) -> Scores:
         """The trained model's prediction for each configuration, shape (n,).
 
-        A prediction is the relative throughput: the task's lowest time divided by the
-        configuration's time. If the class was made with ``logarithm=True``, it is the logarithm of
-        relative throughput. All predictions are 0 if there is no trained model.
-
         Args:
             configs: Configurations, shape (n, knobs).
         """
@@ -71,9 +58,6 @@ class PriorMean:
 
     def fit(self, raw: Scores, wanted: Scores) -> None:
         """Fit a slope and an offset that scale predictions to measurements.
-
-        Ridge regression pulls the slope towards the ratio of the standard deviations of ``wanted``
-        and ``raw``. This pull counts as much as ``_TRUST`` measurements.
 
         Args:
             raw: The predictions for the measured configurations, shape (n,).
@@ -91,8 +75,6 @@ class PriorMean:
 
     def mean(self, raw: Scores) -> Scores:
         """Predictions of the trained model, scaled to the measurements of this task, shape (n,).
-
-        The unit is that of the targets of ``fit``.
 
         Args:
             raw: Predictions that ``raw`` returned, shape (n,).

@@ -35,13 +35,8 @@ from chameleon_cost_models._prior_mean import PriorMean
 class TreeModel(CostModel):
     """Trees that map features to relative throughput, refitted after every batch.
 
-    The target is the best cost over the configuration's cost, and 0 for a failure. It is thus 1 for
-    the best known configuration of every operator (AutoTVM, Chen et al. 2018, section 3.2).
-
-    Args:
-        context: The task's context.
-        transfer: Options for learning from other tasks and earlier runs.
-        prior: At most one cost model that was trained before the run.
+    It is thus 1 for the best known configuration of every operator (AutoTVM, Chen et al. 2018,
+    section 3.2).
     """
 
     def __init__(
@@ -82,11 +77,7 @@ class TreeModel(CostModel):
         return self._grown or self._prior.available or self._mean.available
 
     def fit(self, observations: Observations) -> None:
-        """Fit the trees to all measurements so far.
-
-        The trees stay untrained until two observations differ in throughput. Until then, scores
-        come from other tasks or from the prior, if there are any.
-        """
+        """Fit the trees to all measurements so far."""
         self._own = len(observations)
         self._prior.refresh(self._own)
         self._grown = teaches(observations)
@@ -161,12 +152,7 @@ The shapes are (n, features) and (n,). A feature that the other task does not ha
 
 
 class Prior:
-    """Predicts relative throughput from measurements of other tasks and of earlier runs.
-
-    Measurements of another task are used only with the features that the design spaces of that task
-    and of this task have in common. Measurements of the task itself come only from earlier runs,
-    and only if the option ``same_task`` is set.
-    """
+    """Predicts relative throughput from measurements of other tasks and of earlier runs."""
 
     def __init__(self, options: TransferOptions, context: StageContext) -> None:
         self._options = options
@@ -181,12 +167,7 @@ class Prior:
         self._earlier = self._earlier_lessons() if options.history else []
 
     def refresh(self, own: int = 0) -> None:
-        """Fit the base model again if other tasks have many new measurements.
-
-        Args:
-            own: The number of measurements of the task itself. With many of them, the base model
-                hardly counts any more, and is not fitted again.
-        """
+        """Fit the base model again if other tasks have many new measurements."""
         if not (self._options.tasks or self._earlier) or self._weight(own) == 0.0:
             return
         lessons = [*self._earlier, *self._lessons()]
@@ -213,14 +194,8 @@ class Prior:
     def guess(self, features: Features, own: int) -> Scores:
         """The weighted prediction of the model that learned from other tasks and earlier runs.
 
-        Predicts the relative throughput of n configurations, shape (n,); zeros if no such model was
-        trained. The weight is ``2 ** (-own / half_life)``, so it falls with every measurement of
-        the task.
-
-        Args:
-            features: Features that ``features_of`` computed in the task's own space, shape (n,
-                features).
-            own: The number of measurements of the task itself.
+        ``features`` are features that ``features_of`` computed in the task's own space, shape (n,
+        features).
         """
         weight = self._weight(own)
         if self._booster is None or weight == 0.0 or not len(features):
@@ -303,10 +278,8 @@ class EarlierTask:
     """One task of an earlier run, with its n measurements.
 
     Attributes:
-        key: The task's identity (``Task.key``).
         fingerprint: The fingerprint of the design space. Knob indices have the same meaning only in
             spaces with the same fingerprint.
-        configs: The knob indices of each measurement.
         choices: The same configurations, each as a mapping from knob name to value.
         costs: The median kernel time of each measurement in seconds, infinity for a failure, shape
             (n,).
@@ -320,14 +293,7 @@ class EarlierTask:
 
 
 def earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
-    """Read the tasks of finished runs and their measurements, folder by folder.
-
-    Args:
-        folders: Run folders that ``chameleon run`` wrote.
-
-    Raises:
-        RunFolderError: One of the folders is no run folder, or cannot be read.
-    """
+    """Read the tasks of finished runs and their measurements, folder by folder."""
     histories = []
     for folder in folders:
         with read_store(folder) as store:

@@ -83,8 +83,6 @@ class XGBoostModel(TreeModel):
     def evaluate(self, features: Features, guess: Scores) -> Scores:
         """The score of each configuration, shape (n,).
 
-        It is relative throughput, or a rank score with ``objective: rank``.
-
         Args:
             features: The features of n configurations, shape (n, features).
             guess: The relative throughput that other tasks and the prior model predict, shape (n,).
@@ -104,14 +102,8 @@ class XGBoostModel(TreeModel):
 def average_recall(predicted: NDArray[np.floating], truth: NDArray[np.floating], top: int) -> float:
     """How well predictions find the best configurations: mean recall over k = 1 to ``top``.
 
-    The recall is the share of the k truly best configurations among the k with the best
-    predictions.
-
-    Args:
-        predicted: Predicted quality, higher is better, shape (n,).
-        truth: True quality, higher is better, shape (n,). Among equal values, the first one counts
-            as better.
-        top: The largest k, at least 1; n if there are fewer than ``top`` values.
+    ``predicted`` is the predicted quality, higher is better, shape (n,). ``truth`` is the true quality,
+    higher is better, shape (n,). Among equal values, the first one counts as better.
     """
     count = len(truth)
     ranks = np.empty((2, count), np.intp)

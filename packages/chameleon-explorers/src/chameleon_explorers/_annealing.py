@@ -35,10 +35,8 @@ _LEADERS = 3
 class AnnealingExplorer(Explorer):
     """Walks from configuration to configuration by simulated annealing on the cost model's scores.
 
-    Many walks (chains) run in parallel. Each step changes one knob of each chain, and the
-    temperature falls to 0 (Chen et al., "Learning to Optimize Tensor Programs", 2018, section 5.2).
-    By default each round continues the chains of the last round. The reason is that scores change
-    little when the cost model is fitted again.
+    Each step changes one knob of each chain, and the temperature falls to 0 (Chen et al., "Learning
+    to Optimize Tensor Programs", 2018, section 5.2).
     """
 
     def __init__(self, options: AnnealingOptions, context: StageContext) -> None:
@@ -50,11 +48,7 @@ class AnnealingExplorer(Explorer):
         self._elites = self._leaders = self._chains
 
     def observe(self, observations: Observations) -> None:
-        """Keep the best measured configurations, at which new chains start.
-
-        Rounds also propose some neighbours of the fastest of these configurations, unless the
-        option ``neighbours`` is 0.
-        """
+        """Keep the best measured configurations, at which new chains start."""
         ranked = observations.fastest
         self._elites = ranked[: self._options.elites]
         self._leaders = ranked[:_LEADERS]
@@ -69,10 +63,7 @@ class AnnealingExplorer(Explorer):
         return self._with_nearby(best, score, visited, count)
 
     def _walk(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
-        """The configurations with the highest scores, found by annealing or in the whole space.
-
-        A small space is scored as a whole if the option ``exhaustive`` is set.
-        """
+        """The configurations with the highest scores, found by annealing or in the whole space."""
         options = self._options
         best = BestSet(self._space, visited, count)
         everything = self._space.everything if options.exhaustive else None
@@ -130,10 +121,7 @@ class AnnealingExplorer(Explorer):
         )
 
     def _starting_points(self) -> Configs:
-        """The configurations where chains begin: the last round's ends, or random ones.
-
-        The best measured configurations replace the first chains.
-        """
+        """The configurations where chains begin: the last round's ends, or random ones."""
         wanted = self._options.chains
         chains = self._chains
         if not self._options.persistent or not len(chains):

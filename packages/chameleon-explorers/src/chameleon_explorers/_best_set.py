@@ -18,14 +18,6 @@ from numpy.typing import NDArray
 class BestSet:
     """Keeps the ``capacity`` best distinct configurations of all that a walk offers.
 
-    Configurations that were measured before are not kept. One comparison of arrays drops most
-    offers, so a walk can offer thousands of configurations per step.
-
-    Args:
-        space: The design space of the configurations.
-        visited: The configurations that were measured before.
-        capacity: The largest number of configurations to keep, at least 1.
-
     Attributes:
         configs: The kept configurations, best first, shape (n, knobs).
         scores: The scores of the kept configurations, shape (n,).
@@ -45,9 +37,6 @@ class BestSet:
         Args:
             configs: Legal configurations, shape (n, knobs).
             scores: The scores of these configurations, shape (n,).
-
-        Returns:
-            Whether the set changed.
         """
         full = len(self.scores) >= self._capacity
         promising = scores > (self.scores[-1] if full else -np.inf)
@@ -71,13 +60,7 @@ class BestSet:
         return True
 
     def filled(self, score: ScoreFunction, rng: np.random.Generator, steps: int) -> Candidates:
-        """Return the kept configurations, filled up to the capacity with random ones.
-
-        Args:
-            score: The function that scores configurations.
-            rng: The generator of the random configurations.
-            steps: The number of steps of the search, which the result reports.
-        """
+        """Return the kept configurations, filled up to the capacity with random ones."""
         if len(self.scores) < self._capacity:
             # Twice as many, since those that the search found come up again.
             more = self._visited.sample(2 * self._capacity, rng)

@@ -11,13 +11,7 @@ from chameleon_explorers._options import DropletOptions
 
 
 class DropletExplorer(stages.Explorer):
-    """Coordinate descent on measured times, which needs no cost model.
-
-    From the current configuration, each round proposes steps down and up in every knob. It also
-    goes further in the direction of the last improvement. If no step improves, the step length
-    doubles. After the longest step, the search goes on from random changes of the best
-    configuration.
-    """
+    """Coordinate descent on measured times, which needs no cost model."""
 
     def __init__(self, options: DropletOptions, context: stages.StageContext) -> None:
         self._options = options
@@ -40,15 +34,7 @@ class DropletExplorer(stages.Explorer):
         visited: stages.Visited,
         count: int,
     ) -> stages.Candidates:
-        """Propose configurations in the order in which they should be measured.
-
-        The scores fall in this order, and are no predictions.
-
-        Args:
-            score: Not used; the explorer needs no cost model.
-            visited: The configurations that were measured before.
-            count: The largest number of candidates.
-        """
+        """Propose configurations in the order in which they should be measured."""
         if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
         steps = self._next_steps(visited)
@@ -62,10 +48,7 @@ class DropletExplorer(stages.Explorer):
         return ranked(proposed, visited, count)
 
     def _next_steps(self, visited: stages.Visited) -> Configs:
-        """Unmeasured steps from the current configuration, after all measured improvements.
-
-        If no step is left, the result is new starting points near the best configuration.
-        """
+        """Unmeasured steps from the current configuration, after all measured improvements."""
         longest = int(self._space.cardinalities.max()) - 1
         at = self._landed()
         while True:
@@ -101,10 +84,7 @@ class DropletExplorer(stages.Explorer):
         return self._at
 
     def _around(self, at: Configs) -> Configs:
-        """Steps of the current length in every knob; steps in the last direction come first.
-
-        Steps in the last direction have one, two and four times the length of the last improvement.
-        """
+        """Steps of the current length in every knob; steps in the last direction come first."""
         unit = np.eye(len(at), dtype=np.int32) * self._step
         along = at + np.outer([1, 2, 4], self._direction) if self._direction.any() else at[None]
         every = self._rng.permutation(np.concatenate([at + unit, at - unit]))

@@ -26,9 +26,7 @@ _TRIES = 16
 class GeneticExplorer(Explorer):
     """A genetic algorithm with roulette selection, one-point crossover and random mutation.
 
-    With ``fitness: measured``, each generation is measured, as in AutoTVM. Its parents are the
-    configurations measured last and the fastest of all. With ``fitness: model``, the cost model
-    scores several generations in one round, and only the best candidates are measured.
+    With ``fitness: measured``, each generation is measured, as in AutoTVM.
     """
 
     def __init__(self, options: GeneticOptions, context: StageContext) -> None:

@@ -32,13 +32,7 @@ class Climb:
 
 
 class LocalExplorer(stages.Explorer):
-    """Iterated local search with steps of one in one knob, which needs no cost model.
-
-    One part of each batch goes to unmeasured neighbours of the fastest configurations. The rest
-    goes to climbs. A climb moves from neighbour to neighbour until no neighbour is faster. It then
-    begins again at a random configuration, or at a random change of the best one. With the option
-    ``guided``, a trained cost model orders the neighbours of the fastest configurations.
-    """
+    """Iterated local search with steps of one in one knob, which needs no cost model."""
 
     def __init__(self, options: LocalOptions, context: stages.StageContext) -> None:
         self._options = options
@@ -55,15 +49,7 @@ class LocalExplorer(stages.Explorer):
     def explore(
         self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
-        """Propose configurations in the order in which they should be measured.
-
-        The scores fall in this order. They are no predictions, even if there is a cost model.
-
-        Args:
-            score: The cost model's prediction, used with the option ``guided``; None if untrained.
-            visited: The configurations that were measured before.
-            count: The largest number of candidates.
-        """
+        """Propose configurations in the order in which they should be measured."""
         if not len(self._history.best):
             return ranked(visited.sample(count, self._rng), visited, count)
         around = self._around_the_best(visited, count)

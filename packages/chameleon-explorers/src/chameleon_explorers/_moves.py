@@ -15,13 +15,9 @@ def nothing(space: DesignSpace) -> Configs:
 def neighbourhoods(space: DesignSpace, configs: Configs, rng: np.random.Generator) -> Configs:
     """The configurations that differ from one of ``configs`` by one index step in one knob.
 
-    All neighbours of the first configuration come first, then those of the second, and so on. The
-    neighbours of one configuration are in random order, so that no knob comes first every time.
+    The neighbours of one configuration are in random order, so that no knob comes first every time.
 
-    Args:
-        space: The design space.
-        configs: The configurations whose neighbours are wanted, shape (n, knobs).
-        rng: The random generator that shuffles the neighbours of each configuration.
+    ``configs`` are the configurations whose neighbours are wanted, shape (n, knobs).
 
     Returns:
         Distinct legal configurations, shape (m, knobs).
@@ -37,9 +33,7 @@ def neighbourhoods(space: DesignSpace, configs: Configs, rng: np.random.Generato
 def usable(space: DesignSpace, configs: Configs) -> Configs:
     """Select the distinct legal configurations among index vectors, in their order.
 
-    Args:
-        space: The design space.
-        configs: Index vectors, shape (n, knobs). Indices may be out of a knob's range.
+    ``configs`` has index vectors, shape (n, knobs). Indices may be out of a knob's range.
 
     Returns:
         Distinct legal configurations, shape (m, knobs).
@@ -55,12 +49,7 @@ def kicked(
 ) -> Configs:
     """Random changes of a configuration, with which a local search leaves a local optimum.
 
-    Args:
-        space: The design space.
-        config: The configuration to change, shape (knobs,).
-        knobs: The number of knobs that get a random value in each change.
-        count: The number of changes to try.
-        rng: The random generator that draws the knobs and the values.
+    ``config`` is the configuration to change, shape (knobs,).
 
     Returns:
         Distinct legal configurations, at most ``count``, shape (n, knobs).
@@ -80,11 +69,7 @@ def ranked(configs: Configs, visited: Visited, count: int, *, steps: int = 0) ->
 
     The scores only express the order, so that a sampler that takes the best scores keeps the order.
 
-    Args:
-        configs: Configurations, the most wanted first, shape (n, knobs).
-        visited: The configurations that were measured before; they are left out.
-        count: The largest number of candidates.
-        steps: The number of search steps that the explorer reports.
+    ``configs`` are configurations, the most wanted first, shape (n, knobs).
     """
     configs = configs[visited.fresh(configs)][:count].astype(np.int32)
     scores = np.linspace(1.0, 0.0, len(configs), endpoint=False)
@@ -93,10 +78,6 @@ def ranked(configs: Configs, visited: Visited, count: int, *, steps: int = 0) ->
 
 class History:
     """The measurements of one task, sorted by time and searchable by configuration.
-
-    Args:
-        space: The task's design space.
-        observations: All measurements of the task so far.
 
     Attributes:
         best: The configurations that were timed, fastest first, shape (n, knobs).
@@ -124,8 +105,6 @@ class History:
 
     def cost_of(self, configs: Configs) -> NDArray[np.float64]:
         """The measured time of each configuration in seconds, shape (n,).
-
-        The time is infinity if the measurement failed, and NaN if there is no measurement.
 
         Args:
             configs: Configurations, shape (n, knobs).

@@ -16,7 +16,6 @@ class Arm:
     """One explorer of a portfolio, and the improvement that its rounds brought.
 
     Attributes:
-        explorer: The explorer.
         rounds: The number of rounds that the explorer got. Older rounds count less.
         improvement: The sum over these rounds of the share by which the lowest time fell, between 0
             and 1 per round. Older rounds count less.
@@ -31,8 +30,8 @@ class PortfolioExplorer(stages.Explorer):
     """Gives each round to one of several explorers; every explorer sees all measurements.
 
     The choice follows a discounted upper confidence bound (Garivier and Moulines, 2011, section
-    2.1). It prefers explorers whose recent rounds improved the lowest time. Explorers without a
-    recent round get a turn now and then, since another explorer may be best later in the search.
+    2.1). Explorers without a recent round get a turn now and then, since another explorer may be
+    best later in the search.
     """
 
     def __init__(self, options: PortfolioOptions, context: stages.StageContext) -> None:
@@ -57,11 +56,7 @@ class PortfolioExplorer(stages.Explorer):
         return candidates
 
     def observe(self, observations: stages.Observations) -> None:
-        """Credit the explorer of the last round with its improvement, and inform all explorers.
-
-        Args:
-            observations: All measurements of the task so far.
-        """
+        """Credit the explorer of the last round with its improvement, and inform all explorers."""
         best = observations.best_cost
         if self._chosen is not None:
             for arm in self._arms:

@@ -47,10 +47,7 @@ _DEEPEST = 60
 
 
 def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
-    """Convert records to the content of a file, which ``load`` reads.
-
-    The order of the records does not matter.
-    """
+    """Convert records to the content of a file, which ``load`` reads."""
     lines: list[Any] = [{"format": NAME, "version": VERSION}]
     for key, of_key in sorted(records.items(), key=lambda pair: pair[0].digest):
         if of_key:
@@ -60,16 +57,7 @@ def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
 
 
 def load(content: bytes, place: str) -> Records:
-    """Read records from the content of a file that ``dump`` wrote.
-
-    Args:
-        content: the content of the file.
-        place: the place of the file, for messages.
-
-    Raises:
-        RecordsError: the content is no file of records, is of a newer version, is incomplete, or
-            has an invalid record.
-    """
+    """Read records from the content of a file that ``dump`` wrote."""
     lines = _lines(content, place)
     header = next(lines, None)
     if not isinstance(header, dict) or header.get("format") != NAME:
@@ -105,15 +93,7 @@ def load(content: bytes, place: str) -> Records:
 
 
 def check_version(version: object, place: str) -> None:
-    """Raise an error if a file of records was written by a newer version of Chameleon.
-
-    Args:
-        version: the version number that the file has.
-        place: the place of the file, for messages.
-
-    Raises:
-        RecordsError: the version is newer, or is no version.
-    """
+    """Raise an error if a file of records was written by a newer version of Chameleon."""
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
         raise RecordsError(
             f"{place} has the format {version!r}; this version of chameleon reads {VERSION}",
@@ -122,7 +102,7 @@ def check_version(version: object, place: str) -> None:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """A record as JSON values. Empty values are left out."""
+    """A record as JSON values."""
     measured = record.measurement
     values: dict[str, Any] = {
         "config": list(measured.config),
@@ -142,26 +122,12 @@ def normal(record: Record) -> Record:
 
     Databases rank records in this form, so that a record has the same rank before and after it is
     written.
-
-    Raises:
-        TypeError: the record has a value that JSON cannot hold.
-        ValueError: the record is not valid.
     """
     return record_from_json(json.loads(_text(record_to_json(record))))
 
 
 def record_from_json(value: Mapping[str, Any]) -> Record:
-    """Read a record from the output of ``record_to_json``.
-
-    Args:
-        value: the record as JSON values.
-
-    Raises:
-        KeyError: a value is missing.
-        TypeError: a value has another type.
-        ValueError: the record is not valid: it has neither times nor a failure, an invalid time, or
-            an unknown failure.
-    """
+    """Read a record from the output of ``record_to_json``."""
     repeats = _typed(value.get("seconds", []), list, "list")
     seconds = tuple(_number(repeat, "a time") for repeat in repeats)
     if not all(repeat > 0.0 for repeat in seconds) or len(seconds) > _MOST_REPEATS:
@@ -183,16 +149,7 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
 
 
 def key_from_json(value: Any) -> RecordKey:
-    """Read a key from the output of ``RecordKey.to_json``.
-
-    Args:
-        value: the key as JSON values.
-
-    Raises:
-        KeyError: a value is missing.
-        TypeError: a value has another type.
-        ValueError: the key is nested too deeply, or has a number that is not finite.
-    """
+    """Read a key from the output of ``RecordKey.to_json``."""
     fields = _mapping(value)
     names = ("operator", "target", "space", "fingerprint")
     texts = {name: _typed(fields[name], str, "text") for name in names}
@@ -202,15 +159,7 @@ def key_from_json(value: Any) -> RecordKey:
 
 
 def config_of(value: Any) -> tuple[int, ...]:
-    """Read the knob indices of a configuration from a JSON value, and check them.
-
-    Args:
-        value: the JSON value.
-
-    Raises:
-        TypeError: the value is no list of integers.
-        ValueError: an index is negative or too large, or there are too many indices.
-    """
+    """Read the knob indices of a configuration from a JSON value, and check them."""
     config = tuple(_typed(value, list, "list"))
     if any(isinstance(index, bool) or not isinstance(index, int) for index in config):
         raise TypeError("a configuration is a list of indices")
@@ -310,11 +259,7 @@ class Table:
         return changed
 
     def keys(self, like: RecordKey | None = None) -> list[RecordKey]:
-        """The keys that have records, sorted by digest.
-
-        Args:
-            like: a key. Only keys of the same ``family`` are returned; all keys if None.
-        """
+        """The keys that have records, sorted by digest."""
         keys = (key for key, records in self._records.items() if records)
         alike = (key for key in keys if like is None or key.family == like.family)
         return sorted(alike, key=lambda key: key.digest)

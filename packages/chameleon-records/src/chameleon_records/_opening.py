@@ -24,26 +24,12 @@ _FILES = (".sqlite", ".db")
 
 
 def opened_files(options: FilesOptions) -> PlacedRecords:
-    """Open the database that the key ``records`` of a pipeline names.
-
-    Args:
-        options: the options of the database ``files`` in the pipeline.
-
-    Raises:
-        RecordsError: the database cannot be read.
-    """
+    """Open the database that the key ``records`` of a pipeline names."""
     return opened(str(own_location()) if options.location is None else options.location)
 
 
 def opened(location: str) -> PlacedRecords:
-    """Open the database at a location. A location that does not exist yet is an empty database.
-
-    Args:
-        location: a URL, a folder, a SQLite file, or an exported file.
-
-    Raises:
-        RecordsError: the location has no records, or cannot be read.
-    """
+    """Open the database at a location."""
     if location.startswith(_URLS):
         return http_records(location)
     if "://" in location:
@@ -61,15 +47,7 @@ def opened(location: str) -> PlacedRecords:
 
 @contextlib.contextmanager
 def opened_at(place: str | None, *, to_read: bool = False) -> Iterator[PlacedRecords]:
-    """Open a database, and close it at the end of the context.
-
-    Args:
-        place: the location of the database. If None, the database that runs use by default.
-        to_read: whether a location that does not exist is an error.
-
-    Raises:
-        RecordsError: the location does not exist, or cannot be opened.
-    """
+    """Open a database, and close it at the end of the context."""
     place = default_place() if place is None else place
     if to_read and "://" not in place and not Path(place).expanduser().exists():
         raise RecordsError(
@@ -97,11 +75,7 @@ NAME = "records.sqlite"
 
 
 def own_location() -> Path:
-    """The location of the user's own database: ``$XDG_DATA_HOME/chameleon/records.sqlite``.
-
-    If the variable is not set or is a relative path, the folder is ``~/.local/share``, as the XDG
-    Base Directory Specification says.
-    """
+    """The location of the user's own database: ``$XDG_DATA_HOME/chameleon/records.sqlite``."""
     home = os.environ.get("XDG_DATA_HOME", "")
     base = Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share"
     return base / "chameleon" / NAME

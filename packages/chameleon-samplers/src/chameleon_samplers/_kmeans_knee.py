@@ -49,27 +49,13 @@ class Clusters:
 def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
     """Whether more clusters no longer help (Ahn et al. 2020, Algorithm 1, line 5).
 
-    Args:
-        loss: The loss with the current number of clusters.
-        previous: The loss with the last smaller number of clusters; infinity for the first.
-        threshold: More clusters help as long as ``previous`` is more than ``threshold`` times
-            ``loss``.
+    ``previous`` is the loss with the last smaller number of clusters; infinity for the first.
     """
     return threshold * loss >= previous
 
 
 class KneeSearch:
-    """Chooses a number of clusters at the knee of the loss (Ahn et al. 2020, Algorithm 1).
-
-    At the knee, more clusters no longer lower the loss much. Each clustering starts from the
-    centroids of the last one, so it needs few iterations. New centroids are drawn far from the
-    others, as in k-means++.
-
-    Args:
-        counts: The numbers of clusters to try, ascending.
-        threshold: The search ends if more clusters do not lower the loss by more than this factor.
-        rng: The random generator that draws new centroids.
-    """
+    """Chooses a number of clusters at the knee of the loss (Ahn et al. 2020, Algorithm 1)."""
 
     def __init__(self, counts: Sequence[int], threshold: float, rng: np.random.Generator) -> None:
         self._counts = counts
@@ -81,9 +67,6 @@ class KneeSearch:
 
         Args:
             points: At least one point, shape (n, dimensions).
-
-        Returns:
-            The clustering at which the search ended.
         """
         distinct = len(np.unique(points, axis=0))
         # The first number is tried even where there are fewer points: that many clusters then.
@@ -129,8 +112,7 @@ class KMeansKneeSampler(Sampler):
     """Clusters the candidates and selects one configuration per cluster.
 
     The knee of the loss gives the number of clusters (Ahn et al., "Chameleon", 2020, section 3.2
-    and Algorithm 1). If few clusters describe the candidates, the batch is smaller than the limit,
-    which saves measurements.
+    and Algorithm 1).
     """
 
     def __init__(self, options: KMeansKneeOptions, context: StageContext) -> None:
@@ -147,16 +129,7 @@ class KMeansKneeSampler(Sampler):
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         """Select one configuration per cluster.
 
-        Clusters are sorted by the score of their best candidate, the highest score first.
-
-        With the option ``representative: floor``, the configuration is the mean of the cluster,
-        rounded down. As in Ahn et al. (2020), such configurations may be illegal, measured before
-        or duplicates. The synthesizer replaces them.
-
-        Args:
-            candidates: The candidates of the explorer.
-            visited: The configurations that were measured before.
-            count: The largest number of configurations.
+        As in Ahn et al. (2020), such configurations may be illegal, measured before or duplicates.
         """
         fresh = visited.fresh(candidates.configs)
         configs, scores = candidates.configs[fresh], candidates.scores[fresh]

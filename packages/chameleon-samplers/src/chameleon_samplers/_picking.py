@@ -29,17 +29,9 @@ def fill(
 ) -> Configs:
     """Fill up a batch with random configurations, and with candidates if these do not suffice.
 
-    Args:
-        space: The design space.
-        batch: The batch so far: distinct, legal and unmeasured configurations, shape (n, knobs).
-        reserve: Candidates to add if random sampling finds too few configurations, shape (m,
-            knobs). They are distinct, legal and unmeasured, and may be in ``batch`` too.
-        visited: The configurations that were measured before.
-        count: The wanted size of the batch.
-        rng: The random generator that draws configurations.
-
-    Returns:
-        Distinct configurations, at most ``count``, those of ``batch`` first.
+    ``batch`` is the batch so far: distinct, legal and unmeasured configurations, shape (n, knobs).
+    ``reserve`` are candidates to add if random sampling finds too few configurations, shape (m,
+    knobs). They are distinct, legal and unmeasured, and may be in ``batch`` too.
     """
     if len(batch) >= count:
         return batch[:count]
@@ -49,11 +41,7 @@ def fill(
 
 
 class GreedySampler(Sampler):
-    """Selects the candidates with the best scores, and a few random configurations.
-
-    The share ``epsilon`` of every batch is drawn at random from the whole space. The cost model
-    thus learns from regions where nothing was measured yet.
-    """
+    """Selects the candidates with the best scores, and a few random configurations."""
 
     def __init__(self, options: GreedyOptions, context: StageContext) -> None:
         self._epsilon = options.epsilon
@@ -96,11 +84,7 @@ class RandomSampler(Sampler):
 class DiversitySampler(Sampler):
     """Picks candidates one at a time, by score and by the number of new knob values.
 
-    Each knob value that the batch does not have yet adds ``alpha`` to a candidate's score.
-
-    The method is that of Chen et al., "Learning to Optimize Tensor Programs" (2018), section 4. The
-    objective is submodular, so the greedy batch reaches at least 1 - 1/e of the best batch's
-    objective.
+    The method is that of Chen et al., "Learning to Optimize Tensor Programs" (2018), section 4.
     """
 
     def __init__(self, options: DiversityOptions, context: StageContext) -> None:

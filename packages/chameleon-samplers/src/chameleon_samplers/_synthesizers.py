@@ -24,10 +24,7 @@ from chameleon_samplers._options import CrossoverOptions, ModeOptions
 def measurable(space: DesignSpace, batch: Configs, visited: Visited) -> Configs:
     """The configurations of a batch that can be measured: legal, new and without duplicates.
 
-    Args:
-        space: The design space.
-        batch: The sampler's batch, shape (n, knobs).
-        visited: The configurations that were measured before.
+    ``batch`` is the sampler's batch, shape (n, knobs).
     """
     batch = space.distinct(batch[space.legal(batch)])
     return batch[visited.fresh(batch)]
@@ -36,11 +33,7 @@ def measurable(space: DesignSpace, batch: Configs, visited: Visited) -> Configs:
 def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
     """The configurations of a batch that the synthesizer does not replace.
 
-    Args:
-        batch: The sampler's batch, shape (n, knobs).
-        usable: The configurations of ``batch`` that can be measured, in the same order.
-        share: The share of the batch to replace. Configurations that cannot be measured are
-            replaced first, then the last usable ones; at least one usable configuration stays.
+    ``batch`` is the sampler's batch, shape (n, knobs).
     """
     replaced = max(round(share * len(batch)), len(batch) - len(usable))
     return usable[: max(len(batch) - replaced, min(1, len(usable)))]
@@ -49,12 +42,8 @@ def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
 def joined(space: DesignSpace, old: Configs, new: Configs, usable: Configs, size: int) -> Configs:
     """The batch that a synthesizer returns: kept configurations, then new ones.
 
-    Args:
-        space: The design space.
-        old: The kept configurations, shape (n, knobs).
-        new: The new configurations, shape (m, knobs).
-        usable: Configurations that fill up the batch if there are too few new ones.
-        size: The largest size of the batch.
+    ``old`` has the kept configurations, shape (n, knobs). ``new`` has the new configurations, shape
+    (m, knobs).
     """
     everything = np.concatenate([old, new.reshape(-1, old.shape[1]), usable])
     return space.distinct(everything.astype(np.int32))[:size]
@@ -77,10 +66,7 @@ class NoSynthesizer(Synthesizer):
 
 
 class CrossoverSynthesizer(Synthesizer):
-    """Replaces a part of each batch by children of the fastest measured configurations.
-
-    A child takes the value of every knob from one of two parents, each with equal probability.
-    """
+    """Replaces a part of each batch by children of the fastest measured configurations."""
 
     def __init__(self, options: CrossoverOptions, context: StageContext) -> None:
         self._options = options
@@ -126,8 +112,7 @@ class ModeSynthesizer(Synthesizer):
     """Replaces configurations that cannot be measured by combinations of frequent knob values.
 
     The method is that of Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The
-    paper uses only the combination of the most frequent values. If it is illegal or measured
-    already, Chameleon uses the next most frequent combination.
+    paper uses only the combination of the most frequent values.
     """
 
     def __init__(self, options: ModeOptions, context: StageContext) -> None:
@@ -175,10 +160,7 @@ class ModeSynthesizer(Synthesizer):
         return refined[len(chosen) : len(chosen) + wanted]
 
     def _preference(self, column: int, chosen: NDArray[np.int32]) -> NDArray[np.float64]:
-        """The log frequency of each value of a knob among the candidates, shape (cardinality,).
-
-        Values whose measurements all failed count as if no candidate had them.
-        """
+        """The log frequency of each value of a knob among the candidates, shape (cardinality,)."""
         counts = np.bincount(chosen, minlength=len(self._worked[column])).astype(np.float64)
         counts[(self._failed[column] > 0) & (self._worked[column] == 0)] = 0.0
         # Counts start at one, so that choices that no candidate has can be combined as well.
@@ -187,11 +169,7 @@ class ModeSynthesizer(Synthesizer):
 
 
 def _by_frequency(tables: list[NDArray[np.float64]]) -> Iterator[tuple[int, ...]]:
-    """All combinations of knob values, the largest sum of preferences first.
-
-    A queue holds combinations. When one leaves the queue, combinations with the next value of one
-    knob enter. Only the last changed knob and later knobs change, so no combination comes twice.
-    """
+    """All combinations of knob values, the largest sum of preferences first."""
     orders = [np.argsort(-table, kind="stable") for table in tables]
     sorted_tables = [table[order].tolist() for table, order in zip(tables, orders, strict=True)]
     choices = [order.tolist() for order in orders]

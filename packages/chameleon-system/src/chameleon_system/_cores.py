@@ -50,42 +50,24 @@ def usable_cores() -> list[int]:
 
 
 class Probe(Protocol):
-    """Times a short computation that runs on several cores at once.
-
-    If the time grows with the number of cores, the cores slow each other down.
-    """
+    """Times a short computation that runs on several cores at once."""
 
     def seconds(self, count: int) -> float:
-        """Run the probe's short computation on several cores at once, once on each core.
-
-        The result is the longest time on any of the cores, in seconds. If it is longer than the
-        time on one core, the cores slow each other down.
-
-        The time is infinity if the probe is closed, or if another thread closes it during the call.
-
-        Args:
-            count: the number of cores, counted from the first.
-        """
+        """Run the probe's short computation on several cores at once, once on each core."""
 
     def close(self) -> None:
-        """Release the probe's threads. A second call does nothing."""
+        """Release the probe's threads."""
 
 
 def _compute() -> float:
-    """Time a computation in registers, in seconds. It runs without Python's global lock."""
+    """Time a computation in registers, in seconds."""
     started = time.perf_counter()
     hashlib.pbkdf2_hmac("sha512", b"password", b"chameleon", _ITERATIONS)
     return time.perf_counter() - started
 
 
 class ThreadProbe:
-    """Times one computation on several cores at once, to see if they slow each other down.
-
-    It has one sleeping thread per core, which is bound to that core.
-
-    Args:
-        cores: ids of the cores.
-    """
+    """Times one computation on several cores at once, to see if they slow each other down."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._answers: queue.SimpleQueue[float] = queue.SimpleQueue()

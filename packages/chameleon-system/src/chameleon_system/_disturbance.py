@@ -30,7 +30,6 @@ class CoreTimes:
     """Times of some cores since the machine started, in seconds, summed over the cores.
 
     Attributes:
-        busy: the time in which the cores computed.
         stolen: the time in which the cores had work, but the host of the virtual machine ran
             something else.
     """
@@ -40,12 +39,7 @@ class CoreTimes:
 
 
 def core_times(cores: Sequence[int], root: Path = ROOT) -> CoreTimes | None:
-    """Read the times of some cores; None if the system does not report them for every core.
-
-    Args:
-        cores: ids of the cores.
-        root: the folder that contains ``proc``.
-    """
+    """Read the times of some cores; None if the system does not report them for every core."""
     try:
         lines = (root / "proc/stat").read_text(errors="replace").splitlines()
         ticks = {
@@ -68,13 +62,7 @@ def involuntary_switches() -> int:
 
 
 def own_seconds(pid: int | None) -> float | None:
-    """The CPU time in seconds that this process has used, plus that of another process.
-
-    The result is None if the other process has ended.
-
-    Args:
-        pid: the id of the other process, or None if it has ended.
-    """
+    """The CPU time in seconds that this process has used, plus that of another process."""
     if pid is None:
         return None
     try:

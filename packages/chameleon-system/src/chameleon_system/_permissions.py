@@ -36,13 +36,6 @@ def refusal(permission: str) -> str:
 
 
 def system_call(*words: int) -> int:
-    """Make a system call of Linux, for which Python has no function.
-
-    Args:
-        words: the number of the call, and its arguments.
-
-    Returns:
-        0, or the number of the error (``errno``).
-    """
+    """Make a system call of Linux, for which Python has no function."""
     libc = ctypes.CDLL(None, use_errno=True)
     return 0 if libc.syscall(*map(ctypes.c_long, words)) == 0 else ctypes.get_errno()

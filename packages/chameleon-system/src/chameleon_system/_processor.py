@@ -68,13 +68,6 @@ class Processor:
 def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
     """Read a processor from the content of ``/proc/cpuinfo``.
 
-    If the machine has different processors, the flags are those that all of them have. The other
-    fields are those of the last processor, which on ARM is usually a large core.
-
-    Args:
-        text: blocks of lines ``name : value``, one block for each processor.
-        architecture: ``x86_64`` or ``aarch64``.
-
     Returns:
         The processor, or None if the text has no flags of this architecture. This happens under an
         emulator that shows the file of its host.
@@ -97,10 +90,6 @@ def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
 
 def parse_sysctl(text: str, architecture: str) -> Processor | None:
     """Read a processor from the output of ``sysctl machdep.cpu hw.optional`` on macOS.
-
-    Args:
-        text: lines ``name: value``.
-        architecture: ``x86_64`` or ``aarch64``.
 
     Returns:
         The processor, or None if the text has no flags.

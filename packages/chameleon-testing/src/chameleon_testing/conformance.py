@@ -110,18 +110,7 @@ def _tried(
     use: Callable[..., NDArray[Any]],
     cases: Callable[[DesignSpace], Mapping[str, Any]],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Use a stage in every space twice with one seed, and in the last space with two seeds.
-
-    Args:
-        noun: the kind of the stage, with which failure messages begin.
-        make: a function that makes the stage from its context.
-        use: a function that lets a stage work in a space on a case, and checks the result.
-        cases: a function that returns the cases of a space, by name. The stage must not change
-            their arrays.
-
-    Returns:
-        The results of the last case of the huge space for two seeds.
-    """
+    """Use a stage in every space twice with one seed, and in the last space with two seeds."""
     for name, space in spaces().items():
         for label, case in cases(space).items():
             fields = attrs.asdict(case, recurse=False) if attrs.has(type(case)) else {}

@@ -42,10 +42,6 @@ def main() -> None:
 def claim_core(cores: Sequence[int], folder: Path | None = None) -> int | None:
     """Claim a core for this process until it ends, so that no other worker uses the core.
 
-    Args:
-        cores: The ids of the cores to choose from.
-        folder: The folder with the claims; None for a temporary folder of the user.
-
     Returns:
         The first core that no other living process has claimed. None if all are claimed, or if
         claims cannot be written.

@@ -48,21 +48,10 @@ class Step:
 class EpisodeBatch:
     """Episodes that walk a design space together (Ahn et al. 2020, section 3.2).
 
-    An action moves every knob one index down or up, or leaves the knob as it is. Beyond the paper,
-    a jump moves a knob to any other index. Steps beyond a knob's bounds are clamped. If the new
-    configuration is illegal, the episode does not move.
+    Beyond the paper, a jump moves a knob to any other index.
 
     Args:
-        space: The design space.
-        score: The cost model's function that scores configurations.
         starts: The legal configurations where the episodes begin, shape (episodes, knobs).
-        rng: The random generator that draws the indices that jumps lead to.
-        reward: A key of ``REWARDS``.
-        illegal_penalty: A number that is subtracted from the reward of an illegal move.
-        keep_best: Whether an episode ignores steps to a lower score. Steps to an equal score are
-            still taken.
-        end_share: The share of knobs that must stay or be at a bound to end an episode. With None,
-            episodes never end.
 
     Attributes:
         configs: The current configuration of each episode, shape (episodes, knobs).
@@ -111,12 +100,7 @@ class EpisodeBatch:
 
     @property
     def summary(self) -> States:
-        """The progress of each episode as network inputs, shape (episodes, 4).
-
-        The columns are the score, the distance to the episode's best score, the gain of the last
-        step, and whether the last step was legal. The first three are in standard deviations of the
-        scores of the starting points.
-        """
+        """The progress of each episode as network inputs, shape (episodes, 4)."""
         return np.column_stack(
             [
                 np.clip((self.scores - self._centre) / self._spread, -8.0, 8.0),
@@ -129,8 +113,7 @@ class EpisodeBatch:
     def movable(self) -> NDArray[np.bool_]:
         """Whether each action would change its knob, shape (episodes, knobs, 4).
 
-        ``STAY``, which changes nothing, is True as well, because it is always allowed. The last
-        axis is in the order DOWN, STAY, UP, JUMP.
+        ``STAY``, which changes nothing, is True as well, because it is always allowed.
         """
         allowed = np.empty((*self.configs.shape, 4), np.bool_)
         np.greater(self.configs, 0, out=allowed[:, :, DOWN])
@@ -170,10 +153,8 @@ class EpisodeBatch:
     def restart(self, rows: NDArray[np.intp], configs: Configs, scores: Scores) -> None:
         """Let some episodes go on from other configurations, as new episodes.
 
-        Args:
-            rows: The indices of the episodes.
-            configs: The new configurations of these episodes, shape (len(rows), knobs).
-            scores: The scores of the new configurations, shape (len(rows),).
+        ``configs`` has the new configurations of these episodes, shape (len(rows), knobs).
+        ``scores`` are the scores of the new configurations, shape (len(rows),).
         """
         self.configs[rows] = configs
         self.scores[rows] = self.best[rows] = scores

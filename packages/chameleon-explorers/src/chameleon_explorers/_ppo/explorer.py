@@ -33,11 +33,7 @@ from chameleon_explorers._ppo.states import StateEncoder, TokenStates, VectorSta
 
 
 class PPOExplorer(Explorer):
-    """An agent that learns from the cost model's scores how to change knobs.
-
-    All episodes (walks) move as one batch. The agent learns after every ``horizon`` steps. It is
-    kept from round to round, and with the option ``transfer`` from task to task.
-    """
+    """An agent that learns from the cost model's scores how to change knobs."""
 
     def __init__(self, options: PPOOptions, context: StageContext) -> None:
         self._options = options
@@ -160,10 +156,7 @@ class PPOExplorer(Explorer):
     # -- where it begins ----------------------------------------------------------------------
 
     def _starting_points(self) -> Configs:
-        """The first configuration of every episode, shape (episodes, knobs).
-
-        The best measured ones come first, then the space's first guesses, then random ones.
-        """
+        """The first configuration of every episode, shape (episodes, knobs)."""
         wanted = self._options.episodes
         drawn = self._space.sample(wanted, self._rng)
         starts = np.concatenate([self._elites, self._space.first_guesses, drawn])

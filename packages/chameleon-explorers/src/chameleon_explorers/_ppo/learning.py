@@ -44,26 +44,15 @@ class Rollout:
 def clipped_objective(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
     """The surrogate objective of PPO, to be maximised (Schulman et al., 2017, equation 7).
 
-    Args:
-        ratio: The current probability of each action over its probability when it was chosen, shape
-            (n,).
-        advantage: The advantage of each action, shape (n,).
-        clip: The distance from 1 beyond which a ratio brings no further gain.
+    ``ratio`` is the current probability of each action over its probability when it was chosen,
+    shape (n,). ``advantage`` is the advantage of each action, shape (n,).
     """
     clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
     return torch.minimum(ratio * advantage, clipped * advantage).mean()
 
 
 class Agent:
-    """An actor-critic network with its optimizer and random generator.
-
-    It chooses the actions of all episodes, and learns from their rewards.
-
-    Args:
-        network: The actor-critic network.
-        options: The hyper-parameters.
-        generator: The random generator that draws the actions and the minibatches.
-    """
+    """An actor-critic network with its optimizer and random generator."""
 
     def __init__(
         self, network: ActorCritic, options: PPOOptions, generator: torch.Generator
@@ -99,12 +88,7 @@ class Agent:
         return values
 
     def learn(self, rollout: Rollout, entropy: float) -> None:
-        """Train the network on a rollout, for the number of epochs in the options.
-
-        Args:
-            rollout: The transitions since the last update.
-            entropy: The weight of the entropy bonus.
-        """
+        """Train the network on a rollout, for the number of epochs in the options."""
         options = self._options
         advantage = advantages(
             rollout.rewards,
@@ -168,8 +152,6 @@ def _joint(every: Tensor, actions: Tensor) -> Tensor:
 def masked(allowed: Tensor, bias: Tensor) -> Tensor:
     """The numbers to add to logits, so that forbidden actions have no probability.
 
-    They are the bias for allowed actions, and -1e9 for all others.
-
     Args:
         allowed: Whether each action is allowed, shape (n, knobs, actions).
         bias: The bias of each action, shape (actions,) or a shape that broadcasts to ``allowed``.
@@ -188,14 +170,9 @@ def advantages(
 
     This is generalised advantage estimation (Schulman et al., 2016, equation 16).
 
-    Args:
-        rewards: The reward of every step, shape (steps, episodes).
-        values: The critic's estimates of the states before every step and after the last one, shape
-            (steps + 1, episodes).
-        goes_on: 1 if an episode continues after the step and 0 if the step ended it, shape (steps,
-            episodes). Steps after the end of an episode do not affect earlier advantages.
-        discount: The discount factor of the rewards (gamma).
-        decay: The decay factor of the temporal differences (lambda).
+    ``rewards`` is the reward of every step, shape (steps, episodes). ``values`` has the critic's estimates of the states before every step and after the last one, shape (steps + 1, episodes).
+    ``goes_on`` is 1 if an episode continues after the step and 0 if the step ended it, shape
+    (steps, episodes). Steps after the end of an episode do not affect earlier advantages.
 
     Returns:
         The advantage of every step, shape (steps, episodes). An advantage plus the value of the

@@ -10,11 +10,7 @@ from torch import Tensor, nn
 
 
 class ActorCritic(nn.Module, ABC):
-    """A network that computes a policy and a value for each state.
-
-    A call takes states of shape (n, ...). It returns logits of shape (n, knobs, actions) and values
-    of shape (n,).
-    """
+    """A network that computes a policy and a value for each state."""
 
     @abstractmethod
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,10 +37,7 @@ class SharedActorCritic(ActorCritic):
 
 
 class SeparateActorCritic(ActorCritic):
-    """Two separate networks for policy and value, as in the code released with Ahn et al. (2020).
-
-    The policy has three layers, then one layer for each knob. The value has four layers.
-    """
+    """Two separate networks for policy and value, as in the code released with Ahn et al. (2020)."""
 
     def __init__(self, knobs: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -78,18 +71,7 @@ class SeparateActorCritic(ActorCritic):
 
 
 class TokenActorCritic(ActorCritic):
-    """A network with one input token per knob, which fits any design space.
-
-    All knobs share the weights. A first layer embeds every token. A second layer sees each token
-    and the mean of all tokens. The logits are computed from each token, and the value from the
-    mean.
-
-    Args:
-        features: The width of a token.
-        actions: The number of actions per knob.
-        width: The number of units of a hidden layer.
-        generator: The random generator that draws the initial weights.
-    """
+    """A network with one input token per knob, which fits any design space."""
 
     def __init__(self, features: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -108,15 +90,7 @@ class TokenActorCritic(ActorCritic):
 
 
 def stay_bias(knobs: int, actions: int, moves: float) -> float:
-    """The number to add to the logit of staying, so that an untrained policy moves few knobs.
-
-    With this bias, it moves ``moves`` knobs per step on average.
-
-    Args:
-        knobs: The number of knobs that have more than one choice.
-        actions: The number of actions per knob, staying included.
-        moves: The mean number of knobs to move in a step. 0 makes all actions equally likely.
-    """
+    """The number to add to the logit of staying, so that an untrained policy moves few knobs."""
     if not moves:
         return 0.0
     moving = min(moves / knobs, (actions - 1) / actions)

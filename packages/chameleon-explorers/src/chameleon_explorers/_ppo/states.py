@@ -55,14 +55,7 @@ class VectorStates:
 
 
 class TokenStates:
-    """Encodes states with one token per knob, whose width is the same for every design space.
-
-    A token describes the knob's position: its scaled index, whether it is at a bound, and whether
-    the knob has an effect. It also has the knob's kind, its number of choices and its hashed name.
-    The features of the current choice, the knob's last step and the episode's progress follow. A
-    policy that shares its weights between tokens can thus use in the next task what it learnt about
-    a knob such as ``tile_h``.
-    """
+    """Encodes states with one token per knob, whose width is the same for every design space."""
 
     def __init__(self, space: DesignSpace) -> None:
         self._space = space

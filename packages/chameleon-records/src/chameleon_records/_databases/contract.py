@@ -27,14 +27,7 @@ class PlacedRecords(RecordDatabase):
 
     @abstractmethod
     def keep(self, kept: Kept) -> int:
-        """Remove all records except the chosen ones, and return the number of removed records.
-
-        Args:
-            kept: a function that returns, for a key and its records, the records to keep.
-
-        Raises:
-            RecordsError: the database is read-only.
-        """
+        """Remove all records except the chosen ones, and return the number of removed records."""
 
     def read_only(self) -> RecordsError:
         """The error if a change of a read-only database is requested."""
@@ -47,7 +40,7 @@ class PlacedRecords(RecordDatabase):
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """Rules about records to remove. A record is removed if it matches at least one rule.
+    """Rules about records to remove.
 
     Attributes:
         before: remove records that were measured before this time, in seconds since 1970.

@@ -23,17 +23,7 @@ log = structlog.get_logger()
 
 
 class FolderRecords(parts.ReadRecords):
-    """Records in a folder of parts, which are files that never change.
-
-    A part that is incomplete, damaged or of a newer version is left out, and a warning names it.
-    The other parts are used.
-
-    Args:
-        path: the folder, which is made when records are added first.
-
-    Raises:
-        RecordsError: the files of the folder cannot be listed.
-    """
+    """Records in a folder of parts, which are files that never change."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path), Table())

@@ -27,14 +27,7 @@ _CHUNK = 1 << 16
 
 
 def http_records(url: str) -> ReadRecords:
-    """Read the records at a URL.
-
-    Args:
-        url: the URL of a file that ``chameleon records export`` wrote, or of a folder of records.
-
-    Raises:
-        RecordsError: the server does not answer, or has no records at this URL.
-    """
+    """Read the records at a URL."""
     table = Table()
     if url.endswith(SUFFIX):
         table.merge(load(_read(url, MOST_BYTES), url))

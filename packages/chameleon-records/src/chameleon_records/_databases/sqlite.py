@@ -77,14 +77,7 @@ class RecordsFile(SQLiteFile):
 
 
 class SQLiteRecords(PlacedRecords):
-    """Records in a SQLite file.
-
-    Args:
-        path: the file. The file and its folder are made when records are added first.
-
-    Raises:
-        RecordsError: the file is no record database, is damaged, or is of a newer version.
-    """
+    """Records in a SQLite file."""
 
     def __init__(self, path: Path) -> None:
         self.place = str(path)
@@ -180,7 +173,7 @@ class SQLiteRecords(PlacedRecords):
         return [] if self._file is None else self._file.read(sql, values)
 
     def _made(self, make: Callable[[Any], Any], text: str) -> Any:
-        """The record or key in a row's text. If the text is not valid, a warning and None."""
+        """The record or key in a row's text."""
         try:
             return make(json.loads(text))
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:

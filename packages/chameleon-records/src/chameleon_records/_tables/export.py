@@ -26,10 +26,7 @@ _NUMBERS = ("seconds", *NUMBERS, "measured_at")
 
 
 def as_csv(rows: Sequence[Row]) -> bytes:
-    """Convert measurements to a CSV file in UTF-8 (RFC 4180).
-
-    Lists are written as JSON, and missing values are empty.
-    """
+    """Convert measurements to a CSV file in UTF-8 (RFC 4180)."""
     columns = columns_of(rows)
     for name in _LISTS:
         columns[name] = [json.dumps(value) for value in columns[name]]
@@ -41,11 +38,7 @@ def as_csv(rows: Sequence[Row]) -> bytes:
 
 
 def as_parquet(rows: Sequence[Row]) -> bytes:
-    """Rows as a Parquet file.
-
-    Raises:
-        RecordsError: pyarrow is not installed.
-    """
+    """Rows as a Parquet file."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - optional
         from pyarrow import parquet  # noqa: PLC0415
@@ -112,12 +105,7 @@ Columns = dict[str, list[Any]]
 def columns_of(rows: Sequence[Row]) -> Columns:
     """The columns of a table of measurements, by name.
 
-    All columns have the same length. A value is None if the row's operator has no such argument or
-    knob.
-
-    ``repeats`` are kernel times in seconds, and ``seconds`` is their median. If a measurement
-    failed, ``seconds`` is None and ``repeats`` is empty. ``measured_at`` is in seconds since 1970.
-    Each column of an argument or a knob has numbers or strings of one type; other values are JSON.
+    ``measured_at`` is in seconds since 1970.
     """
     keys = [row.key for row in rows]
     measured = [row.record.measurement for row in rows]
@@ -167,20 +155,7 @@ EACH: Mapping[str, Callable[[Sequence[Row]], bytes]] = {"kernel-tuner": as_cache
 
 
 def write_rows(rows: Sequence[Row], form: str, place: Path) -> list[Path]:
-    """Write rows to one or several files.
-
-    Args:
-        rows: rows of one or several tasks.
-        form: the name of the format, in ``WHOLE`` or ``EACH``.
-        place: the file. For a format with a file for each task, the folder, which is made if it
-            does not exist.
-
-    Returns:
-        The paths of the written files.
-
-    Raises:
-        RecordsError: there are no rows, a library is missing, or a file cannot be written.
-    """
+    """Write rows to one or several files."""
     if not rows:
         raise RecordsError("there is no measurement to export", hint="Run a pipeline first.")
     if form in WHOLE:

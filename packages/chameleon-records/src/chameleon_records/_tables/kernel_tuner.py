@@ -32,17 +32,7 @@ time."""
 
 
 def as_cache(rows: Sequence[Row]) -> bytes:
-    """Convert the measurements of one task to a cache file of Kernel Tuner.
-
-    Failures have the name that the format defines for their kind. The keys ``error_type`` and
-    ``error`` are Chameleon's additions.
-
-    Args:
-        rows: the measurements of the task.
-
-    Raises:
-        RecordsError: the rows have configurations with different knobs.
-    """
+    """Convert the measurements of one task to a cache file of Kernel Tuner."""
     names = _names(rows)
     cache = {}
     for row in rows:
@@ -77,14 +67,7 @@ def as_cache(rows: Sequence[Row]) -> bytes:
 
 
 def as_t4(rows: Sequence[Row]) -> bytes:
-    """Convert the measurements of one task to a T4 file, a format of Kernel Tuner.
-
-    Args:
-        rows: the measurements of the task.
-
-    Raises:
-        RecordsError: the rows have configurations with different knobs.
-    """
+    """Convert the measurements of one task to a T4 file, a format of Kernel Tuner."""
     _names(rows)
     results = []
     for row in rows:
@@ -113,11 +96,7 @@ def as_t4(rows: Sequence[Row]) -> bytes:
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """The names of the knobs, which must be the same in all rows.
-
-    Raises:
-        RecordsError: the rows have different knobs.
-    """
+    """The names of the knobs, which must be the same in all rows."""
     names = list(rows[0].record.knobs)
     if any(list(row.record.knobs) != names for row in rows):
         raise RecordsError(

@@ -34,16 +34,7 @@ class Row:
 
 
 def rows_of(place: str | None) -> list[Row]:
-    """All measurements at a place, in the order in which tasks and measurements were added.
-
-    Args:
-        place: a run folder, or the location of a record database. If None, the database that runs
-            use by default.
-
-    Raises:
-        RecordsError: there are no records at the place, or they cannot be read.
-        RunFolderError: the run folder cannot be read.
-    """
+    """All measurements at a place, in the order in which tasks and measurements were added."""
     if is_run(place):
         return list(_rows_of_run(Path(str(place))))
     with opened_at(place, to_read=True) as database:
@@ -79,17 +70,7 @@ def _rows_of_run(folder: Path) -> Iterator[Row]:
 
 
 def records_of_run(folder: Path) -> Records:
-    """Read the measurements that a run has made itself, as records by key.
-
-    Measurements that the run took from databases are left out.
-
-    Args:
-        folder: the run folder.
-
-    Raises:
-        RunFolderError: the folder is no run folder, or cannot be read.
-        RecordsError: the conditions of the measurements are unknown.
-    """
+    """Read the measurements that a run has made itself, as records by key."""
     with read_store(folder) as store:
         records = kept_records(store)
         measured = store.measured

@@ -51,14 +51,7 @@ class Interruptible(Protocol):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Resources(Generic[Pool]):
-    """The objects that a runner makes when it starts, and closes when it ends.
-
-    Attributes:
-        pool: All workers.
-        builders: The workers that build.
-        references: The reference outputs of all tasks.
-        folder: The runner's temporary folder.
-    """
+    """The objects that a runner makes when it starts, and closes when it ends."""
 
     pool: Pool
     builders: BuilderPool
@@ -67,16 +60,7 @@ class Resources(Generic[Pool]):
 
 
 class MeasuringRunner(Runner, Generic[Options, Pool]):
-    """Builds candidates in worker processes; subclasses define where kernels are timed.
-
-    Workers stay alive between batches. Entering the context starts the workers. Closing the runner,
-    or the end of this process for any reason, ends them.
-
-    Args:
-        options: The runner's options.
-        kind: The runner's name in records and messages.
-        threads: The number of threads that a kernel runs with.
-    """
+    """Builds candidates in worker processes; subclasses define where kernels are timed."""
 
     versioned: ClassVar[tuple[str, ...]] = (
         "apache-tvm",
@@ -154,23 +138,14 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @property
     def _recycle_after(self) -> int | None:
-        """The number of builds after which a builder is replaced.
-
-        None if builders may still hold kernels then.
-        """
+        """The number of builds after which a builder is replaced."""
         return None
 
     def _started(self, resources: Resources[Pool]) -> None:
         """Start what else the runner needs, such as devices."""
 
     def _process_pool(self, *, threads: int, blas_threads: int) -> ProcessPool:
-        """A pool of processes of this machine.
-
-        Args:
-            threads: The number of threads that a kernel runs with in these processes.
-            blas_threads: The number of OpenBLAS threads. It may be above 1 only if these processes
-                compute no references (see ``worker_environment``).
-        """
+        """A pool of processes of this machine."""
         memory = self._options.memory_mib
         limit = environment.memory_limit(self._size) if memory is None else memory * _MIB
         return ProcessPool(
@@ -265,11 +240,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @abstractmethod
     def _leave(self, *, polite: bool) -> None:
-        """Release what else the runner holds, such as devices.
-
-        Args:
-            polite: Whether nothing is running, so that there is time to say goodbye to devices.
-        """
+        """Release what else the runner holds, such as devices."""
 
 
 def _clean_up(pool: WorkerPool, folder: Path) -> None:

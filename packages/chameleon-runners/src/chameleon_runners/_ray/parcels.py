@@ -27,12 +27,7 @@ def unpack(parcel: bytes, folder: Path) -> None:
 
 
 def write(data: bytes, path: Path) -> None:
-    """Write a file so that readers see either the whole file or none.
-
-    Args:
-        data: The content.
-        path: The file.
-    """
+    """Write a file so that readers see either the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(data)

@@ -33,19 +33,8 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
 
     A thread opens the session, since TVM waits without limit for a silent server.
 
-    Args:
-        address: The address of the server.
-        key: The key that the server accepts.
-        lifetime: The seconds after which the server ends the session.
-        deadline: The longest wait in seconds.
-
-    Returns:
-        The session (``tvm.rpc.RPCSession``).
-
-    Raises:
-        DeviceLostError: No server answers in time.
-        WrongKeyError: The server does not accept the key.
-        TargetError: The address is not that of a server of TVM's RPC, or its version differs.
+    ``lifetime`` is the number of seconds after which the server ends the session. ``deadline`` is the
+    longest wait in seconds.
     """
     from tvm import rpc  # noqa: PLC0415 - builders need it not
 

@@ -29,7 +29,6 @@ class LogTail:
     """Keeps the last bytes that are written to a pipe, so that the writer never has to wait.
 
     Args:
-        descriptor: the reading end of the pipe, which this object closes.
         limit: the number of bytes to keep.
     """
 
@@ -130,18 +129,7 @@ Process = subprocess.Popen[bytes]
 
 
 def spawn(start: Callable[[], Process]) -> Process:
-    """Start a process from the one thread that starts all processes.
-
-    The kernel kills a child with a death signal when the thread that started it ends. The thread
-    that calls this function may end earlier than this process, so it does not start the child
-    itself.
-
-    Args:
-        start: a function that starts the process and returns it.
-
-    Raises:
-        OSError: the process cannot be started.
-    """
+    """Start a process from the one thread that starts all processes."""
     started = _spawner().submit(start)
     try:
         return started.result()
@@ -159,11 +147,7 @@ def _end(started: Future[Process]) -> None:
 
 
 class _Spawner:
-    """Runs functions in one thread, for whose end the interpreter does not wait.
-
-    Threads of ``concurrent.futures`` end before functions that are called at exit. But such a
-    function may still need a running child.
-    """
+    """Runs functions in one thread, for whose end the interpreter does not wait."""
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[tuple[Callable[[], Process], Future[Process]]] = SimpleQueue()

@@ -21,13 +21,7 @@ _ROUNDS = 10
 
 
 def kill_tree(pid: int, token: str) -> None:
-    """Send SIGKILL to a child, its process group and all descendants, without waiting.
-
-    Args:
-        pid: the process id of the child. The child may have ended, but must not be reaped yet.
-        token: the value of the environment variable ``TOKEN`` in the child. Descendants inherit it,
-            so those that are missing in the list of child processes are found by it.
-    """
+    """Send SIGKILL to a child, its process group and all descendants, without waiting."""
     # The child is stopped first, so that it starts no process while its descendants are listed.
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)

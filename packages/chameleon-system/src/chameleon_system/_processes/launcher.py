@@ -33,12 +33,7 @@ def main() -> None:
 
 
 def _give_way() -> None:
-    """Let all other processes compute first, of this session and of others.
-
-    ``SCHED_IDLE`` counts within the session only, if the kernel divides time among sessions (see
-    sched(7), "The autogroup feature"). Each child has a session of its own, which starts with the
-    same share as any other.
-    """
+    """Let all other processes compute first, of this session and of others."""
     with contextlib.suppress(OSError):  # some containers allow no change
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     group = Path("/proc/self/autogroup")

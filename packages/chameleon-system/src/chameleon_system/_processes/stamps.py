@@ -48,14 +48,7 @@ class ProcessStamp:
 
     @classmethod
     def of(cls, pid: int) -> ProcessStamp:
-        """Make the stamp of a running process.
-
-        Args:
-            pid: the process id in this process's namespace.
-
-        Raises:
-            ProcessLookupError: no process has this id.
-        """
+        """Make the stamp of a running process."""
         started = _started(pid)
         if started is None:
             raise ProcessLookupError(f"there is no process {pid}")
@@ -63,13 +56,7 @@ class ProcessStamp:
 
     @classmethod
     def parse(cls, text: str) -> ProcessStamp | None:
-        """Read a stamp from the output of ``str``.
-
-        The result is None if the text is no stamp, or one of an older version.
-
-        Args:
-            text: the text.
-        """
+        """Read a stamp from the output of ``str``."""
         parts = text.split("-")
         if len(parts) != 4 or not (parts[0].isdecimal() and parts[1].isdecimal()):  # noqa: PLR2004
             return None
@@ -83,8 +70,7 @@ class ProcessStamp:
         """Whether the process is known to have ended.
 
         The value is False if this is unknown, because the process belongs to another namespace or
-        another start of the machine. Such a process may run in another container with the same
-        temporary folder, or on another machine.
+        another start of the machine.
         """
         if (self.boot, self.namespace) != (_boot(), _namespace()):
             return False
@@ -100,17 +86,13 @@ def child_token() -> str:
 
 
 def abandoned(token: str) -> bool:
-    """Whether the process that made a token for its child is known to have ended.
-
-    Args:
-        token: the token.
-    """
+    """Whether the process that made a token for its child is known to have ended."""
     stamp = ProcessStamp.parse(token.partition(":")[0])
     return stamp is not None and stamp.dead
 
 
 def _started(pid: int) -> int | None:
-    """The start time of a process. None if no process has this id, or if it has ended."""
+    """The start time of a process."""
     if _boot():
         try:
             # The second field, the name, may contain spaces and parentheses (proc_pid_stat(5)).
