@@ -22,9 +22,9 @@ from chameleon_core.plugin_api import RunFolderError
 from chameleon_system.api import (
     ChildEndedError,
     ChildProcess,
-    Closing,
+    Closeable,
     Conversation,
-    unused,
+    unused_path,
     usable_cores,
 )
 
@@ -73,7 +73,7 @@ class _Worker:
         self.cell = cell
 
 
-class Workers(Closing):
+class Workers(Closeable):
     """Runs cells in parallel worker processes, as a context manager."""
 
     def __init__(self, count: int | None = None, registry: str = INSTALLED) -> None:
@@ -203,7 +203,7 @@ def move_aside(suite: Suite) -> Path | None:
     cells = suite.output / CELLS
     if not cells.exists():
         return None
-    aside = unused(suite.output, "earlier-{}")
+    aside = unused_path(suite.output, "earlier-{}")
     with RunFolderError.on_os_error(f"cannot move {cells}", hint="restore access to its folder"):
         aside.mkdir()
         try:

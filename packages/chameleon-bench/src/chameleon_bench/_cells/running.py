@@ -40,7 +40,7 @@ from chameleon_core.plugin_api import (
     load_factory,
     node_of,
 )
-from chameleon_system.api import Message, unused, write_whole
+from chameleon_system.api import Message, unused_path, write_atomic
 
 from chameleon_bench._cells.trajectory import ROUND_FIELDS, Trajectory
 from chameleon_bench._suites.suite import Cell
@@ -83,7 +83,7 @@ class CellResult:
         hint = "free space or restore access and give the same command again"
         with RunFolderError.on_os_error(f"cannot write {path}", hint=hint):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(value, separators=(",", ":")))
+            write_atomic(path, json.dumps(value, separators=(",", ":")))
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
@@ -188,9 +188,9 @@ def begin(cell: Cell) -> None:
     file = cell.folder / VERSIONS
     now = json.dumps(dict(cell.versions), sort_keys=True)
     if cell.folder.exists() and (not file.exists() or file.read_text(encoding="utf-8") != now):
-        cell.folder.rename(unused(cell.folder.parent, f"earlier-{{}}-{cell.folder.name}"))
+        cell.folder.rename(unused_path(cell.folder.parent, f"earlier-{{}}-{cell.folder.name}"))
     cell.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(file, now)
+    write_atomic(file, now)
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:

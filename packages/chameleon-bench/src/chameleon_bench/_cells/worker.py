@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from chameleon_system.api import Answers, requests, usable_cores
+from chameleon_system.api import AnswerStream, read_requests, usable_cores
 
 _held: list[int] = []
 """File descriptors of the cores that this process has claimed; closing one gives its core back."""
@@ -23,8 +23,8 @@ _held: list[int] = []
 
 def main() -> None:
     """Run cells until there are no more requests."""
-    answers = Answers()
-    asked = requests()
+    answers = AnswerStream()
+    asked = read_requests()
     first = next(asked)
     sys.path[:] = first["sys_path"]
     if hasattr(os, "sched_setaffinity"):

@@ -19,7 +19,7 @@ from chameleon_core.api import (
     in_seconds,
     slower,
 )
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_bench._pages import search_tables
 from chameleon_bench._pages.network_part import network_part
@@ -311,7 +311,7 @@ def _duration(seconds: float) -> str:
 
 def write_report(folder: Path, output: Path | None = None) -> Path:
     """Write the HTML page about a run."""
-    return write_whole(output or folder / REPORT, page_of(run_record(folder)))
+    return write_atomic(output or folder / REPORT, page_of(run_record(folder)))
 
 
 def write_plots(folder: Path, output: Path) -> list[Path]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.api import Origin, in_seconds, installed
-from chameleon_system.api import processor_name, write_whole
+from chameleon_system.api import processor_name, write_atomic
 
 from chameleon_bench._cells.running import CellResult
 from chameleon_bench._pages.plots import Plot
@@ -90,11 +90,11 @@ def write_report(
         "report.html": page_of(report),
     }
     suite.output.mkdir(parents=True, exist_ok=True)
-    return [write_whole(suite.output / name, text) for name, text in texts.items()]
+    return [write_atomic(suite.output / name, text) for name, text in texts.items()]
 
 
 def environment(suite: Suite) -> dict[str, Any]:
-    """The facts in a report about its making: machine, versions, Git commit of the suite's folder."""
+    """The machine, the versions, and the Git commit of the suite's folder."""
     taking_part = {k: v for pairing in suite.pairings for k, v in pairing.versions.items()}
     return {
         "machine": platform.machine(),

@@ -37,7 +37,7 @@ class SharedActorCritic(ActorCritic):
 
 
 class SeparateActorCritic(ActorCritic):
-    """Two separate networks for policy and value, as in the code released with Ahn et al. (2020)."""
+    """Separate networks for policy and value, as in the code released with Ahn et al. (2020)."""
 
     def __init__(self, knobs: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()

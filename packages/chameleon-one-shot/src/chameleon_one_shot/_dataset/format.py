@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.api import in_one_line
 from chameleon_core.plugin_api import FailureKind, Task
-from chameleon_system.api import replacing, write_whole
+from chameleon_system.api import open_atomic, write_atomic
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import Dataset, DatasetError, DatasetTask, canonical, merged
@@ -73,7 +73,7 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
     with _written(folder):
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": FORMAT, "plan": plan}, indent=1)
-        write_whole(folder / MANIFEST, text + "\n")
+        write_atomic(folder / MANIFEST, text + "\n")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
     file = folder / PARTS / f"{name}.parquet"
     with _written(folder):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as stream:
+        with open_atomic(file) as stream:
             parquet.write_table(pa.table(columns, schema=schema), stream, compression="zstd")
     return file
 

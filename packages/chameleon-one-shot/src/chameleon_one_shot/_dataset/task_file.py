@@ -8,14 +8,14 @@ from pathlib import Path
 
 from chameleon_core.api import check_tasks
 from chameleon_core.plugin_api import ConfigError, Frontend, Task
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_one_shot._dataset.task_options import TasksOptions
 
 
 def write_tasks(file: Path, tasks: Sequence[Task]) -> None:
     """Write tasks to a file that ``read_tasks`` reads."""
-    write_whole(file, json.dumps([task.to_json() for task in tasks], indent=1) + "\n")
+    write_atomic(file, json.dumps([task.to_json() for task in tasks], indent=1) + "\n")
 
 
 def read_tasks(file: Path) -> list[Task]:

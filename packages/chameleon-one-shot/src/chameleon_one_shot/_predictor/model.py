@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import safetensors.numpy
 from chameleon_core.api import in_one_line
-from chameleon_system.api import replacing
+from chameleon_system.api import open_atomic
 
 from chameleon_one_shot._predictor.examples import Scale
 from chameleon_one_shot._predictor.familiarity import Familiarity
@@ -79,7 +79,7 @@ class Model:
         hint = "Restore access or free space, and give the same command again."
         with ModelFileError.on_os_error(f"cannot write the model {file}", hint=hint):
             file.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(file) as stream:
+            with open_atomic(file) as stream:
                 stream.write(data)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import Configs
-from chameleon_system.api import imported_without
+from chameleon_system.api import import_without
 from numpy.typing import NDArray
 
 from chameleon_one_shot._predictor.examples import Example, Scale
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import lightgbm
 else:
     # LightGBM's interfaces to these take longer to import than all predictions of a network.
-    lightgbm = imported_without("lightgbm", "sklearn", "pandas", "pyarrow", "dask")
+    lightgbm = import_without("lightgbm", "sklearn", "pandas", "pyarrow", "dask")
 
 Scores = NDArray[np.float64]
 
@@ -205,7 +205,7 @@ def places(example: Example) -> Scores:
 
 
 def task_weights(examples: Sequence[Example]) -> Scores:
-    """Weight the candidates, so that tasks with many candidates do not count too much in training."""
+    """Weights of candidates, with which tasks with many candidates do not dominate the training."""
     weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
     return np.asarray(weights / weights.mean(), np.float64)
 

@@ -12,7 +12,7 @@ import click
 from chameleon_cli.api import duration, print_table, seconds
 from chameleon_core.api import counted
 from chameleon_core.plugin_api import Record, RecordKey
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_records._databases.contract import Rules
 from chameleon_records._databases.parts import SUFFIX
@@ -133,7 +133,7 @@ def _dumped(file: Path, place: str | None) -> int:
         )
     records = records_of_run(Path(str(place))) if is_run(place) else _everything(place)
     with RecordsError.on_os_error(f"cannot write {file}", hint="Name a file elsewhere."):
-        write_whole(file, dump(records))
+        write_atomic(file, dump(records))
     return sum(map(len, records.values()))
 
 

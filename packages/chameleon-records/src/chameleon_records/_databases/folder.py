@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 from chameleon_core.plugin_api import Record, RecordKey
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_records._databases import parts
 from chameleon_records._databases.contract import Kept
@@ -70,7 +70,7 @@ class FolderRecords(parts.ReadRecords):
         name = parts.part_name(content)
         with self._writing():
             self._path.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path / name, content)
+            write_atomic(self._path / name, content)
             self._index()
         self._read.add(name)
         return name
@@ -79,7 +79,7 @@ class FolderRecords(parts.ReadRecords):
         """Write the index of all complete parts, again if other writers add parts meanwhile."""
         indexed = None
         while indexed != (names := self._names()):
-            write_whole(self._path / parts.INDEX, parts.index_of(names))
+            write_atomic(self._path / parts.INDEX, parts.index_of(names))
             indexed = names
 
     def _names(self) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.plugin_api import NUMBERS
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_records._format import RecordsError
 from chameleon_records._tables.kernel_tuner import as_cache, as_t4
@@ -170,7 +170,7 @@ def write_rows(rows: Sequence[Row], form: str, place: Path) -> list[Path]:
     with RecordsError.on_os_error(f"cannot write {place}", hint="Name a place elsewhere."):
         for file, content in contents.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, content)
+            write_atomic(file, content)
     return list(contents)
 
 

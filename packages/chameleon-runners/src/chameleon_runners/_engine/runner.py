@@ -25,7 +25,12 @@ from chameleon_core.plugin_api import (
     TargetError,
     Task,
 )
-from chameleon_system.api import kill_abandoned, make_scratch, remove_abandoned, usable_cores
+from chameleon_system.api import (
+    kill_abandoned,
+    make_scratch_folder,
+    remove_abandoned_folders,
+    usable_cores,
+)
 
 from chameleon_runners import _environment as environment
 from chameleon_runners._engine.comparison import Comparison
@@ -107,10 +112,10 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
                 f"the {self._kind} runner is closed", hint="make a new one for further measurements"
             )
         if self._resources is None:
-            remove_abandoned()
+            remove_abandoned_folders()
             kill_abandoned()
             pool = self._make_pool()
-            folder = make_scratch()
+            folder = make_scratch_folder()
             self._remove = weakref.finalize(self, _clean_up, pool, folder)
             resources = Resources(
                 pool=pool,

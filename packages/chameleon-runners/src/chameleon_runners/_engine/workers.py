@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 import attrs
-from chameleon_system.api import status_words
+from chameleon_system.api import describe_status
 
 from chameleon_runners._worker.protocol import Message
 
@@ -64,7 +64,7 @@ class WorkerEnd:
             return "used more memory than memory_mib of the runner allows, and was killed"
         if self.reason is EndReason.GARBAGE:
             return "wrote over the connection to the runner"
-        how = status_words(self.status)
+        how = describe_status(self.status)
         return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
 
     def explain(self) -> str:

@@ -119,7 +119,7 @@ def awaited(kind: FailureKind) -> bool:
 
 
 def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> bool:
-    """Whether the candidate is at fault, because faults of all the reporting devices are unlikely."""
+    """Whether the candidate is at fault, because faults of all reporting devices are unlikely."""
     rates = [report.reliability.fault_rate for report in reports]
     if not elsewhere:
         return min(rates) <= _CHANCE_ALONE or math.prod(rates) <= _CHANCE

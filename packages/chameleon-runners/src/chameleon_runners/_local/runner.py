@@ -36,7 +36,7 @@ from chameleon_runners._worker.protocol import Message
 
 
 class ProcessComparison(Comparison[CandidateRun]):
-    """The final comparison of a task: times several programs, each in a worker process of its own."""
+    """The final comparison of a task, in which each program runs in its own worker process."""
 
     _context: LocalContext
 

@@ -17,7 +17,12 @@ from pathlib import Path
 
 import attrs
 import ray
-from chameleon_system.api import kill_abandoned, make_scratch, remove_abandoned, usable_cores
+from chameleon_system.api import (
+    kill_abandoned,
+    make_scratch_folder,
+    remove_abandoned_folders,
+    usable_cores,
+)
 
 from chameleon_runners import _environment as environment
 from chameleon_runners._engine.process_pool import Starter
@@ -56,10 +61,10 @@ class Host:
     """
 
     def __init__(self, *, threads: int, memory_bytes: int | None, start_timeout: float) -> None:
-        remove_abandoned()
+        remove_abandoned_folders()
         kill_abandoned()
         cores = usable_cores()
-        self._folder = make_scratch()
+        self._folder = make_scratch_folder()
         self._start_timeout = start_timeout
         self._starter = Starter(
             threads=threads,

@@ -49,7 +49,7 @@ class ActorEnd(WorkerEnd):
 
     @property
     def from_outside(self) -> bool:
-        """Whether something other than the worker and its candidate ended the actor; always True."""
+        """Always True: something other than the worker and its candidate ended the actor."""
         return True
 
 

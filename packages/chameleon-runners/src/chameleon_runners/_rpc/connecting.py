@@ -29,12 +29,10 @@ def hang_up(session: Any) -> None:
 
 
 def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> Any:
-    """Open a session of TVM's RPC with a time limit.
+    """Open a session with a server, which ends it after ``lifetime`` seconds.
 
-    A thread opens the session, since TVM waits without limit for a silent server.
-
-    ``lifetime`` is the number of seconds after which the server ends the session. ``deadline`` is the
-    longest wait in seconds.
+    A thread opens the session, since TVM waits without limit for a silent server; ``deadline`` is
+    the longest wait in seconds.
     """
     from tvm import rpc  # noqa: PLC0415 - builders need it not
 

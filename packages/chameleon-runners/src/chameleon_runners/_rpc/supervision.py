@@ -17,7 +17,7 @@ from typing import Any, Self
 import attrs
 import structlog
 from chameleon_core.plugin_api import ChameleonError, TargetError
-from chameleon_system.api import ChildEndedError, ChildProcess, Conversation, make_scratch
+from chameleon_system.api import ChildEndedError, ChildProcess, Conversation, make_scratch_folder
 
 from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.tracker import queues
@@ -167,7 +167,7 @@ class Serving:
     def __init__(self, plan: ServingPlan) -> None:
         self._plan = plan
         port, *ports = ports_of(plan.host, plan.port, 1 + plan.servers)
-        self._folder = make_scratch()
+        self._folder = make_scratch_folder()
         environment = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1"}
         if plan.threads is not None:
             environment["TVM_NUM_THREADS"] = str(plan.threads)

@@ -23,7 +23,7 @@ from chameleon_core.plugin_api import (
     Kernel,
     TargetError,
 )
-from chameleon_system.api import involuntary_switches
+from chameleon_system.api import count_involuntary_switches
 
 from chameleon_runners._timing import Repeats, TimingPolicy, no_switches, probe_runs, time_kernel
 from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays
@@ -285,4 +285,4 @@ class CommandHandler:
 
 def _switches(message: Message) -> Callable[[], int]:
     """A function that counts thread switches; always 0 for kernels on a device."""
-    return involuntary_switches if message["cores"] else no_switches
+    return count_involuntary_switches if message["cores"] else no_switches

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import Arrays
-from chameleon_system.api import replacing
+from chameleon_system.api import open_atomic
 from numpy.typing import NDArray
 
 
@@ -27,7 +27,7 @@ class Difference:
 
 def save_arrays(path: Path, arrays: Arrays) -> None:
     """Write arrays to a file, so that readers see either the whole file or none."""
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         np.savez(file, *arrays)
 
 

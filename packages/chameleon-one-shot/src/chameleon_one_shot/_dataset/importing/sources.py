@@ -20,7 +20,7 @@ from chameleon_core.api import (
     started,
 )
 from chameleon_core.plugin_api import MeasureJob, StageRef, TargetError, TargetResolver
-from chameleon_system.api import unused
+from chameleon_system.api import unused_path
 
 from chameleon_one_shot._dataset.format import MANIFEST, PARTS, create, read_dataset, write_part
 from chameleon_one_shot._dataset.from_run import tasks_of_run
@@ -62,7 +62,7 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
             if keep:
                 fresh.append(task.rows(keep))
         if fresh:
-            name = unused(folder / PARTS, "imported-{}.parquet").stem
+            name = unused_path(folder / PARTS, "imported-{}.parquet").stem
             write_part(folder, fresh, name=name)
         candidates = sum(map(len, fresh))
         added.append(

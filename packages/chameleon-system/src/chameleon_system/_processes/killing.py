@@ -1,9 +1,7 @@
 """Kills a child process and all its descendants, even those that moved to another session.
 
-Each child process starts a session of its own. Its descendants are found in three ways: as children
-of known processes, as members of the session's process group, and by a token. The token is in the
-environment variables, which every descendant inherits. So a process that forked twice and started
-another session is found, too.
+Descendants are found as children of known processes, as members of the child's process group, and
+by a token in the environment variables, which every descendant inherits.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from collections.abc import Callable
 
 import psutil
 
-from chameleon_system._processes.stamps import TOKEN, abandoned
+from chameleon_system._processes.stamps import TOKEN, is_abandoned
 
-_ROUNDS = 10
+_ATTEMPTS = 10
 
 
 def kill_tree(pid: int, token: str) -> None:
@@ -35,27 +33,27 @@ def kill_tree(pid: int, token: str) -> None:
         with contextlib.suppress(psutil.Error):
             victim.kill()
     # New processes may be missing in the list: repeat until no process carries the token.
-    for _ in range(_ROUNDS):
-        if not _kill_carriers(lambda value: value == token, spare=pid):
+    for _ in range(_ATTEMPTS):
+        if not _kill_by_token(lambda value: value == token, spare=pid):
             break
 
 
 def kill_abandoned() -> None:
-    """Kill processes that an earlier process of Chameleon started and left behind.
+    """Kill processes that an earlier process of Chameleon left behind.
 
-    The earlier process must have ended, and must have had the same namespace of process ids.
+    The earlier process must have had the same namespace of process ids.
     """
-    _kill_carriers(abandoned, spare=0)
+    _kill_by_token(is_abandoned, spare=0)
 
 
-def _kill_carriers(condemned: Callable[[str], bool], *, spare: int) -> int:
+def _kill_by_token(matches: Callable[[str], bool], *, spare: int) -> int:
     killed = 0
     for process in psutil.process_iter():
         if process.pid in {spare, os.getpid()}:
             continue
         with contextlib.suppress(psutil.Error, OSError):
             token = process.environ().get(TOKEN)
-            if token and condemned(token) and process.status() != psutil.STATUS_ZOMBIE:
+            if token and matches(token) and process.status() != psutil.STATUS_ZOMBIE:
                 process.kill()
                 killed += 1
     return killed
