@@ -42,18 +42,18 @@ def test_merging_is_idempotent_and_in_any_order(tmp_path_factory, name, parts, o
     order.shuffle(shuffled)
     for part in shuffled:
         other.add(part)
-    assert other.add(one.everything()) == 0
-    assert one.add(other.everything()) == 0
+    assert other.add(one.all_records()) == 0
+    assert one.add(other.all_records()) == 0
     again = opened(str(folder / f"one-{name}"))
     assert contents(again) == contents(opened(str(folder / f"other-{name}")))
-    assert dump(again.everything()) == dump(Table(reversed(parts)).everything())
+    assert dump(again.all_records()) == dump(Table(reversed(parts)).all_records())
     for database in (one, other, again):
         database.close()
 
 
 @given(found)
 def test_a_file_holds_what_was_written(records):
-    written = dump(Table([records]).everything())
+    written = dump(Table([records]).all_records())
     assert dump(load(written, "file")) == written
     assert b"\x1b" not in written, "what would control a terminal is no part of a message"
 
@@ -367,4 +367,4 @@ def test_ranks_order_whatever_there_is():
     for table, order in zip(tables, (variants, variants[::-1]), strict=True):
         for variant in order:
             table.merge({key_of(): [variant]})
-    assert tables[0].everything() == tables[1].everything()
+    assert tables[0].all_records() == tables[1].all_records()

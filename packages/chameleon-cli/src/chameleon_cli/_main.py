@@ -146,8 +146,9 @@ def _warn_of_old_processor() -> None:
     processor = this_processor()
     if processor is None or not processor.missing_flags:
         return
+    flags = ", ".join(processor.missing_flags)
     text = (
-        f"this CPU ({processor.name or 'without a name'}) lacks {', '.join(processor.missing_flags)}: "
+        f"this CPU ({processor.name or 'without a name'}) lacks {flags}: "
         "kernels are slow, and NumPy from 2.4 on, XGBoost and LightGBM may end with an illegal "
         "instruction"
     )

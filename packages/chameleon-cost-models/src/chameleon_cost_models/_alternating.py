@@ -18,7 +18,11 @@ from chameleon_cost_models._options import AlternatingOptions
 
 
 class AlternatingModels(CostModel):
-    """Lets several cost models take turns: each round uses the next model."""
+    """Lets several cost models take turns: each round uses the next model.
+
+    A search with one model stays near configurations about which this model is confidently wrong.
+    The number of measurements alone decides which model is next.
+    """
 
     def __init__(self, options: AlternatingOptions, context: StageContext) -> None:
         generators = context.rng.spawn(len(options.models))
@@ -27,32 +31,23 @@ class AlternatingModels(CostModel):
             for member, rng in zip(options.models, generators, strict=True)
         ]
         self._batch = max(context.batch_size, 1)
-        self._turn = self._models[0]
+        self._current = self._models[0]
 
     @property
     def trained(self) -> bool:
-        return self._turn.trained
+        return self._current.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the model whose turn it is, or the next one that can learn from the observations."""
+        """Fit the next model that can learn from the observations."""
         first = -(-len(observations) // self._batch) % len(self._models)
         for model in self._models[first:] + self._models[:first]:
-            self._turn = model
+            self._current = model
             model.fit(observations)
             if model.trained:
                 return
 
     def predict(self, configs: Configs) -> Scores:
-        """The score of each configuration by the model of this round, shape (n,).
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-        """
-        return self._turn.predict(configs)
+        return self._current.predict(configs)
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """The rows that the model of this round selects for a batch, or None.
-
-        ``configs`` has the explorer's candidates, best score first, shape (n, knobs).
-        """
-        return self._turn.select_batch(configs, count)
+        return self._current.select_batch(configs, count)

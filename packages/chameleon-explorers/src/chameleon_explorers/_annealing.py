@@ -66,7 +66,7 @@ class AnnealingExplorer(Explorer):
         """The configurations with the highest scores, found by annealing or in the whole space."""
         options = self._options
         best = BestSet(self._space, visited, count)
-        everything = self._space.everything if options.exhaustive else None
+        everything = self._space.all_legal if options.exhaustive else None
         if everything is not None and 0 < len(everything) <= _SCORED_AT_ONCE:
             # Shuffled, since trees give equal scores to neighbours, of which the first are kept.
             shuffled = self._rng.permutation(everything)
@@ -107,7 +107,7 @@ class AnnealingExplorer(Explorer):
             return candidates
         near = np.concatenate([self._space.neighbours(leader) for leader in self._leaders])
         near = self._space.distinct(near)
-        near = near[visited.fresh(near)]
+        near = near[visited.unvisited(near)]
         if not len(near):
             return candidates
         near = near[np.argsort(-score(near), kind="stable")[:wanted]]

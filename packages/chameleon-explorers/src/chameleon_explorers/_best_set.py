@@ -45,7 +45,7 @@ class BestSet:
         configs, scores = configs[promising], scores[promising]
         new = ~self._holds(self._space.keys(configs))
         configs, scores = configs[new], scores[new]
-        fresh = self._visited.fresh(configs)
+        fresh = self._visited.unvisited(configs)
         if not fresh.any():
             return False
         merged = np.concatenate([self.configs, configs[fresh]])

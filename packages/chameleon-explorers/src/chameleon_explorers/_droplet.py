@@ -41,7 +41,7 @@ class DropletExplorer(stages.Explorer):
         # The rest of a batch is neighbours of the best, then random configurations.
         near = neighbourhoods(self._space, self._history.best[: self._batch], self._rng)
         proposed = self._space.distinct(np.concatenate([steps, near]))
-        proposed = proposed[visited.fresh(proposed)]
+        proposed = proposed[visited.unvisited(proposed)]
         if len(proposed) < min(count, self._batch):
             proposed = np.concatenate([proposed, visited.sample(count, self._rng)])
             proposed = self._space.distinct(proposed)
@@ -58,7 +58,7 @@ class DropletExplorer(stages.Explorer):
                 better = steps[int(np.nanargmin(costs))]
                 self._direction, self._step, at = better - at, 1, better
                 continue
-            fresh = steps[visited.fresh(steps)]
+            fresh = steps[visited.unvisited(steps)]
             if len(fresh):
                 self._at = at
                 return fresh
@@ -69,7 +69,7 @@ class DropletExplorer(stages.Explorer):
         self._starts = kicked(
             self._space, self._history.best[0], self._options.kick, 8 * self._batch, self._rng
         )
-        self._starts = self._starts[visited.fresh(self._starts)][: self._batch]
+        self._starts = self._starts[visited.unvisited(self._starts)][: self._batch]
         return self._starts
 
     def _landed(self) -> Configs:

@@ -51,7 +51,7 @@ class GeneticExplorer(Explorer):
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
         if score is not None and self._options.fitness == "model":
             return self._evolved(score, visited, count)
-        waiting = self._waiting[visited.fresh(self._waiting)]
+        waiting = self._waiting[visited.unvisited(self._waiting)]
         if len(waiting) < min(self._batch, count):
             waiting = np.concatenate([waiting, self._generation(visited)])
             waiting = self._space.distinct(waiting)
@@ -69,7 +69,7 @@ class GeneticExplorer(Explorer):
         for _ in range(_TRIES):
             children = self._bred(self._parents, self._fitness, wanted)
             children = children[self._space.legal(children)]
-            children = children[visited.fresh(children)]
+            children = children[visited.unvisited(children)]
             bred = self._space.distinct(np.concatenate([bred, children]))
             if len(bred) >= wanted:
                 break

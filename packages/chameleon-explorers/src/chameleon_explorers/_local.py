@@ -75,7 +75,7 @@ class LocalExplorer(stages.Explorer):
         for begin in range(0, len(self._history.best), _PARENTS):
             parents = self._history.best[begin : begin + _PARENTS]
             near = neighbourhoods(self._space, parents, self._rng)
-            near = near[visited.fresh(near)]
+            near = near[visited.unvisited(near)]
             near_best = self._space.distinct(np.concatenate([near_best, near]))
             if len(near_best) >= count:
                 break
@@ -94,7 +94,7 @@ class LocalExplorer(stages.Explorer):
             if (costs < here).any():
                 climb.at = near[int(np.nanargmin(costs))]
                 continue
-            near = near[visited.fresh(near)]
+            near = near[visited.unvisited(near)]
             if len(near):
                 return near[:slots]
             climb.at = None
@@ -108,5 +108,5 @@ class LocalExplorer(stages.Explorer):
             starts = kicked(
                 self._space, self._history.best[0], self._options.kick, _TRIES * count, self._rng
             )
-            starts = starts[visited.fresh(starts)][:count]
+            starts = starts[visited.unvisited(starts)][:count]
         return starts if len(starts) else visited.sample(count, self._rng)

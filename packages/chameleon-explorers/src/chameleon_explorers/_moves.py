@@ -71,7 +71,7 @@ def ranked(configs: Configs, visited: Visited, count: int, *, steps: int = 0) ->
 
     ``configs`` are configurations, the most wanted first, shape (n, knobs).
     """
-    configs = configs[visited.fresh(configs)][:count].astype(np.int32)
+    configs = configs[visited.unvisited(configs)][:count].astype(np.int32)
     scores = np.linspace(1.0, 0.0, len(configs), endpoint=False)
     return Candidates(configs=configs, scores=scores, steps=steps)
 

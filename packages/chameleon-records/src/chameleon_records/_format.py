@@ -268,6 +268,6 @@ class Table:
         """The records of a key, sorted by configuration."""
         return [record for _, record in sorted(self._records.get(key, {}).items())]
 
-    def everything(self) -> Records:
+    def all_records(self) -> Records:
         """All records, by key."""
         return {key: self.records(key) for key in self.keys()}

@@ -141,7 +141,7 @@ def _require_batch(space: DesignSpace, configs: Configs, visited: Visited, count
     _require_rows(space, configs, count)
     assert space.legal(configs).all(), "an illegal configuration"
     assert len(space.distinct(configs)) == len(configs), "a configuration twice"
-    assert visited.fresh(configs).all(), "a configuration that was visited"
+    assert visited.unvisited(configs).all(), "a configuration that was visited"
 
 
 def _explore(explorer: stages.Explorer, space: DesignSpace, guided: bool) -> Configs:
@@ -187,8 +187,8 @@ def _select(sampler: stages.Sampler, space: DesignSpace, plan: _Plan) -> Configs
     """The rows that a sampler chooses from a plan, after checks."""
     chosen = sampler.select(plan, plan.visited, _COUNT)
     _require_rows(space, chosen, _COUNT)
-    fresh = int(plan.visited.fresh(plan.configs).sum())
-    usable = (space.legal(chosen) & plan.visited.fresh(chosen)).any()
+    fresh = int(plan.visited.unvisited(plan.configs).sum())
+    usable = (space.legal(chosen) & plan.visited.unvisited(chosen)).any()
     assert fresh == 0 or usable, f"nothing chosen from {fresh} candidates"
     return chosen
 

@@ -170,7 +170,8 @@ def advantages(
 
     This is generalised advantage estimation (Schulman et al., 2016, equation 16).
 
-    ``rewards`` is the reward of every step, shape (steps, episodes). ``values`` has the critic's estimates of the states before every step and after the last one, shape (steps + 1, episodes).
+    ``rewards`` is the reward of every step, shape (steps, episodes). ``values`` has the critic's
+    estimates of the states before every step and after the last one, shape (steps + 1, episodes).
     ``goes_on`` is 1 if an episode continues after the step and 0 if the step ended it, shape
     (steps, episodes). Steps after the end of an episode do not affect earlier advantages.
 

@@ -57,12 +57,12 @@ def merge(into: str, sources: tuple[str, ...], *, as_json: bool) -> None:
 
 def _everything(place: str | None) -> Records:
     with opened_at(place, to_read=True) as database:
-        return database.everything()
+        return database.all_records()
 
 
 def _add(table: Table, place: str | None, *, as_json: bool) -> None:
     with opened_at(place) as database:
-        changed = database.add(table.everything())
+        changed = database.add(table.all_records())
         _tell({"database": database.place, "changed": changed}, as_json=as_json)
 
 
@@ -75,7 +75,7 @@ def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
     with opened_at(place, to_read=True) as database:
         tasks = [
             _described(key, records)
-            for key, records in database.everything().items()
+            for key, records in database.all_records().items()
             if operator is None or key.operator == operator
         ]
     if as_json:
@@ -168,7 +168,7 @@ def prune(
     rules = Rules(before=before, versions=versions, targets=targets, best=best)
     with opened_at(place, to_read=True) as database:
         if dry_run:
-            everything = database.everything().items()
+            everything = database.all_records().items()
             gone = sum(len(records) - len(rules.kept(key, records)) for key, records in everything)
         else:
             gone = database.keep(rules.kept)

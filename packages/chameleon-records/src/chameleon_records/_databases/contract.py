@@ -21,7 +21,7 @@ Kept = Callable[[RecordKey, list[Record]], list[Record]]
 class PlacedRecords(RecordDatabase):
     """Records at a place that a user names: a file, a folder or a URL."""
 
-    def everything(self) -> Records:
+    def all_records(self) -> Records:
         """All records in the database, by key."""
         return {key: list(self.records(key)) for key in self.keys()}
 

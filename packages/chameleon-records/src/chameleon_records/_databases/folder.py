@@ -47,7 +47,7 @@ class FolderRecords(parts.ReadRecords):
         return sum(map(len, changed.values()))
 
     def keep(self, kept: Kept) -> int:
-        before = self._table.everything()
+        before = self._table.all_records()
         after = {key: kept(key, records) for key, records in before.items()}
         gone = sum(map(len, before.values())) - sum(map(len, after.values()))
         if not gone:

@@ -40,7 +40,7 @@ def rows_of(place: str | None) -> list[Row]:
     with opened_at(place, to_read=True) as database:
         return [
             Row(task=key.digest, key=key, record=record)
-            for key, records in database.everything().items()
+            for key, records in database.all_records().items()
             for record in records
         ]
 

@@ -134,7 +134,7 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
     space_ref = StageRef.of(pipeline.space)
     with started(pipeline.runner, space_ref, Interruption(), lambda _: None) as runner:
         for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True):
-            configs = space.everything
+            configs = space.all_legal
             if configs is None:
                 raise DatasetError(f"the table {file} is too large", hint="Take a part of it.")
             rows = tuple(tuple(map(int, row)) for row in configs)
