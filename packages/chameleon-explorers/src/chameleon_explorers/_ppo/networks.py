@@ -14,11 +14,7 @@ class ActorCritic(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the network for n states: logits (n, knobs, actions) and values (n,).
-
-        Args:
-            states: The states, shape (n, ...).
-        """
+        """Logits (n, knobs, actions) and values (n,) of states (n, ...)."""
 
 
 class SharedActorCritic(ActorCritic):
@@ -71,26 +67,26 @@ class SeparateActorCritic(ActorCritic):
 
 
 class TokenActorCritic(ActorCritic):
-    """A network with one input token per knob, which fits any design space."""
+    """A network with one input token per knob and shared weights, which fits any design space."""
 
     def __init__(self, features: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.first = _linear(features, width, generator)
-        self.own = _linear(width, width, generator)
-        self.others = _linear(width, width, generator)
+        self.token_layer = _linear(width, width, generator)
+        self.pool_layer = _linear(width, width, generator)
         self.policy = _linear(width, actions, generator, gain=0.01)
         self.value = _linear(width, 1, generator)
 
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
         hidden = torch.relu(self.first(states))
-        pooled = self.others(hidden.mean(dim=1))
-        seen = torch.relu(self.own(hidden) + pooled.unsqueeze(1))
+        pooled = self.pool_layer(hidden.mean(dim=1))
+        hidden = torch.relu(self.token_layer(hidden) + pooled.unsqueeze(1))
         value = self.value(torch.relu(pooled)).squeeze(-1)
-        return self.policy(seen), value
+        return self.policy(hidden), value
 
 
 def stay_bias(knobs: int, actions: int, moves: float) -> float:
-    """The number to add to the logit of staying, so that an untrained policy moves few knobs."""
+    """The logit bias of staying with which an untrained policy moves ``moves`` knobs per step."""
     if not moves:
         return 0.0
     moving = min(moves / knobs, (actions - 1) / actions)

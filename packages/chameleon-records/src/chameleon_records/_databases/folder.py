@@ -1,7 +1,7 @@
 """Records in a folder, which may be on a network share. No file is locked or changed.
 
-Each writer adds separate files (parts), which have another name until they are complete. Readers
-merge all parts. Two writers that add the same records write the same part.
+Each writer adds files (parts), which have another name until they are complete. Two writers that
+add the same records write the same part.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from chameleon_core.plugin_api import Record, RecordKey
 from chameleon_system.api import write_atomic
 
 from chameleon_records._databases import parts
-from chameleon_records._databases.contract import Kept
+from chameleon_records._databases.contract import Selection
 from chameleon_records._format import Records, RecordsError, Table, dump, load
 
 log = structlog.get_logger()
 
 
-class FolderRecords(parts.ReadRecords):
-    """Records in a folder of parts, which are files that never change."""
+class FolderDatabase(parts.InMemoryDatabase):
+    """Records in a folder of parts, of which damaged ones are skipped with a warning."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path), Table())
@@ -32,11 +32,11 @@ class FolderRecords(parts.ReadRecords):
         for name in self._names():
             try:
                 content = (path / name).read_bytes()
-                self._table.merge(load(parts.checked_part(name, content, name), name))
+                self._table.merge(load(parts.check_part(name, content, name), name))
                 self._read.add(name)
             except (OSError, RecordsError) as error:
                 log.warning("records_left_out", folder=self.place, part=name, problem=str(error))
-        self.writable = os.access(path if path.exists() else _nearest(path), os.W_OK)
+        self.writable = os.access(path if path.exists() else _nearest_existing(path), os.W_OK)
 
     def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
         if not self.writable:
@@ -46,14 +46,13 @@ class FolderRecords(parts.ReadRecords):
             self._write(changed)
         return sum(map(len, changed.values()))
 
-    def keep(self, kept: Kept) -> int:
+    def prune(self, select: Selection) -> int:
         before = self._table.all_records()
-        after = {key: kept(key, records) for key, records in before.items()}
-        gone = sum(map(len, before.values())) - sum(map(len, after.values()))
-        if not gone:
+        after = {key: select(key, records) for key, records in before.items()}
+        removed = sum(map(len, before.values())) - sum(map(len, after.values()))
+        if not removed:
             return 0
-        # Records that others add meanwhile are in parts that this object did not read, so they
-        # stay.
+        # Parts that other writers add meanwhile were not read, so they stay.
         read = [name for name in self._names() if name in self._read]
         written = self._write(after) if any(after.values()) else None
         with self._writing():
@@ -63,7 +62,7 @@ class FolderRecords(parts.ReadRecords):
             self._index()
         self._table = Table([after])
         self._read = set() if written is None else {written}
-        return gone
+        return removed
 
     def _write(self, records: Records) -> str:
         content = dump(records)
@@ -99,6 +98,6 @@ class FolderRecords(parts.ReadRecords):
         )
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """The innermost existing folder above a path."""
     return next(folder for folder in path.absolute().parents if folder.exists())
