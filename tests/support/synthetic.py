@@ -236,7 +236,7 @@ class SyntheticExplorer(stages.Explorer):
             [self._space.mutate(parents, self._rng), self._space.sample(count, self._rng)]
         )
         pool = self._space.distinct(pool)
-        pool = pool[visited.fresh(pool)]
+        pool = pool[visited.unvisited(pool)]
         scores = np.zeros(len(pool)) if score is None else score(pool)
         order = np.argsort(-scores, kind="stable")[:count]
         return Candidates(configs=pool[order], scores=scores[order], steps=1)

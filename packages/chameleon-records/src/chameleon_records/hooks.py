@@ -16,7 +16,7 @@ def chameleon_record_databases() -> Iterable[PluginRecord]:
         name="files",
         summary="a SQLite file, a folder on a share, an exported file, or a URL to read from",
         options=FilesOptions,
-        factory="chameleon_records._opening:opened_files",
+        factory="chameleon_records._locations:open_files",
         place_option="location",
     )
 

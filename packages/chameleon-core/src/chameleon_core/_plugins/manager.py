@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 import pluggy
-from chameleon_system.api import without_collecting
+from chameleon_system.api import pause_garbage_collection
 
 from chameleon_core._plugins.check import complaint, of_kind
 from chameleon_core._plugins.event_hooks import EventHooks
@@ -131,7 +131,7 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(EventHooks)
     loaded = LoadedPlugins(manager=manager)
-    with contextlib.redirect_stdout(sys.stderr), without_collecting():
+    with contextlib.redirect_stdout(sys.stderr), pause_garbage_collection():
         plugins = [_Plugin(candidate=candidate, loaded=loaded) for candidate in candidates]
         plugins = [plugin for plugin in plugins if plugin.is_called(_FAILED, plugin.load)]
         # If two distributions have a section of the same name, this project's own comes first and

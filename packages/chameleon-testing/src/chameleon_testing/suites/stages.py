@@ -339,7 +339,7 @@ class SchedulerSuite(StageSuite):
         assert chosen is None, f"{self.where}: it names task {chosen}, but all are done"
 
     def _run(self, costs: tuple[float, ...], at_once: int = 1) -> list[int]:
-        """The tasks that got a batch, in order. Batches end in the order in which they began."""
+        """The tasks that got a batch, in order."""
         histories: list[list[float]] = [[] for _ in costs]
         scheduler = self.make(_context(_states(histories)))
         flying: list[int] = []
@@ -362,7 +362,7 @@ class SchedulerSuite(StageSuite):
 
 
 def _states(histories: list[list[float]], flying: list[int] | None = None) -> list[TaskState]:
-    """The states of tasks with these costs after each batch. ``flying`` lists tasks in flight."""
+    """The states of tasks with these costs after each batch."""
     return [
         TaskState(
             task=Task(name=f"op{i}", operator="", arguments={"i": i}, target="", flop=1e9),
