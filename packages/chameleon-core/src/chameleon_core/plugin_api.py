@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         PipelineError,
         Problem,
     )
-    from chameleon_core._pipeline.record_places import records_place
+    from chameleon_core._pipeline.record_locations import records_location
     from chameleon_core._pipeline.schema import StageSpec, Subject
     from chameleon_core._pipeline.stage_reader import options_for, read_options, stage_of
     from chameleon_core._plugins.check import complaint
@@ -52,13 +52,20 @@ if TYPE_CHECKING:
     from chameleon_core._plugins.records import (
         API_VERSION,
         CommandRecord,
+        CostModelRecord,
+        ExplorerRecord,
+        FrontendRecord,
         InstructionRecord,
         NoOptions,
         OperatorRecord,
         PluginRecord,
         PresetRecord,
+        RecordDatabaseRecord,
+        RunnerRecord,
         Section,
         SectionRecord,
+        SpaceRecord,
+        TargetRecord,
         TemplateRecord,
         recorder,
     )

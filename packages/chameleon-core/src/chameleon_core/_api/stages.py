@@ -8,6 +8,7 @@ from typing import Any
 from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.resolve import STAGES
 from chameleon_core._pipeline.stage_reader import options_class
+from chameleon_core._plugins.kinds import STAGE_KINDS, Kind
 from chameleon_core._plugins.records import NoOptions, PluginRecord
 from chameleon_core._plugins.registry import Registry, default_registry
 
@@ -34,21 +35,22 @@ def with_stages(
         value = document.get(key)
         stage = value.get("name") if isinstance(value, Mapping) else value
         if not isinstance(stage, str | list | tuple | None):
-            record = _record(stage)
+            record = _record(STAGE_KINDS[STAGES[key]], stage)
             records.append((STAGES[key], record))
             options = value if isinstance(value, Mapping) else {}
             named[key] = {**options, "name": record.name}
     return named, registry.including(records) if records else registry
 
 
-def _record(stage: Any) -> PluginRecord:
+def _record(kind: Kind, stage: Any) -> PluginRecord:
     made = not isinstance(stage, type)
-    return PluginRecord(
+    record: PluginRecord = kind.record(
         name=(type(stage) if made else stage).__name__,
         summary="a stage that the program defines",
         factory=_once(stage) if made else stage,
         options=NoOptions if made else options_class(stage) or NoOptions,
     )
+    return record
 
 
 def _once(stage: Any) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import attrs
 import numpy as np
-from chameleon_system.api import Closing
+from chameleon_system.api import Closeable
 
 from chameleon_core._api import checks
 from chameleon_core._api.ask_store import Asked, AskStore, Rounds, described
@@ -91,7 +91,7 @@ Stage = Any
 an object of the class, or None. In a mapping, ``name`` may be a class."""
 
 
-class Tuner(Closing):
+class Tuner(Closeable):
     """Proposes configurations of a design space, and learns from the values that you report.
 
     A tuner explores, samples, synthesizes and learns as a run does, but your program measures. With

@@ -21,7 +21,7 @@ from chameleon_core._pipeline.nodes import (
     expanded,
     first_field,
 )
-from chameleon_core._pipeline.record_places import NO_RECORDS, OWN_RECORDS, records_place
+from chameleon_core._pipeline.record_locations import NO_RECORDS, OWN_RECORDS, records_location
 from chameleon_core._pipeline.resolve import SEARCH, STAGES, expand_presets, keys_of
 from chameleon_core._pipeline.stage_reader import StageReader
 from chameleon_core._plugins.first_party import CORE
@@ -73,7 +73,7 @@ def _specs(node: Node, stages: StageReader) -> tuple[schema.StageSpec, ...]:
     text, registry = node.value, stages.registry
     if isinstance(text, str):
         if text == OWN_RECORDS:
-            text = records_place() or OWN_RECORDS
+            text = records_location() or OWN_RECORDS
         if text == NO_RECORDS:
             return ()
         known = _of_places(registry)
@@ -320,10 +320,10 @@ class Assembler(StageReader):
     def _expect_scores(self, stages: Mapping[str, Any]) -> None:
         """Record a problem if the explorer needs scores that the cost model does not predict."""
         explorer, model = stages["explorer"], stages["cost_model"]
-        blind = explorer and all(leaf.record.scores for leaf in leaves_of(explorer))
-        if blind and model and model.record.scores is False:
+        blind = explorer and all(leaf.record.needs_cost_model for leaf in leaves_of(explorer))
+        if blind and model and not model.record.predicts:
             entries = self.registry.entries("explorers")
-            others = (entry.name for entry in entries if not entry.record.scores)
+            others = (entry.name for entry in entries if not entry.record.needs_cost_model)
             marks = [self._root.value[key].node.mark for key in ("explorer", "cost_model")]
             self.say(
                 next((mark for mark in marks if mark.line), marks[0]),

@@ -17,7 +17,6 @@ from chameleon_core._pipeline.nodes import Mark, Node, Problem
 from chameleon_core._plugins.factory import make_stage
 from chameleon_core._plugins.kinds import STAGE_KINDS
 from chameleon_core._plugins.options import option, sources_in
-from chameleon_core._plugins.records import PluginRecord
 from chameleon_core._plugins.registry import Registry
 
 
@@ -230,7 +229,7 @@ class StageSpec:
             ``explorers``.
         name: the plugin's name in the pipeline. It is ``distribution:name`` if several
             distributions have a plugin of this name.
-        record: the plugin's record.
+        record: the plugin's record, of the class that its kind has (``Kind.record``).
         options: an instance of ``record.options``.
         options_json: ``options`` as JSON values, defaults included.
         distribution: the distribution that registers the plugin; empty if unknown.
@@ -240,7 +239,7 @@ class StageSpec:
 
     kind: str
     name: str
-    record: PluginRecord
+    record: Any
     options: Any
     options_json: dict[str, Any] = attrs.field(factory=dict)
     distribution: str = ""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from chameleon_system.api import without_collecting
+from chameleon_system.api import pause_garbage_collection
 
 from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._plugins.kinds import Kind
@@ -48,7 +48,7 @@ def load_factory(factory: str | Callable[..., Any]) -> Callable[..., Any]:
         )
     try:
         # The import waits if another thread is still importing the module.
-        with nullcontext() if module_name in sys.modules else without_collecting():
+        with nullcontext() if module_name in sys.modules else pause_garbage_collection():
             value: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             value = getattr(value, part)

@@ -20,7 +20,7 @@ from chameleon_core._plugins.manager import (
     installed,
     load_plugins,
 )
-from chameleon_core._plugins.records import PluginRecord, SectionRecord
+from chameleon_core._plugins.records import PluginRecord, SectionRecord, SpaceRecord
 from chameleon_core._words import did_you_mean
 
 
@@ -177,14 +177,14 @@ class Registry:
         classes = {entry.name: entry.record.arguments for entry in self.entries(kind)}
         return {name: arguments for name, arguments in classes.items() if arguments is not None}
 
-    def space_of(self, operator: str) -> PluginRecord | None:
+    def space_of(self, operator: str) -> SpaceRecord | None:
         """The provider of design spaces that alone claims a kind of operator; None without one.
 
         Args:
             operator: the kind of operator (``Task.operator``).
         """
         for entry in self.entries("spaces"):
-            record: PluginRecord = entry.record
+            record: SpaceRecord = entry.record
             if operator in record.operators:
                 return record
         return None

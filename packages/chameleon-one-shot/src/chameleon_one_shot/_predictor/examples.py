@@ -33,11 +33,10 @@ class Example:
     """A task with its n measured configurations, as a predictor learns from it.
 
     Attributes:
-        source: The task in the data set.
         tokens: The descriptions (tokens) of the task, its device, and each choice of its knobs,
             which the predictor reads.
-        configs: For each configuration, the index of every knob's choice in ``tokens.knobs``,
-            shape (n, knobs).
+        configs: For each configuration, the index of every knob's choice in ``tokens.knobs``, shape
+            (n, knobs).
         quality: The logarithms of relative throughput, shape (n,). The fastest configuration has 0.
             Failures have the value of the slowest timed configuration.
     """
@@ -57,10 +56,7 @@ class Example:
 
     @property
     def guesses(self) -> Configs:
-        """The configurations that the task's design space would measure first, best first.
-
-        Empty if the examples come without a design space.
-        """
+        """The configurations that the task's design space would measure first, best first."""
         space = self.tokens.space
         return self.configs[:0] if space is None else space.first_guesses
 
@@ -71,7 +67,6 @@ class Scale:
 
     Attributes:
         mean: The mean of the training data's logarithms of relative throughput.
-        deviation: The standard deviation of these logarithms.
     """
 
     mean: float
@@ -86,11 +81,7 @@ class Scale:
 
 
 def identity(task: DatasetTask) -> str:
-    """A string that identifies a task together with its device and number of threads.
-
-    Args:
-        task: The task in a data set.
-    """
+    """A string that identifies a task together with its device and number of threads."""
     device = hashlib.sha256(canonical(dict(task.device)).encode()).hexdigest()[:8]
     return f"{task.task.key}@{device}x{task.threads}"
 
@@ -98,12 +89,8 @@ def identity(task: DatasetTask) -> str:
 def examples_of(dataset: Dataset) -> list[Example]:
     """Make an example of each task of a data set that has two timed configurations.
 
-    A warning names the tasks that are left out. If a task's design space has changed since the
-    measurements, configurations with the same knob values are used. If the space no longer has some
-    of these values, the example has no features of loops and buffers, and a warning is logged.
-
-    Raises:
-        DatasetError: No task has two timed configurations.
+    If a task's design space has changed since the measurements, configurations with the same knob
+    values are used.
     """
     examples, empty, stale = [], 0, []
     for task in dataset.tasks:
@@ -134,13 +121,7 @@ def examples_of(dataset: Dataset) -> list[Example]:
 
 
 def log_quality(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The logarithms of relative throughput within one task, shape (n,).
-
-    Failures have the value of the slowest timed configuration.
-
-    Args:
-        seconds: The times, infinity for failures; at least one is finite.
-    """
+    """The logarithms of relative throughput within one task, shape (n,)."""
     timed = np.isfinite(seconds)
     best = float(np.log(seconds[timed].min()))
     quality: NDArray[np.float64] = best - np.log(np.where(timed, seconds, 1.0))
@@ -175,17 +156,7 @@ def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
 
 
 def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
-    """Make configurations of a design space from knob values.
-
-    Knobs without a value get their first option.
-
-    Args:
-        space: The design space.
-        choices: The knob values of each configuration, by knob name.
-
-    Raises:
-        ConfigError: A value is no option of its knob.
-    """
+    """Make configurations of a design space from knob values."""
     configs = np.zeros((len(choices), len(space.knobs)), np.int32)
     for column, knob in enumerate(space.knobs):
         met = {canonical(choice[knob.name]): choice for choice in choices if knob.name in choice}
@@ -196,15 +167,7 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
 
 
 def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
-    """Make the provider of design spaces that a data set names for a task.
-
-    Args:
-        name: The name of the space provider.
-        options: Its options as JSON values.
-
-    Raises:
-        ChameleonError: The provider is unknown, or does not have these options.
-    """
+    """Make the provider of design spaces that a data set names for a task."""
     stage = stage_of("spaces", {**options, "name": name}, registry=default_registry())
     space: SpaceProvider = stage.create()
     return space

@@ -8,15 +8,7 @@ from chameleon_runners._worker.protocol import Message
 
 
 def raise_stage_error(factory: str, reply: Message) -> None:
-    """Raise the error that a worker's reply with status ``error`` describes.
-
-    Args:
-        factory: The stage that failed, as ``"module:Class"``.
-        reply: The reply. Its ``type`` is empty or names an error of ``chameleon_core.plugin_api``.
-
-    Raises:
-        ChameleonError: Always. It is a ``PluginError`` if ``type`` names no such error.
-    """
+    """Raise the error that a worker's reply with status ``error`` describes."""
     kind = getattr(plugin_api, reply["type"], None) if reply["type"] else None
     # The constructor of a PipelineError takes problems instead of a message.
     if (

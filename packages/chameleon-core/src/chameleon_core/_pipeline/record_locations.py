@@ -12,7 +12,7 @@ _VARIABLE = "CHAMELEON_RECORDS"
 own."""
 
 
-def records_place(named: str | None = None) -> str | None:
+def records_location(named: str | None = None) -> str | None:
     """The record database of a run: a URL or an absolute path.
 
     The result is ``none`` for no database, and None for the user's own database.
