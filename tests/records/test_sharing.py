@@ -8,6 +8,7 @@ import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT
 from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._plugins.records import RecordDatabaseRecord
 from chameleon_core._stages import Record, RecordDatabase
 from chameleon_core._store import RecordStore
 from structlog.testing import capture_logs
@@ -87,7 +88,9 @@ class Devices(SyntheticRunner):
 
 
 PLUGIN = plugin_of(
-    record_databases=[record_of(Memory, MemoryOptions, place_option="at")],
+    record_databases=[
+        record_of(Memory, MemoryOptions, kind=RecordDatabaseRecord, place_option="at")
+    ],
     runners=[record_of(Devices, RunnerOptions)],
 )
 

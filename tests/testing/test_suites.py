@@ -309,7 +309,11 @@ class PlaceOptions:
 
 
 def test_record_databases():
-    more = {"options": PlaceOptions, "place_option": "location"}
+    more = {
+        "options": PlaceOptions,
+        "kind": RecordDatabaseRecord,
+        "place_option": "location",
+    }
     assert failures(RecordDatabaseSuite, record=record_of(Kept, **more)) == {}
     result = failures(RecordDatabaseSuite, record=record_of(LastWins, **more))
     assert "the lower rank" in result["order"]
