@@ -7,7 +7,7 @@ import pytest
 from chameleon_cli import _result_rows as result_rows
 from chameleon_cli._results_table import print_network, print_table
 from chameleon_core._loop.end.result import OperatorResult, VariantResult
-from chameleon_core._network_result import BucketResult, FrontPoint, NetworkResult, RivalTime
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._run_view import NetworkSummary, TimeSource
 
 
@@ -82,7 +82,7 @@ INT8 = NetworkResult(
     precisions=("int8",),
     rivals={"torch": 0.02},
     rivals_reduced={
-        "openvino as it comes": RivalTime(
+        "openvino as it comes": NetworkResult.Rival(
             asked="as-it-comes", precision="bfloat16", seconds=0.002, max_relative_error=3.4e-3
         )
     },
@@ -122,9 +122,11 @@ def test_rivals_in_float32_alone_stay_in_the_networks_line():
 def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
     mixed = {"int8": 3, "float32": 2}
     front = (
-        FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
-        FrontPoint(types=mixed, seconds=0.004, error=2e-3, delivered=True),
-        FrontPoint(types=mixed, seconds=0.0, error=2e-3, delivered=False),  # without measurements
+        NetworkResult.FrontPoint(types={"float32": 5}, seconds=0.005, error=0.0, delivered=False),
+        NetworkResult.FrontPoint(types=mixed, seconds=0.004, error=2e-3, delivered=True),
+        NetworkResult.FrontPoint(
+            types=mixed, seconds=0.0, error=2e-3, delivered=False
+        ),  # without measurements
     )
     chosen = {"precision_summary": "of 5 operators 3 in int8, 2 in float32", "front": front}
     network = attrs.evolve(INT8, **chosen)
@@ -144,9 +146,15 @@ def test_each_point_of_the_front_has_a_row_and_the_choice_its_reason(capsys):
 
 def test_front_and_precision_of_each_bucket_name_it(capsys):
     types = {"int8": 5}
-    front = (FrontPoint(bucket="64", types=types, seconds=0.004, error=2e-3, delivered=True),)
-    rival = RivalTime(asked="int8", precision="int8", seconds=0.003, max_relative_error=0.01)
-    bucket = BucketResult(
+    front = (
+        NetworkResult.FrontPoint(
+            bucket="64", types=types, seconds=0.004, error=2e-3, delivered=True
+        ),
+    )
+    rival = NetworkResult.Rival(
+        asked="int8", precision="int8", seconds=0.003, max_relative_error=0.01
+    )
+    bucket = NetworkResult.Bucket(
         name="64",
         latency_seconds=0.001,
         rivals={"torch": 0.0005},

@@ -5,7 +5,7 @@ import os
 import attrs
 import pytest
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._network_result import KernelTime, NetworkResult
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._plugins import NoOptions, PluginRecord
 from chameleon_core._run_folder import LISTINGS, listing_folder
 from chameleon_core._task import Task
@@ -114,7 +114,7 @@ def test_those_that_take_most_of_the_time_are_listed(pipeline):
     names = [result.name for result in worth_listing(many, NetworkResult())]
     assert names == [f"op{number}" for number in range(MOST + 2, 2, -1)]
     kernels = [
-        KernelTime(name=name, tuned=True, calls=1, seconds=seconds)
+        NetworkResult.Kernel(name=name, tuned=True, calls=1, seconds=seconds)
         for name, seconds in (("op1", 2e-3), ("op0", 3e-3))
     ]
     network = NetworkResult(kernels=tuple(kernels))

@@ -4,11 +4,11 @@ import attrs
 import pytest
 from chameleon_cli._result_rows import network_remarks, rival_rows
 from chameleon_core._loop.end.result import slower
-from chameleon_core._network_result import NetworkResult, RivalTime
+from chameleon_core._network_result import NetworkResult
 
 
 def _reduced(asked, seconds, precision=None, error=0.01):
-    return RivalTime(
+    return NetworkResult.Rival(
         asked=asked, precision=precision or asked, seconds=seconds, max_relative_error=error
     )
 

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._network_result import NetworkResult, RivalTime
+from chameleon_core._network_result import NetworkResult
 from chameleon_networks._delivery import baselines
 from chameleon_networks._delivery.delivery_steps import SettledNetwork
 from chameleon_networks._delivery.networks import NetworkFrontend
@@ -127,7 +127,9 @@ def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
 
 def test_buckets_are_summed_where_all_of_them_were_timed():
     def rival(seconds, error):
-        return RivalTime(asked="int8", precision="int8", seconds=seconds, max_relative_error=error)
+        return NetworkResult.Rival(
+            asked="int8", precision="int8", seconds=seconds, max_relative_error=error
+        )
 
     first = {"a": rival(1.0, 0.1), "b": rival(1.0, 0.1)}
     second = {"a": rival(2.0, 0.3)}

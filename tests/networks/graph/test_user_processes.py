@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core._network_result import Footprint
+from chameleon_core._network_result import NetworkResult
 from chameleon_networks._frameworks import running
 from chameleon_networks._graph.relaxed import relax
 from chameleon_networks._running import latency
@@ -52,9 +52,9 @@ def test_a_new_process_gives_an_answer(folder):
 
 def test_what_gives_no_answer_has_no_footprint(folder):
     (folder / "weights.bin").unlink()
-    assert first_answer(folder) == Footprint()
+    assert first_answer(folder) == NetworkResult.Footprint()
 
 
 def test_a_process_that_takes_too_long_ends_no_run(folder, monkeypatch):
     monkeypatch.setattr(latency, "_SECONDS", 0.001)
-    assert first_answer(folder) == Footprint()
+    assert first_answer(folder) == NetworkResult.Footprint()

@@ -6,13 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from chameleon_core.api import (
-    Footprint,
-    InferenceResult,
-    KernelTime,
     NetworkResult,
     NetworkSummary,
     OperatorResult,
-    RivalTime,
     TimeSource,
     in_seconds,
 )
@@ -217,7 +213,9 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
     if not network.rivals_reduced or ours is None:
         return []
     error, precision = network.max_relative_error, network.precision
-    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
+    first = NetworkResult.Rival(
+        asked="", precision=precision, seconds=ours, max_relative_error=error
+    )
     return [
         (
             name,
@@ -286,7 +284,7 @@ def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     return rows
 
 
-def _remark(kernel: KernelTime, unmeasured: Collection[str]) -> str:
+def _remark(kernel: NetworkResult.Kernel, unmeasured: Collection[str]) -> str:
     if kernel.name in unmeasured:
         return " (not measured)"
     return "" if kernel.tuned else " (not tuned)"
@@ -318,7 +316,7 @@ def network_remarks(network: NetworkResult) -> list[str]:
 
 def _footprint_lines(network: NetworkResult) -> list[str]:
     """A line about a network's first answer, memory and disk space; none if they are unknown."""
-    own = network.footprint.get("network", Footprint())
+    own = network.footprint.get("network", NetworkResult.Footprint())
     if own.first_answer_seconds is None:
         return []
     others = ", ".join(
@@ -336,7 +334,9 @@ def _megabytes(size: int | None) -> str:
     return "-" if size is None else f"{size / 1e6:.0f} MB"
 
 
-def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
+def rival_rows(
+    result: NetworkResult | NetworkResult.Bucket,
+) -> list[tuple[str, NetworkResult.Rival]]:
     """All rivals of a network by name, with their times, sorted for a table.
 
     A rival is another framework, such as onnxruntime, that ran the network. First come rivals that
@@ -349,9 +349,9 @@ def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
     times = dict(result.rivals_reduced)
     for name, seconds in result.rivals.items():
         precision = result.rivals_precision.get(name, FLOAT32)
-        times[name] = RivalTime(asked=precision, precision=precision, seconds=seconds)
+        times[name] = NetworkResult.Rival(asked=precision, precision=precision, seconds=seconds)
 
-    def rank(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
+    def rank(row: tuple[str, NetworkResult.Rival]) -> tuple[bool, bool, float]:
         return row[1].asked not in result.precisions, row[1].precision != FLOAT32, row[1].seconds
 
     return sorted(times.items(), key=rank)

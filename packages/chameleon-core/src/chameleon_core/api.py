@@ -52,19 +52,7 @@ if TYPE_CHECKING:
         target_of,
         tasks_of,
     )
-    from chameleon_core._network_result import (
-        BucketResult,
-        Footprint,
-        FrontPoint,
-        InferenceResult,
-        KernelTime,
-        LayoutResult,
-        NetworkResult,
-        OperatorCoverage,
-        OwnPrecision,
-        RivalTime,
-        Unmeasured,
-    )
+    from chameleon_core._network_result import NetworkResult, OperatorCoverage
     from chameleon_core._pipeline.assemble import Assembler
     from chameleon_core._pipeline.binding import flat
     from chameleon_core._pipeline.jsonable import Tags, default_of, tags_of, to_json

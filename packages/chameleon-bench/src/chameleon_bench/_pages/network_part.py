@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chameleon_cli.api import FRONT_HEADER, front_rows, network_remarks, rival_rows
-from chameleon_core.api import BucketResult, KernelTime, NetworkResult, RivalTime, in_seconds
+from chameleon_core.api import NetworkResult, in_seconds
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import RunRecord
@@ -68,11 +68,11 @@ def _buckets(network: NetworkResult) -> Table:
     )
 
 
-def _shapes(bucket: BucketResult) -> str:
+def _shapes(bucket: NetworkResult.Bucket) -> str:
     return ", ".join(f"{name} {list(shape)}" for name, shape in bucket.shapes.items())
 
 
-def _rival(bucket: BucketResult) -> str:
+def _rival(bucket: NetworkResult.Bucket) -> str:
     rival = bucket.fastest_rival
     return "-" if rival is None else f"{rival[0]} {in_seconds(rival[1])}"
 
@@ -101,7 +101,9 @@ def _against(network: NetworkResult, ours: float) -> Table:
 def _with_precisions(network: NetworkResult, ours: float) -> Table:
     """The table of rivals if they ran in several precisions; each row names its precision."""
     error, precision = network.max_relative_error, network.precision
-    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
+    first = NetworkResult.Rival(
+        asked="", precision=precision, seconds=ours, max_relative_error=error
+    )
     rows = [(_OURS, first), *rival_rows(network)]
     whole = max(rival.seconds for _, rival in rows)
     table = Table.of(
@@ -120,7 +122,7 @@ def _error(error: float | None) -> str:
     return "-" if error is None else f"{error:.1e}"
 
 
-def _likeness(rival: RivalTime, network: NetworkResult) -> str:
+def _likeness(rival: NetworkResult.Rival, network: NetworkResult) -> str:
     """Whether a rival has the network's precision; empty for the network itself."""
     if not rival.asked:
         return ""
@@ -154,7 +156,7 @@ def _kernels(record: RunRecord, total: float) -> Table:
     return Table(header=header, rows=rows).with_bars("share", bars)
 
 
-def _state(kernel: KernelTime, unmeasured: Mapping[str, str]) -> str:
+def _state(kernel: NetworkResult.Kernel, unmeasured: Mapping[str, str]) -> str:
     if kernel.name in unmeasured:
         return f"{unmeasured[kernel.name]}, not measured"
     return "tuned" if kernel.tuned else "not tuned"

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.api import KernelTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import ConfigError, Task, Winner
 from chameleon_tvm.api import (
     KIND,
@@ -101,7 +101,7 @@ class CostlyFunction:
 
 
 def costly_functions(
-    functions: Mapping[str, Any], kernels: Sequence[KernelTime], seconds: float
+    functions: Mapping[str, Any], kernels: Sequence[NetworkResult.Kernel], seconds: float
 ) -> tuple[CostlyFunction, ...]:
     """Find the functions of a network that are worth tuning, the slowest first.
 
@@ -112,7 +112,7 @@ def costly_functions(
         seconds: Seconds of one inference. A function is worth tuning if all its calls take at least
             the share ``SHARE`` of this time.
     """
-    alike: dict[int, list[KernelTime]] = defaultdict(list)
+    alike: dict[int, list[NetworkResult.Kernel]] = defaultdict(list)
     for row in kernels:
         function = functions.get(row.name)
         if function is not None and OURS not in (function.attrs or {}):
@@ -132,7 +132,7 @@ def costly_functions(
 
 
 def large_shares(
-    kernels: Sequence[KernelTime], names: Collection[str], seconds: float
+    kernels: Sequence[NetworkResult.Kernel], names: Collection[str], seconds: float
 ) -> dict[str, float]:
     """Find the kernels that take a large share of an inference's time, with their shares by name.
 

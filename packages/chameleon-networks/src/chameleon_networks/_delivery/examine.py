@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_core.api import KernelTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, TargetError
 from chameleon_system.api import Answers, Message, requests, temporary_folder
 from chameleon_tvm.api import WAY_OUT, first_line
@@ -335,7 +335,7 @@ class Examination:
         return False
 
 
-def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
+def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[NetworkResult.Kernel]]:
     """Run a network: its outputs, and the seconds of its kernels as in ``kernel_seconds``.
 
     The network is loaded as a delivered one, to find out now if that would fail at the end of a

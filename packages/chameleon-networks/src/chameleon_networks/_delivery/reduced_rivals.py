@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.api import NetworkResult, RivalTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import display_name, one_line
@@ -223,7 +223,7 @@ class ReducedRivals:
         )
         return process
 
-    def results(self, seconds: Mapping[str, float | None]) -> dict[str, RivalTime]:
+    def results(self, seconds: Mapping[str, float | None]) -> dict[str, NetworkResult.Rival]:
         """The precision, seconds and error of each framework that was timed, by name.
 
         Args:
@@ -233,7 +233,7 @@ class ReducedRivals:
         times = {}
         for name, about in self.about.items():
             if (took := seconds.get(name)) is not None:
-                times[name] = RivalTime(
+                times[name] = NetworkResult.Rival(
                     asked=about.asked,
                     precision=about.precision,
                     seconds=took,
@@ -244,7 +244,7 @@ class ReducedRivals:
         return times
 
 
-def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
+def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, NetworkResult.Rival]:
     """Sum the times of each framework over all buckets, and take its largest error.
 
     Frameworks that were not timed in every bucket are left out.

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import attrs
 import numpy as np
-from chameleon_core.api import FrontPoint, in_seconds, listing
+from chameleon_core.api import NetworkResult, in_seconds, listing
 from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import display_name, types_in_words
 
@@ -71,10 +71,12 @@ class Point:
         counts[FLOAT32] = chains - len(self.types)
         return {kind: count for kind, count in counts.items() if count}
 
-    def row(self, chains: int, *, delivered: bool) -> FrontPoint:
+    def row(self, chains: int, *, delivered: bool) -> NetworkResult.FrontPoint:
         """The point in the form that a result stores."""
         types = self.counted(chains)
-        return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
+        return NetworkResult.FrontPoint(
+            types=types, seconds=self.seconds, error=self.error, delivered=delivered
+        )
 
     def line(self, chains: int) -> str:
         """The point as a phrase for the log."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import KernelTime
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import Arrays
 from chameleon_tvm.api import TUNED, late_tvm, symbol_of
 
@@ -29,7 +29,9 @@ Calls = list[tuple[str, float]]
 """The name and the seconds of each kernel call of an inference, in order."""
 
 
-def kernel_seconds(folder: str, inputs: Arrays, *, quantile: float = MEDIAN) -> list[KernelTime]:
+def kernel_seconds(
+    folder: str, inputs: Arrays, *, quantile: float = MEDIAN
+) -> list[NetworkResult.Kernel]:
     """Measure the seconds of each kernel of a delivered network in one inference.
 
     Each kernel is timed inside whole inferences, with the caches as the kernels before it leave
@@ -122,7 +124,7 @@ def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arra
 
 def summed(
     runs: list[Calls], tasks: Mapping[str, str], *, quantile: float = MEDIAN
-) -> list[KernelTime]:
+) -> list[NetworkResult.Kernel]:
     """Combine the kernel calls of several inferences to seconds per kernel, the slowest first.
 
     Args:
@@ -138,7 +140,7 @@ def summed(
         count[name] += 1
         seconds[name] += took
     rows = [
-        KernelTime(
+        NetworkResult.Kernel(
             name=tasks.get(name, name.removeprefix(TUNED)),
             tuned=name.startswith(TUNED),
             calls=count[name],

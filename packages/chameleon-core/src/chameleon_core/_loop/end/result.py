@@ -16,7 +16,7 @@ import cattrs
 from chameleon_core._dtypes import FLOAT32
 from chameleon_core._errors import ExitCode
 from chameleon_core._measurement import Spending
-from chameleon_core._network_result import InferenceResult, KernelTime, NetworkResult
+from chameleon_core._network_result import InferenceResult, NetworkResult
 from chameleon_core._pipeline.schema import Requirement
 from chameleon_core._stages import Disturbance
 from chameleon_core._stages.jobs import TUNED
@@ -334,7 +334,10 @@ def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> lis
 
 
 def _described(
-    kernel: KernelTime, total: float, unmeasured: Collection[str], alone: Mapping[str, float | None]
+    kernel: NetworkResult.Kernel,
+    total: float,
+    unmeasured: Collection[str],
+    alone: Mapping[str, float | None],
 ) -> str:
     name, seconds = kernel.name, kernel.seconds
     share = f"{in_seconds(seconds)} ({seconds / total:.0%})"
