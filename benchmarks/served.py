@@ -38,7 +38,7 @@ from chameleon_core._errors import ChameleonError
 from chameleon_core._run_folder import NETWORK
 from chameleon_core._run_view import RunView
 from chameleon_core._words import counted
-from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._commands.runs import network_of
 from chameleon_networks._delivery.bucketed import BucketedFrontend
 from chameleon_networks._delivery.side_by_side import result_of
 from chameleon_networks._export.bundles import write_c_bundle
@@ -400,7 +400,7 @@ def main(words: Sequence[str] | None = None) -> None:
 def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     """The network of a run folder with files for others."""
     with RunView(run) as view:
-        frontend = network_of(pipeline_of(view, trust_source=given.trust_source), view)
+        frontend = network_of(view.subject(trust_source=given.trust_source), view)
     if isinstance(frontend, BucketedFrontend):
         raise SystemExit(f"{run} has a network in buckets of shapes, which has no section here.")
     network = frontend.network

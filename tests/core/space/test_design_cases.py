@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, FeatureBlock, flag
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, FeatureBlock
 from chameleon_testing._conformance_cases import grid
 
 
@@ -97,7 +97,7 @@ def test_an_alternative_with_many_knobs_does_not_drown_the_other():
 
 def test_a_knob_under_one_that_does_not_apply_does_not_apply():
     space = DesignSpace(
-        [flag("a"), numbers("b", 3, when=("a", (1,))), numbers("c", 4, when=("b", (0,)))]
+        [numbers("a", 2), numbers("b", 3, when=("a", (1,))), numbers("c", 4, when=("b", (0,)))]
     )
     assert space.canonical([[0, 2, 3]]).tolist() == [[0, 0, 0]]
     assert space.canonical([[1, 0, 3], [1, 1, 3]]).tolist() == [[1, 0, 3], [1, 1, 0]]
@@ -107,7 +107,7 @@ def test_a_knob_under_one_that_does_not_apply_does_not_apply():
 
 def test_start_is_canonical_distinct_and_legal():
     space = DesignSpace(
-        [flag("a"), numbers("b", 3, when=("a", (1,)))],
+        [numbers("a", 2), numbers("b", 3, when=("a", (1,)))],
         constraints=[Constraint(reason="b is 2", holds=lambda v: v["b"] < 2)],
         first_guesses=np.array([[1, 1], [0, 2], [0, 0], [1, 2]]),
     )
@@ -133,13 +133,13 @@ def test_a_space_says_what_it_guesses_configurations_to_cost():
 
 
 def test_fingerprint_tells_spaces_apart():
-    base = [Factorization(name="tile", extent=8, parts=2), flag("unroll")]
+    base = [Factorization(name="tile", extent=8, parts=2), numbers("unroll", 2)]
     same = DesignSpace(base).fingerprint
     assert DesignSpace(list(base)).fingerprint == same
     others = [
         DesignSpace(base[::-1]),
-        DesignSpace([Factorization(name="tile", extent=16, parts=2), flag("unroll")]),
-        DesignSpace([base[0], flag("vectorize")]),
+        DesignSpace([Factorization(name="tile", extent=16, parts=2), numbers("unroll", 2)]),
+        DesignSpace([base[0], numbers("vectorize", 2)]),
         DesignSpace(base, constraints=[Constraint(reason="x", holds=lambda v: v["unroll"])]),
     ]
     assert len({same, *(space.fingerprint for space in others)}) == 5
@@ -149,10 +149,10 @@ def test_fingerprint_tells_spaces_apart():
     ("knobs", "words"),
     [
         ([], "at least one knob"),
-        ([flag("a"), flag("a")], "one name"),
-        ([flag("a", when=("b", (1,))), flag("b")], "does not precede"),
-        ([flag("a", when=("a", (1,)))], "does not precede"),
-        ([flag("a"), flag("b", when=("a", (2,)))], "does not have"),
+        ([numbers("a", 2), numbers("a", 2)], "one name"),
+        ([numbers("a", 2, when=("b", (1,))), numbers("b", 2)], "does not precede"),
+        ([numbers("a", 2, when=("a", (1,)))], "does not precede"),
+        ([numbers("a", 2), numbers("b", 2, when=("a", (2,)))], "does not have"),
     ],
 )
 def test_wrong_spaces_are_refused(knobs, words):
@@ -162,7 +162,7 @@ def test_wrong_spaces_are_refused(knobs, words):
 
 @pytest.mark.parametrize("config", [[], [0], [0, 0, 0]])
 def test_the_wrong_length_is_no_configuration(config):
-    space = DesignSpace([flag("a"), flag("b")])
+    space = DesignSpace([numbers("a", 2), numbers("b", 2)])
     assert "2 knob indices" in space.why_illegal(config)
     with pytest.raises(ValueError, match="argument"):
         space.decode(config)

@@ -15,16 +15,21 @@ from typing import Any
 import attrs
 from chameleon_system.api import Closing
 
-from chameleon_core._errors import ExitCode
+from chameleon_core._errors import ExitCode, RunFolderError
 from chameleon_core._loop.end.comparison import interim_result
-from chameleon_core._loop.end.delivery import unless_gone
+from chameleon_core._loop.end.delivery import guesses_for, stored_winners, unless_gone
 from chameleon_core._loop.end.result import OperatorResult, RunResult
-from chameleon_core._loop.start.frontend import was_checked
+from chameleon_core._loop.start.frontend import recalled, was_checked
+from chameleon_core._loop.start.tasks import frontend_of
 from chameleon_core._measurement import Measurement
 from chameleon_core._network_result import NetworkResult
+from chameleon_core._pipeline.load import subject_from_dict
+from chameleon_core._pipeline.schema import Subject
 from chameleon_core._run_folder import FAILED, LOCK, read_store
+from chameleon_core._stages import Frontend, Winner
 from chameleon_core._store import RecordStore, StoredTask
 from chameleon_core._task import Task
+from chameleon_core._trust import check_sources
 
 
 class RunState(StrEnum):
@@ -264,6 +269,55 @@ class RunView(Closing):
             operators=len(own),
             result=network,
         )
+
+    def subject(self, *, trust_source: bool) -> Subject:
+        """Read the model and the design space of the run's pipeline.
+
+        Plugins for the search (explorer, cost model and others) need not be installed.
+
+        Args:
+            trust_source: whether code that the pipeline names may be imported.
+
+        Raises:
+            RunFolderError: the folder has no pipeline.
+            ConfigError: the pipeline names code, and ``trust_source`` is False.
+        """
+        if not self.document:
+            raise RunFolderError(
+                f"{self.folder} does not say which pipeline it belongs to",
+                hint="Run `chameleon run` on the pipeline first.",
+            )
+        subject = subject_from_dict(self.document)
+        named = (subject.model.options, subject.space.options, *subject.sections.values())
+        check_sources(self.folder, *named, trust_source=trust_source)
+        return subject
+
+    def frontend(self, subject: Subject) -> Frontend:
+        """The frontend of the model, with the choice that the run made, such as a layout."""
+        frontend = frontend_of(subject)
+        recalled(subject, frontend, self.store)
+        return frontend
+
+    def winners(self) -> tuple[Winner, ...]:
+        """The best configuration of each measured task.
+
+        It is the winner of the final comparison if there was one, else the fastest measured
+        configuration. A run with a budget of 0 has only a final comparison, of recommended
+        configurations.
+        """
+        return stored_winners(self.store)
+
+    def guesses(self, subject: Subject) -> tuple[Winner, ...]:
+        """The best guess for each task that was never measured.
+
+        It is the configuration that a trained predictor chose, or else the first guess of the
+        design space. Commands that write kernels use it.
+        """
+        unmeasured = [
+            stored.task for stored in self.store.tasks() if not self.store.measurements(stored.id)
+        ]
+        operators = () if self.result is None else self.result.operators
+        return guesses_for(unmeasured, operators, subject)
 
 
 def _no_valid_result(result: RunResult) -> str:

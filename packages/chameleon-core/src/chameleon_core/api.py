@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from chameleon_core._api.tune import Minimum, minimize, tune
     from chameleon_core._api.tuner import STOP, Tuner
     from chameleon_core._loop.context import RunContext, disturbance_of
-    from chameleon_core._loop.end.comparison import TIE, alternatives, best_of
-    from chameleon_core._loop.end.delivery import guessed, guesses_of
     from chameleon_core._loop.end.result import (
         OperatorResult,
         RunResult,
@@ -33,14 +31,12 @@ if TYPE_CHECKING:
     from chameleon_core._loop.round.batch import Origin
     from chameleon_core._loop.round.in_flight import started
     from chameleon_core._loop.round.stages import generator
-    from chameleon_core._loop.round.task_run import TaskRecords
     from chameleon_core._loop.round.tuner import TaskTuner
     from chameleon_core._loop.run import run_pipeline
     from chameleon_core._loop.start.shared_records import (
         CONDITIONS,
         MIXED,
         kept_records,
-        shares_records,
         stored_rows,
     )
     from chameleon_core._loop.start.tasks import (
@@ -60,7 +56,6 @@ if TYPE_CHECKING:
         DocumentReader,
         from_dict,
         load_pipeline,
-        subject_from_dict,
     )
     from chameleon_core._pipeline.resolve import (
         DEFAULT_PRESET,
@@ -112,7 +107,7 @@ if TYPE_CHECKING:
     )
     from chameleon_core._store.records import RecordStore, StoredTask
     from chameleon_core._store.sqlite_file import SQLiteFile
-    from chameleon_core._trust import check_sources, check_tasks, sources_in
+    from chameleon_core._trust import check_tasks, sources_in
     from chameleon_core._versions import installed, stages_of, versions
     from chameleon_core._words import (
         counted,
@@ -123,7 +118,6 @@ if TYPE_CHECKING:
         listing,
         with_article,
         with_flags,
-        with_hint,
     )
 else:
     __all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

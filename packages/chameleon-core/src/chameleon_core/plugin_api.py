@@ -25,8 +25,6 @@ if TYPE_CHECKING:
         TargetError,
     )
     from chameleon_core._fallbacks import fall_back
-    from chameleon_core._loop.end.comparison import winner
-    from chameleon_core._loop.start.frontend import recalled
     from chameleon_core._measurement import NUMBERS, FailureKind, Measurement
     from chameleon_core._pipeline import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE
     from chameleon_core._pipeline.annotations import (
@@ -47,10 +45,10 @@ if TYPE_CHECKING:
         node_of,
     )
     from chameleon_core._pipeline.schema import StageSpec, Subject
-    from chameleon_core._pipeline.stage_reader import StageReader, options_for, read_options
+    from chameleon_core._pipeline.stage_reader import StageReader, read_options
     from chameleon_core._plugins.check import complaint
     from chameleon_core._plugins.event_hooks import EventHooks
-    from chameleon_core._plugins.factory import load_factory, make, make_stage
+    from chameleon_core._plugins.factory import load_factory
     from chameleon_core._plugins.hookspecs import hookimpl
     from chameleon_core._plugins.kinds import KINDS, STAGE_KINDS, Kind
     from chameleon_core._plugins.options import BINDS, FORMER, NOT_BINDING, former_names, option
@@ -73,17 +71,12 @@ if TYPE_CHECKING:
         Constraint,
         DesignSpace,
         FeatureBlock,
-        Keys,
-        resolved,
     )
-    from chameleon_core._space.fixed import fixed_columns, index_of
     from chameleon_core._space.knobs import (
         Choice,
         Factorization,
         Knob,
         Values,
-        divisors,
-        flag,
         magnitude,
         recorded_features,
         recorded_names,

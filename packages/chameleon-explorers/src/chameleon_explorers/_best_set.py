@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from chameleon_core.plugin_api import (
     Candidates,
     Configs,
     DesignSpace,
-    Keys,
     ScoreFunction,
     Scores,
     Visited,
@@ -85,7 +86,7 @@ class BestSet:
                 self.offer(more, score(more))
         return Candidates(configs=self.configs, scores=self.scores, steps=steps)
 
-    def _holds(self, keys: Keys) -> NDArray[np.bool_]:
+    def _holds(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether the set holds each of the configurations with these keys, shape (n,)."""
         if not len(self._keys):
             return np.zeros(len(keys), np.bool_)

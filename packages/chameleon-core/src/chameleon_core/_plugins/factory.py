@@ -80,14 +80,7 @@ def hint_after(error: BaseException) -> str:
 
 
 def make_stage(kind: Kind, record: PluginRecord, options: Any, context: Any = None) -> Any:
-    """Import and make a stage of a pipeline. Raises the same errors as ``make``.
-
-    Args:
-        kind: the kind of the stage. It decides whether the factory takes a context.
-        record: the record that the plugin registered.
-        options: an instance of ``record.options``.
-        context: the second argument of the factory, for kinds that take a context.
-    """
+    """Import and make a stage of a pipeline."""
     return make(kind, record, *((options, context) if kind.takes_context else (options,)))
 
 
@@ -96,18 +89,7 @@ def make(
     record: PluginRecord | OperatorRecord | TemplateRecord | InstructionRecord,
     *arguments: Any,
 ) -> Any:
-    """Import a plugin's class, make an object, and check that it has the methods of its contract.
-
-    Args:
-        kind: the kind of the plugin, such as explorers.
-        record: the record that the plugin registered.
-        arguments: the arguments of the factory.
-
-    Raises:
-        PluginError: the class cannot be imported, its constructor fails, or the object lacks a
-            method.
-        ChameleonError: the constructor raised a ``ChameleonError``, which is passed on.
-    """
+    """Make an object of a plugin, and check that it has the methods of its contract."""
     factory = load_factory(record.factory)
     try:
         stage = factory(*arguments)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from chameleon_core._errors import PluginError
-from chameleon_core._plugins.factory import make_stage
+from chameleon_core._plugins.factory import make, make_stage
 from chameleon_core._plugins.first_party import FIRST_PARTY, how_to_install
 from chameleon_core._plugins.given import canonical
 from chameleon_core._plugins.kinds import Kind
@@ -187,6 +187,21 @@ class Registry:
         record: PluginRecord = self.find(kind, name).record
         chosen = record.options() if options is None else options
         return make_stage(self.kinds[kind], record, chosen, context)
+
+    def make(self, kind: str, record: Any, *arguments: Any) -> Any:
+        """Import a plugin's class, and make an object with the methods of its contract.
+
+        Args:
+            kind: a key of ``kinds``.
+            record: the record that the plugin registered.
+            arguments: the arguments of the plugin's factory.
+
+        Raises:
+            PluginError: the class cannot be imported, its constructor fails, or the object lacks a
+                method.
+            ChameleonError: the constructor raised a ``ChameleonError``, which is passed on.
+        """
+        return make(self.kinds[kind], record, *arguments)
 
     def _unknown(self, kind: str, name: str) -> UnknownNameError:
         about = self.kinds[kind]

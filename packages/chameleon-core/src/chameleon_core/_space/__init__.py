@@ -1,12 +1,11 @@
 """Design spaces: knobs, legality, features and moves, all as arrays."""
 
-from chameleon_core._space.design import Configs, Constraint, DesignSpace, FeatureBlock, Keys
+from chameleon_core._space.design import Configs, Constraint, DesignSpace, FeatureBlock
 from chameleon_core._space.knobs import (
     Choice,
     Factorization,
     Knob,
     Values,
-    flag,
     recorded_features,
     recorded_names,
 )
@@ -18,10 +17,8 @@ __all__ = [
     "DesignSpace",
     "Factorization",
     "FeatureBlock",
-    "Keys",
     "Knob",
     "Values",
-    "flag",
     "recorded_features",
     "recorded_names",
 ]

@@ -13,7 +13,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_core._errors import ConfigError
 from chameleon_core._space.knobs import Knob, Values
+from chameleon_core._words import did_you_mean
 
 _WORD_LIMIT = 2**63
 """A word encodes knobs with fewer combinations than this, so that it fits an int64."""
@@ -134,26 +136,6 @@ Resolve = Callable[[tuple[int, ...]], Sequence[int] | None]
 """A function of a legal configuration that returns the configuration which is really compiled: the
 same one, another one that the compiler uses instead, or None if there is no such program. A call
 may take milliseconds, so it is made only for configurations that are about to be measured."""
-
-
-def resolved(resolve: Resolve | None, configs: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Replace each configuration by the configuration that the compiler really compiles for it.
-
-    Args:
-        resolve: a function that returns the compiled configuration for a given one, or None if it
-            has no program. If ``resolve`` is None, every configuration stays as it is.
-        configs: legal configurations, shape (n, knobs).
-
-    Returns:
-        One row for each configuration, shape (n, knobs). If a configuration has no program, all
-        entries of its row are -1, which is not legal.
-    """
-    if resolve is None:
-        return configs
-    answers = [resolve(tuple(row)) for row in configs.tolist()]
-    none = (-1,) * configs.shape[1]
-    rows = [none if config is None else config for config in answers]
-    return np.array(rows, np.int32).reshape(configs.shape)
 
 
 Configs = NDArray[np.int32]
@@ -314,8 +296,54 @@ class DesignSpace:
         self._listed = None if only is None else ConfigSet(self._radix, self.size, only)
         none: Configs = np.empty((0, len(self.knobs)), np.int32)
         guesses = self.canonical(none if first_guesses is None else first_guesses)
-        guesses = resolved(resolve, guesses[self.legal(guesses)])
+        guesses = self.resolved(guesses[self.legal(guesses)])
         self.first_guesses = self.distinct(guesses[self.legal(guesses)])
+
+    def knob(self, name: str) -> Knob:
+        """The knob of a name.
+
+        Raises:
+            ConfigError: the space has no such knob.
+        """
+        if name not in self.index:
+            raise ConfigError(
+                f"there is no knob '{name}'{did_you_mean(name, self.index)}",
+                hint=f"the knobs are {', '.join(self.index)}",
+            )
+        return self.knobs[self.index[name]]
+
+    def columns(self, values: Mapping[str, Any]) -> dict[int, int]:
+        """The column number of each named knob, with the index of its value.
+
+        Args:
+            values: the value of each knob, by the knob's name.
+
+        Raises:
+            ConfigError: the space has no such knob, or the knob has no such value.
+        """
+        if not isinstance(values, Mapping):
+            raise ConfigError(
+                f"fixed knobs are {values!r}, which says no values of them",
+                hint='name the value of each, as in fix={"tile": 4}',
+            )
+        knobs = ((self.knob(name), value) for name, value in values.items())
+        return {self.index[knob.name]: knob.index_of(value) for knob, value in knobs}
+
+    def resolved(self, configs: Configs) -> Configs:
+        """Replace each configuration by the one that the compiler really compiles for it.
+
+        Args:
+            configs: legal configurations, shape (n, knobs).
+
+        Returns:
+            One row for each configuration, shape (n, knobs). If a configuration has no program, all
+            entries of its row are -1, which is not legal.
+        """
+        if self.resolve is None:
+            return configs
+        none = (-1,) * configs.shape[1]
+        rows = [self.resolve(tuple(row)) or none for row in configs.tolist()]
+        return np.array(rows, np.int32).reshape(configs.shape)
 
     def _condition(self, column: int) -> tuple[int, int, NDArray[np.bool_]]:
         """A conditional knob's column, its parent's column, and the parent's activating indices."""

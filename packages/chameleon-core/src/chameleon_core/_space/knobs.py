@@ -12,6 +12,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_core._errors import ConfigError
+
+_SHOWN = 8
+"""Number of a knob's values that an error message names."""
+
 Scalar = bool | int | float | str
 
 
@@ -41,6 +46,30 @@ class Knob(ABC):
         Args:
             index: the index of the value.
         """
+
+    @property
+    def _decoded(self) -> list[Any]:
+        return [self.decode(index) for index in range(self.cardinality)]
+
+    def index_of(self, value: Any) -> int:
+        """The index of a value.
+
+        Args:
+            value: a value, in the form that ``decode`` returns. A list counts as a tuple.
+
+        Raises:
+            ConfigError: the knob has no such value.
+        """
+        if isinstance(value, np.generic | np.ndarray):
+            value = value.tolist()
+        wanted, known = tuple(value) if isinstance(value, list) else value, self._decoded
+        if wanted in known:
+            return known.index(wanted)
+        more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+        raise ConfigError(
+            f"knob '{self.name}' has no value {value!r}",
+            hint=f"its values are {', '.join(map(repr, known[:_SHOWN]))}{more}",
+        )
 
     @property
     @abstractmethod
@@ -155,11 +184,6 @@ def magnitude(values: NDArray[Any]) -> NDArray[np.float32]:
     return spread
 
 
-def flag(name: str, *, when: tuple[str, tuple[int, ...]] | None = None) -> Choice:
-    """A knob that is off (index 0) or on (index 1)."""
-    return Choice(name=name, options=(False, True), when=when)
-
-
 @attrs.frozen(kw_only=True)
 class Factorization(Knob):
     """A knob that splits a loop: each value is ``parts`` factors whose product is ``extent``.
@@ -195,21 +219,9 @@ class Factorization(Knob):
             table = table[table[:, -1] <= self.max_innermost]
         return table
 
-    def index_of(self, factors: tuple[int, ...]) -> int:
-        """The index of a factorization.
-
-        Args:
-            factors: the factors, the outermost first.
-
-        Raises:
-            KeyError: the knob has no such factorization.
-        """
-        if len(factors) != self.parts:
-            raise KeyError(factors)
-        rows = np.flatnonzero((self.values == np.asarray(factors)).all(axis=1))
-        if not len(rows):
-            raise KeyError(factors)
-        return int(rows[0])
+    @property
+    def _decoded(self) -> list[Any]:
+        return list(map(tuple, self.values.tolist()))
 
     @property
     def feature_names(self) -> tuple[str, ...]:

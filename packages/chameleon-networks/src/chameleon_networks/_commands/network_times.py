@@ -15,7 +15,7 @@ from chameleon_cli.api import duration, print_table, results_alone
 from chameleon_core.api import NetworkResult, RunView, counted, default_sentences
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
-from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
+from chameleon_networks._commands.runs import delivered_in, network_of, threads_of
 from chameleon_networks._delivery.networks import NetworkFrontend
 from chameleon_networks._delivery.reduced_rivals import ComputedIn
 from chameleon_networks._delivery.side_by_side import Compared, SideBySide, side_by_side
@@ -80,7 +80,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
     """
     with results_alone():
         with RunView(folder) as run:
-            work = network_of(pipeline_of(run, trust_source=trust_source), run)
+            work = network_of(run.subject(trust_source=trust_source), run)
             threads = threads_of(run)
         delivered = delivered_in(folder)
         buckets = {

@@ -5,58 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import attrs
-from chameleon_core.api import (
-    NETWORK,
-    RunView,
-    TaskRecords,
-    alternatives,
-    best_of,
-    check_sources,
-    frontend_of,
-    guessed,
-    guesses_of,
-    shares_records,
-    spaces_of,
-    subject_from_dict,
-)
-from chameleon_core.plugin_api import (
-    ConfigError,
-    RunFolderError,
-    Subject,
-    Task,
-    Winner,
-    recalled,
-    winner,
-)
+from chameleon_core.api import NETWORK, RunView
+from chameleon_core.plugin_api import ConfigError, RunFolderError, Subject
 
 from chameleon_networks._delivery.bucketed import NetworkWork
 from chameleon_networks._delivery.frontends import NetworksFrontend
-
-
-def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
-    """Read the model and the design space of a run's pipeline.
-
-    Plugins for the search (explorer, cost model and others) need not be installed, since nothing is
-    searched.
-
-    Args:
-        run: The run folder.
-        trust_source: Whether code that the pipeline names may be imported.
-
-    Raises:
-        RunFolderError: The folder has no pipeline.
-        ConfigError: The pipeline names code, and ``trust_source`` is False.
-    """
-    document = run.document
-    if not document:
-        raise RunFolderError(
-            f"{run.folder} does not say which pipeline it belongs to",
-            hint="Run `chameleon run` on the pipeline first.",
-        )
-    pipeline = subject_from_dict(document)
-    named = (pipeline.model.options, pipeline.space.options, *pipeline.sections.values())
-    check_sources(run.folder, *named, trust_source=trust_source)
-    return pipeline
 
 
 def with_max_error(pipeline: Subject, max_error: float) -> Subject:
@@ -90,13 +43,12 @@ def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
     Raises:
         ConfigError: The model of the run is no network.
     """
-    frontend = frontend_of(pipeline)
+    frontend = run.frontend(pipeline)
     if not isinstance(frontend, NetworksFrontend):
         raise ConfigError(
             f"the model of this run, {pipeline.model.name!r}, is no network",
             hint="Runs on builtin, torch and onnx models can be compiled.",
         )
-    recalled(pipeline, frontend, run.store)
     return frontend.work
 
 
@@ -121,59 +73,3 @@ def delivered_in(folder: Path) -> Path:
 def threads_of(run: RunView) -> int:
     """Number of threads that the kernels of a run were measured with."""
     return int(run.runner.get("threads") or 1)
-
-
-def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
-    """The best guess for each task that was never measured.
-
-    It is the configuration that a trained predictor chose, or else the first guess of the design
-    space. Commands that write kernels use it.
-
-    Args:
-        run: The run folder.
-        pipeline: The pipeline of the run.
-    """
-    operators = () if run.result is None else run.result.operators
-    predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
-    unmeasured = [
-        stored.task for stored in run.store.tasks() if not run.store.measurements(stored.id)
-    ]
-    spaces = spaces_of(pipeline, unmeasured, among=True)
-    guesses = (
-        guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
-        for task, space in zip(unmeasured, spaces, strict=True)
-    )
-    return tuple(winner for winner in guesses if winner is not None)
-
-
-def winners_of(run: RunView) -> tuple[Winner, ...]:
-    """The best configuration of each measured task.
-
-    It is the winner of the final comparison if there was one, else the fastest measured
-    configuration. A run with a budget of 0 has only a final comparison, of recommended
-    configurations.
-    """
-    winners, store, shared = [], run.store, shares_records(run.store)
-    for stored in store.tasks():
-        records = TaskRecords(store, stored)
-        valid = {m.config: m for m in records.measured.values() if m.ok}
-        comparison = store.comparison(stored.id)
-        config = None if comparison is None else winner(comparison, shared=shared)
-        tuned = {} if comparison is None else dict(comparison.tuned)
-        best = None
-        if config is not None:
-            best = valid.get(config) or attrs.evolve(tuned[config], config=config)
-        recorded = best is None
-        best = best or best_of(valid.values(), shared=shared)
-        if best is not None:
-            others = alternatives(list(valid.values()), best.config)
-            winners.append(
-                Winner(
-                    task=stored.task,
-                    config=best.config,
-                    seconds=best.cost,
-                    alternatives=others,
-                    recorded=recorded and records.is_recorded(best.config),
-                )
-            )
-    return tuple(winners)

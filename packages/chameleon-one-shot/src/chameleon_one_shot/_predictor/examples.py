@@ -15,7 +15,6 @@ from chameleon_core.plugin_api import (
     Configs,
     DesignSpace,
     SpaceProvider,
-    index_of,
     read_options,
 )
 from numpy.typing import NDArray
@@ -190,7 +189,7 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
     configs = np.zeros((len(choices), len(space.knobs)), np.int32)
     for column, knob in enumerate(space.knobs):
         met = {canonical(choice[knob.name]): choice for choice in choices if knob.name in choice}
-        options = {text: index_of(knob, choice[knob.name]) for text, choice in met.items()}
+        options = {text: knob.index_of(choice[knob.name]) for text, choice in met.items()}
         texts = [canonical(choice.get(knob.name)) for choice in choices]
         configs[:, column] = [options.get(text, 0) for text in texts]
     return space.canonical(configs)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import attrs
-from chameleon_core.api import TIE
 from chameleon_core.plugin_api import Disturbance
 from chameleon_system.api import CoreMeter, CoreWatch
 
@@ -15,6 +14,9 @@ from chameleon_runners._engine.process_pool import ProcessPool
 from chameleon_runners._engine.workers import Worker, WorkerEvent
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._worker.protocol import Message
+
+_TIE = 0.02
+"""Largest difference of two costs, as a share of the lower one, at which their order is unclear."""
 
 Looks = tuple[float, float]
 """A candidate's cost in seconds when it was timed first, and when it was timed again."""
@@ -64,7 +66,7 @@ def kept_order(candidates: Sequence[Looks]) -> tuple[int, int]:
     orders = [
         (first - other_first) * (again - other_again) > 0.0
         for (first, again), (other_first, other_again) in combinations(candidates, 2)
-        if abs(again - other_again) > TIE * min(again, other_again)
+        if abs(again - other_again) > _TIE * min(again, other_again)
     ]
     return len(orders), sum(orders)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -14,9 +13,9 @@ from chameleon_core.plugin_api import (
     Builder,
     Device,
     SpaceProvider,
+    StageRef,
     Task,
     load_factory,
-    options_for,
 )
 
 from chameleon_runners._worker.protocol import Message
@@ -32,8 +31,7 @@ def make_builder(message: Message) -> Builder:
     Raises:
         ChameleonError: The stage cannot be imported, or cannot handle this task.
     """
-    factory = _load(message["factory"])
-    stage = factory(options_for(factory, message["options"]))
+    stage = _created(message["factory"], message["options"])
     task = Task(**message["task"])
     if isinstance(stage, Baseline):
         return stage.builder(task, message["variant"], threads=message["threads"])
@@ -51,8 +49,7 @@ def make_device(factory: str, options: dict[str, Any]) -> Device:
     Raises:
         ChameleonError: The device's class cannot be imported or instantiated.
     """
-    kind = _load(factory)
-    device: Device = kind(options_for(kind, options))
+    device: Device = _created(factory, options)
     return device
 
 
@@ -65,15 +62,18 @@ def preload(factory: str) -> None:
         _load(factory)
 
 
-def _load(factory: str) -> Callable[..., Any]:
+def _load(factory: str) -> None:
     """Import a stage's class, and the modules that it ``preloads``.
 
     Otherwise the first kernel that is built would wait for these.
     """
-    kind = load_factory(factory)
-    for module in getattr(kind, "preloads", ()):
+    for module in getattr(load_factory(factory), "preloads", ()):
         importlib.import_module(module)
-    return kind
+
+
+def _created(factory: str, options: dict[str, Any]) -> Any:
+    _load(factory)
+    return StageRef(factory=factory, options=options).create()
 
 
 _SAME = ("factory", "options", "task", "variant", "threads")

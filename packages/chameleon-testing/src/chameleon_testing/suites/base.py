@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import ResolvedPipeline, stages_of, tasks_of, to_json, with_hint
+from chameleon_core.api import ResolvedPipeline, stages_of, tasks_of, to_json
 from chameleon_core.plugin_api import (
     KINDS,
     ChameleonError,
     Kind,
     NoOptions,
     PluginRecord,
+    StageSpec,
     Task,
     complaint,
-    make_stage,
     read_options,
 )
 
@@ -152,7 +152,10 @@ class StageSuite(ConformanceSuite):
             context: the context, for kinds whose factories take one.
             options: options in addition to those of the suite.
         """
-        return make_stage(self.about, self.registered, self.made_options(**options), context)
+        record, chosen = self.registered, self.made_options(**options)
+        return StageSpec(kind=self.kind, name=record.name, record=record, options=chosen).create(
+            context
+        )
 
     def test_options(self) -> None:
         """The options are immutable, have help texts, and do not change when written as JSON."""
@@ -264,7 +267,7 @@ def outcomes(suite: type[ConformanceSuite], attributes: Mapping[str, Any]) -> It
 def _failure(error: BaseException) -> str:
     """The message of a check's failure."""
     if isinstance(error, ChameleonError):
-        return with_hint(error)
+        return error.with_hint()
     if isinstance(error, AssertionError) and str(error):
         return str(error)
     return f"it raises {type(error).__name__}: {error}".rstrip(": ")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.plugin_api import SpaceProvider, Task, load_factory, options_for
+from chameleon_core.plugin_api import SpaceProvider, StageRef, Task
 from chameleon_system.api import usable_cores, write_whole
 
 _LONGEST = 4_000_000
@@ -23,8 +23,7 @@ def main() -> int:
     The exit code is 1 if any listing failed, else 0.
     """
     work = json.load(sys.stdin)
-    factory = load_factory(work["space"]["factory"])
-    provider: SpaceProvider = factory(options_for(factory, work["space"]["options"]))
+    provider: SpaceProvider = StageRef(**work["space"]).create()
 
     def fails(winner: Mapping[str, Any]) -> bool:
         task = Task(**winner["task"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 from chameleon_core.api import default_registry
-from chameleon_core.plugin_api import KINDS, InstructionRecord, make
+from chameleon_core.plugin_api import InstructionRecord
 from chameleon_system.api import refusal
 
 from chameleon_tvm._device.cpus.description import is_this_cpu
@@ -159,7 +159,7 @@ def instruction_of(record: InstructionRecord) -> Instruction:
     Raises:
         PluginError: The instruction's class cannot be imported, or making its object fails.
     """
-    instruction: Instruction = make(KINDS["instructions"], record)
+    instruction: Instruction = default_registry().make("instructions", record)
     return instruction
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-from chameleon_core.plugin_api import Choice
+from chameleon_core.plugin_api import Choice, ConfigError
 
 from chameleon_tvm._quick_tvm import Schedule, Trace
 from chameleon_tvm._spaces.sketch.plan import Decision, ThinnedFactorization
@@ -87,7 +87,12 @@ def _chosen(plan: SketchPlan, number: int, values: Sequence[Any]) -> tuple[int, 
             continue
         try:
             indices[decision.knob] = _index(plan, decision, value)
-        except (KeyError, ValueError, IndexError):  # a choice that the space leaves out
+        except (
+            ConfigError,
+            KeyError,
+            ValueError,
+            IndexError,
+        ):  # a choice that the space leaves out
             return None
     return tuple(indices.values())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.api import UnknownNameError, default_registry
-from chameleon_core.plugin_api import KINDS, Arrays, ConfigError, OperatorRecord, Task, make
+from chameleon_core.plugin_api import Arrays, ConfigError, OperatorRecord, Task
 from numpy.typing import NDArray
 
 from chameleon_tvm._late_tvm import tvm
@@ -136,7 +136,7 @@ def operator_of(task: Task) -> Operator:
         ConfigError: No installed distribution defines this kind of operator.
         PluginError: The code of the operator's plugin fails.
     """
-    operator: Operator = make(KINDS["operators"], record_of(task), task)
+    operator: Operator = default_registry().make("operators", record_of(task), task)
     return operator
 
 

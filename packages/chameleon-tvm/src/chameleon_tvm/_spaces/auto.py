@@ -7,13 +7,11 @@ from typing import ClassVar
 
 from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import (
-    KINDS,
     Builder,
     ConfigError,
     DesignSpace,
     SpaceProvider,
     Task,
-    make_stage,
 )
 
 from chameleon_tvm._operators.base import is_operator
@@ -40,8 +38,7 @@ class AutoSpace(SpaceProvider):
     @cached_property
     def _sketch(self) -> SpaceProvider:
         # Its code needs TVM at once, which most tasks never do.
-        record = default_registry().record("spaces", "sketch")
-        sketch: SpaceProvider = make_stage(KINDS["spaces"], record, self._options)
+        sketch: SpaceProvider = default_registry().create("spaces", "sketch", self._options)
         return sketch
 
     def design_space(self, task: Task) -> DesignSpace:
@@ -51,10 +48,10 @@ class AutoSpace(SpaceProvider):
         return self._provider(task).builder(task, threads=threads)
 
     def _provider(self, task: Task) -> SpaceProvider:
-        own = is_operator(task.operator)
-        record = None if own else default_registry().space_of(task.operator)
+        own, registry = is_operator(task.operator), default_registry()
+        record = None if own else registry.space_of(task.operator)
         if record is not None:
-            provider: SpaceProvider = make_stage(KINDS["spaces"], record, record.options())
+            provider: SpaceProvider = registry.make("spaces", record, record.options())
             return provider
         try:
             template_of(task, self._template.options)

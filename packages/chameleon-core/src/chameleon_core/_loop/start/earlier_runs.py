@@ -14,7 +14,6 @@ import structlog
 from chameleon_core._errors import ConfigError
 from chameleon_core._run_folder import read_store
 from chameleon_core._space import DesignSpace
-from chameleon_core._space.fixed import index_of
 from chameleon_core._task import Task
 
 log = structlog.get_logger()
@@ -157,7 +156,7 @@ def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] |
     if decoded.keys() != space.index.keys():
         return None
     try:
-        config = tuple(index_of(knob, decoded[knob.name]) for knob in space.knobs)
+        config = tuple(knob.index_of(decoded[knob.name]) for knob in space.knobs)
     except ConfigError:
         return None
     return config if space.legal(np.array([config], np.int32))[0] else None

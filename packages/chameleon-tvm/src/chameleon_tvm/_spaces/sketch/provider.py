@@ -20,8 +20,6 @@ from chameleon_core.plugin_api import (
     SpaceProvider,
     Task,
     Values,
-    fixed_columns,
-    resolved,
 )
 from numpy.typing import NDArray
 
@@ -124,7 +122,7 @@ def first_guesses(
                 return chosen
             if ((chosen != config).sum(axis=1) < apart).any():
                 continue
-            guess, asked = resolved(space.resolve, config[None]), asked + 1
+            guess, asked = space.resolved(config[None]), asked + 1
             if space.legal(guess)[0] and ((chosen != guess).sum(axis=1) >= apart).all():
                 chosen = np.concatenate([chosen, guess])
     return chosen
@@ -280,7 +278,7 @@ class SketchPlan:
         values = self.plain.decode(config)
         try:
             replaced = replaced_choices(self.generated, self.decisions, values)
-            columns = fixed_columns(self.plain, replaced)
+            columns = self.plain.columns(replaced)
         except (InvalidConfigurationError, ConfigError):
             return None
         return tuple(columns.get(column, index) for column, index in enumerate(config))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core.plugin_api import Arrays, DesignSpace, divisors
+from chameleon_core.plugin_api import Arrays, DesignSpace
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import TargetInfo
@@ -59,7 +59,7 @@ def channel_blocks(filled_up: int, channels: int, depth: int) -> tuple[int, ...]
     if filled_up > channels:
         return (filled_up,)
     least = min(filled_up, SMALLEST_CHANNEL_BLOCK)
-    return tuple(d for d in divisors(filled_up) if d >= least and d % depth == 0)
+    return tuple(d for d in range(least, filled_up + 1) if filled_up % d == d % depth == 0)
 
 
 def tile_of(values: Mapping[str, Any]) -> Tile:
@@ -140,7 +140,7 @@ class DirectProducts(Algorithm):
         size = channel_block(g.layout)
         if size and arithmetic.as_they_are:
             # A block of the loop lies within a block of the layout, so that it is contiguous.
-            within = [d for d in divisors(g.ic) if size % d == 0 and d % depth == 0]
+            within = [d for d in range(1, g.ic + 1) if g.ic % d == size % d == d % depth == 0]
             blocks = tuple(within[-3:]) or blocks
         return ConvolutionTiling(
             g,

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Choice, Constraint, Values, divisors
+from chameleon_core.plugin_api import Choice, Constraint, Values
 
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._spaces.template.algorithms import KNOB
@@ -192,7 +192,7 @@ class PlanarTiling(Tiling):
         if _single_row(g):
             bands = (*(band for band in _BANDS if band < wide), -(-g.out[1] // g.lanes))
         else:
-            bands = divisors(g.out[0])
+            bands = tuple(d for d in range(1, g.out[0] + 1) if g.out[0] % d == 0)
         channels = (*(c for c in _CHANNELS if c < g.oc), *(g.oc,) * (g.oc <= _CHANNELS[-1]))
         inputs = ("copy", "in_place") if in_place_applies(g) else ("copy",)
         self.knobs = (

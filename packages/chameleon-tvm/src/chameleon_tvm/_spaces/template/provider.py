@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import attrs
 from chameleon_core.api import AmbiguousNameError, default_registry
 from chameleon_core.plugin_api import (
-    KINDS,
     Builder,
     ConfigError,
     DesignSpace,
@@ -17,7 +16,6 @@ from chameleon_core.plugin_api import (
     Task,
     TemplateRecord,
     load_factory,
-    make,
 )
 
 from chameleon_tvm._device.targets import kind_of
@@ -62,7 +60,9 @@ class _Parts:
 
 @lru_cache(maxsize=_TEMPLATES)
 def _made(parts: _Parts) -> Template:
-    template: Template = make(KINDS["templates"], parts.record, parts.task, parts.options)
+    template: Template = default_registry().make(
+        "templates", parts.record, parts.task, parts.options
+    )
     return template
 
 
