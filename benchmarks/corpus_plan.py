@@ -11,7 +11,7 @@ import attrs
 import cattrs
 from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.annotations import parse_duration
-from chameleon_core._words import did_you_mean
+from chameleon_system._words import did_you_mean
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 

@@ -9,7 +9,7 @@ import attrs
 import psutil
 import pytest
 from chameleon_system._processes import ending, stamps
-from chameleon_system._processes.ending import kill_abandoned
+from chameleon_system._processes.ending import remove_abandoned
 from chameleon_system._processes.stamps import (
     TOKEN,
     ProcessStamp,
@@ -74,7 +74,7 @@ def test_tokens_are_all_different(own):
     assert first.partition(":")[0] == second.partition(":")[0] == str(own)
 
 
-def test_only_abandoned_processes_of_this_namespace_are_killed(monkeypatch, ended, own):
+def test_only_abandoned_processes_of_this_namespace_are_killed(tmp_path, monkeypatch, ended, own):
     tokens = [f"{ended}:1", f"{attrs.evolve(ended, namespace='1')}:1", f"{own}:1", ""]
     processes = [
         subprocess.Popen(
@@ -90,7 +90,8 @@ def test_only_abandoned_processes_of_this_namespace_are_killed(monkeypatch, ende
     # Other tests' leftovers are none of this test's business.
     listed = [psutil.Process(process.pid) for process in processes]
     monkeypatch.setattr(ending.psutil, "process_iter", lambda: iter(listed))
-    kill_abandoned()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    remove_abandoned()
     assert processes[0].wait(240) == -9
     assert [process.poll() for process in processes[1:]] == [None] * 3
     for process in processes:

@@ -26,9 +26,9 @@ from chameleon_core.api import (
     default_registry,
     dump_yaml,
     versions,
-    with_article,
 )
 from chameleon_core.plugin_api import STAGE_KINDS, ConfigError, Kind, PresetRecord
+from chameleon_system.api import with_article
 
 from chameleon_cli._kinds import kind_of
 from chameleon_cli._model_files import chosen_model, models_beside

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chameleon_core.api import did_you_mean
 from chameleon_core.plugin_api import KINDS, ConfigError, Kind
+from chameleon_system.api import did_you_mean
 
 
 def kind_named(text: str, kinds: Mapping[str, Kind] = KINDS) -> Kind | None:

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core.api import CORE, default_registry, did_you_mean, with_flags
+from chameleon_core.api import CORE, default_registry
 from chameleon_core.plugin_api import (
     ChameleonError,
     ExitCode,
@@ -19,7 +19,7 @@ from chameleon_core.plugin_api import (
     PluginError,
     load_factory,
 )
-from chameleon_system.api import this_processor
+from chameleon_system.api import did_you_mean, this_processor
 from click.shell_completion import CompletionItem
 
 from chameleon_cli import _colours as colours
@@ -300,7 +300,7 @@ def _end_by(error: BaseException) -> int:
         # Every line of a pipeline's errors begins with a file and a line, as in a compiler's
         # messages.
         prefix = "" if isinstance(error, PipelineError) else "error: "
-        hint = None if error.hint is None else with_flags(error.hint)
+        hint = error.hint_for_commands
         return _told(f"{prefix}{error}", error.exit_code, hint=hint, trace=trace)
     again = f"run it again with {_DEBUG}=1 for the traceback, and report it"
     text = f"internal error: {type(error).__name__}: {error}"

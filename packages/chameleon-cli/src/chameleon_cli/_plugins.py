@@ -16,7 +16,6 @@ from chameleon_core.api import (
     UnknownNameError,
     default_of,
     default_registry,
-    did_you_mean,
     how_to_install,
 )
 from chameleon_core.plugin_api import (
@@ -27,6 +26,7 @@ from chameleon_core.plugin_api import (
     PluginError,
     load_factory,
 )
+from chameleon_system.api import did_you_mean
 
 from chameleon_cli._kinds import kind_named, kind_of
 from chameleon_cli._main import debugging

@@ -9,8 +9,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from chameleon_core.api import counted
 from chameleon_core.plugin_api import events, hookimpl
+from chameleon_system.api import counted
 
 from chameleon_cli._result_rows import duration, failures
 

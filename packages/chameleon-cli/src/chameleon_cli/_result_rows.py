@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from chameleon_core.api import (
-    NetworkResult,
-    NetworkSummary,
-    OperatorResult,
-    TimeSource,
-    in_seconds,
-)
+from chameleon_core.api import NetworkResult, NetworkSummary, OperatorResult, TimeSource
 from chameleon_core.plugin_api import FLOAT32
+from chameleon_system.api import in_seconds
 
 
 def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:

@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 import click
 import numpy as np
-from chameleon_core.api import counted, did_you_mean, load_pipeline, spaces_of, tasks_of
+from chameleon_core.api import load_pipeline, spaces_of, tasks_of
 from chameleon_core.plugin_api import ConfigError, Configs, DesignSpace, Knob
+from chameleon_system.api import counted, did_you_mean
 
 from chameleon_cli._options import set_option
 from chameleon_cli._streams import results_alone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from enum import IntEnum
 
@@ -36,6 +37,13 @@ class ChameleonError(Exception):
         if hint is not None:
             # A traceback shows notes, so that users of the Python interface see the hint, too.
             self.add_note(hint)
+
+    @property
+    def hint_for_commands(self) -> str | None:
+        """The hint with flags of the command line for arguments in Python, such as `fresh=True`."""
+        if self.hint is None:
+            return None
+        return re.sub(r"`(\w+)=(?:True)?`", lambda w: f"--{w[1].replace('_', '-')}", self.hint)
 
     def with_hint(self) -> str:
         """The message and the hint in one line."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RunResult,
         among,
         default_sentences,
+        in_ratio,
         slower,
         summary_lines,
         usage_of,
@@ -109,15 +110,5 @@ if TYPE_CHECKING:
     from chameleon_core._store.sqlite_file import SQLiteFile
     from chameleon_core._trust import check_tasks, sources_in
     from chameleon_core._versions import installed, stages_of, versions
-    from chameleon_core._words import (
-        counted,
-        did_you_mean,
-        in_one_line,
-        in_ratio,
-        in_seconds,
-        listing,
-        with_article,
-        with_flags,
-    )
 else:
     __all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -7,9 +7,8 @@ import gc
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 
@@ -29,28 +28,6 @@ def without(module: str) -> Iterator[None]:
     finally:
         if absent and sys.modules.get(module) is None:
             sys.modules.pop(module, None)
-
-
-def imported_without(library: str, *modules: str) -> ModuleType:
-    """Import a library while imports of some other modules fail, so that it skips what needs them.
-
-    If the library is imported already, it stays as it is. Otherwise a later import by anybody else
-    imports it anew, with all modules.
-
-    Args:
-        library: the name of the library.
-        modules: names of modules.
-    """
-    if library in sys.modules:
-        return importlib.import_module(library)  # waits if another thread is importing it
-    with ExitStack() as absent:
-        absent.enter_context(without_collecting())
-        for module in modules:
-            absent.enter_context(without(module))
-        imported = importlib.import_module(library)
-    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
-        del sys.modules[name]
-    return imported
 
 
 @contextmanager

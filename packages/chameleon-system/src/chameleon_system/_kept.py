@@ -17,6 +17,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
+import attrs
+
 from chameleon_system._files import user_cache_folder, write_whole
 from chameleon_system._processor import processor_name, this_processor
 
@@ -28,25 +30,61 @@ _DIGEST_BYTES = 16
 Known = TypeVar("Known")
 
 
-def kept_path(kind: str, facts: Any) -> Path:
-    """The path in the user's cache folder for content that was computed from some facts.
-
-    Other facts lead to another path. So content that was computed from old facts is never read. The
-    caller may make a file or a folder at the path.
+@attrs.frozen
+class KeptFile:
+    """A file in the user's cache folder, or in a folder of a run, that may be missing.
 
     Args:
-        kind: The name of a folder in the user's cache folder.
-        facts: All facts that the content depends on, as JSON values.
+        path: the file, in or at a path from ``path_of``, or in a folder of a run.
     """
-    digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=_DIGEST_BYTES)
-    return user_cache_folder() / kind / digest.hexdigest()
+
+    path: Path
+
+    @staticmethod
+    def path_of(kind: str, facts: Any) -> Path:
+        """The path in the user's cache folder for content that was computed from some facts.
+
+        Other facts lead to another path. So content that was computed from old facts is never read.
+        The caller may make a file or a folder at the path.
+
+        Args:
+            kind: The name of a folder in the user's cache folder.
+            facts: All facts that the content depends on, as JSON values.
+        """
+        return user_cache_folder() / kind / _digest(json.dumps(facts).encode()).hex()
+
+    def read(self, read: Callable[[Path], Known]) -> Known | None:
+        """The content that a function reads from the file; None if it is missing or damaged."""
+        try:
+            value = read(self.path)
+            if self.path.is_relative_to(user_cache_folder()):
+                os.utime(_entry(self.path))  # it was used now
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+            return None
+        return value
+
+    def write(self, write: Callable[[Path], object]) -> None:
+        """Let a function write the file; without an error if the file cannot be written."""
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write(self.path)
+            if self.path.is_relative_to(user_cache_folder()):
+                _remove_old(_entry(self.path))
+
+    def read_bytes(self) -> bytes | None:
+        """The bytes that ``write_bytes`` wrote; None if the file is missing or damaged."""
+        return self.read(_checked)
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write some bytes with their digest; without an error if they cannot be written."""
+        self.write(lambda file: write_whole(file, _digest(content) + content))
 
 
 @cache
 def surroundings(distributions: Sequence[str], folders: Sequence[Path]) -> list[Any]:
     """Facts about versions, code and the processor, on which cached content depends.
 
-    They are JSON values, for ``kept_path``.
+    They are JSON values, for ``KeptFile.path_of``.
 
     If one of these facts changes, content in the cache folder gets a new path, and so is computed
     again.
@@ -68,52 +106,12 @@ def surroundings(distributions: Sequence[str], folders: Sequence[Path]) -> list[
     return [[*_versions(distributions)], processor_name(), known, code]
 
 
-def recalled(file: Path, read: Callable[[Path], Known]) -> Known | None:
-    """The content of a kept file. None if the file is missing or damaged.
-
-    Args:
-        file: The file, in or at the path that ``kept_path`` returned, or in a folder of a run.
-        read: A function that returns the file's content.
-    """
-    try:
-        value = read(file)
-        if file.is_relative_to(user_cache_folder()):
-            os.utime(_entry(file))  # it was used now
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
-        return None
-    return value
-
-
-def keep(file: Path, write: Callable[[Path], object]) -> None:
-    """Keep a file. If it cannot be written, nothing is kept, and no error is raised.
-
-    Args:
-        file: The file, in or at the path that ``kept_path`` returned, or in a folder of a run.
-        write: A function that writes the file.
-    """
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write(file)
-        if file.is_relative_to(user_cache_folder()):
-            _remove_old(_entry(file))
-
-
-def recalled_bytes(file: Path) -> bytes | None:
-    """Read the bytes that ``keep_bytes`` wrote; None if the file is missing or damaged."""
-
-    def read(file: Path) -> bytes:
-        content = file.read_bytes()
-        digest, known = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-        if digest != _digest(known):
-            raise ValueError("the file is damaged")
-        return known
-
-    return recalled(file, read)
-
-
-def keep_bytes(file: Path, content: bytes) -> None:
-    """Keep some bytes with their digest."""
-    keep(file, lambda file: write_whole(file, _digest(content) + content))
+def _checked(file: Path) -> bytes:
+    content = file.read_bytes()
+    digest, known = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if digest != _digest(known):
+        raise ValueError("the file is damaged")
+    return known
 
 
 def _digest(content: bytes) -> bytes:
@@ -127,7 +125,7 @@ def _versions(distributions: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _entry(file: Path) -> Path:
-    """The path from ``kept_path`` that is a file or contains it."""
+    """The path from ``KeptFile.path_of`` that is a file or contains it."""
     kind, name, *_ = file.relative_to(user_cache_folder()).parts
     return user_cache_folder() / kind / name
 

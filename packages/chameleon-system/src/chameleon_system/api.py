@@ -1,4 +1,4 @@
-"""What other packages may import of this one: processes, cores, files, and caches."""
+"""What other packages may import of this one: processes, cores, files, caches, and words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from chameleon_system._imports import lazy_exports
 if TYPE_CHECKING:
     from chameleon_system._closing import Closing
     from chameleon_system._cores import CoreWatch, usable_cores
-    from chameleon_system._disturbance import CoreMeter, involuntary_switches
     from chameleon_system._files import (
         replace_folder,
         replacing,
@@ -18,29 +17,20 @@ if TYPE_CHECKING:
         write_whole,
     )
     from chameleon_system._imports import (
-        imported_without,
         lazy_exports,
         without,
         without_collecting,
     )
-    from chameleon_system._kept import (
-        keep,
-        keep_bytes,
-        kept_path,
-        recalled,
-        recalled_bytes,
-        surroundings,
-    )
+    from chameleon_system._kept import KeptFile, surroundings
     from chameleon_system._permissions import AMX, AMX_CALL, refusal
     from chameleon_system._processes.answering import Answers, requests
     from chameleon_system._processes.child import ChildProcess, status_words
     from chameleon_system._processes.conversation import ChildEndedError, Conversation, Message
     from chameleon_system._processes.death_signal import die_with
-    from chameleon_system._processes.ending import kill_abandoned
+    from chameleon_system._processes.ending import remove_abandoned
     from chameleon_system._processes.stamps import (
         TOKEN,
         make_scratch,
-        remove_abandoned,
         temporary_folder,
     )
     from chameleon_system._processor import (
@@ -49,6 +39,14 @@ if TYPE_CHECKING:
         processor_name,
         this_processor,
     )
-    from chameleon_system._thread_limit import allowed_cores, cpu_quota, usable_threads
+    from chameleon_system._thread_limit import allowed_cores, cpu_quota
+    from chameleon_system._words import (
+        counted,
+        did_you_mean,
+        in_one_line,
+        in_seconds,
+        listing,
+        with_article,
+    )
 else:
     __all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from chameleon_core.api import with_article
 from chameleon_core.plugin_api import ConfigError
+from chameleon_system.api import with_article
 
 
 def named_object(source: str, who: str) -> Any:

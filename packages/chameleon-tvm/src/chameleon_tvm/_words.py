@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from chameleon_core.api import listing
 from chameleon_core.plugin_api import ChameleonError
+from chameleon_system.api import listing
 
 from chameleon_tvm._types import FLOAT32, display_name
 

@@ -23,7 +23,6 @@ from chameleon_core.api import (
     from_dict,
     run_pipeline,
     tasks_of,
-    with_flags,
 )
 from chameleon_core.plugin_api import (
     ChameleonError,
@@ -157,7 +156,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     except ChameleonError as error:
         # A signal reaches a rival's processes, too: what they die of is no failure.
         interruption.check()
-        why = str(error) if error.hint is None else f"{error} ({with_flags(error.hint)})"
+        why = str(error) if error.hint is None else f"{error} ({error.hint_for_commands})"
         result = CellResult.failed(cell, why)
     except Exception as error:  # any plugin's code; the other cells are worth running
         log.exception("a cell failed", cell=cell.name)

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import in_seconds
+from chameleon_system.api import in_seconds
 from markupsafe import Markup
 from numpy.typing import NDArray
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from chameleon_cli.api import FRONT_HEADER, front_rows, network_remarks, rival_rows
-from chameleon_core.api import NetworkResult, in_seconds
+from chameleon_core.api import NetworkResult
+from chameleon_system.api import in_seconds
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import RunRecord

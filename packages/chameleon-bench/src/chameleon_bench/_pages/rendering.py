@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import attrs
-from chameleon_core.api import in_seconds
+from chameleon_system.api import in_seconds
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 

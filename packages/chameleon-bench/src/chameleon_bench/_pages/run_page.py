@@ -10,16 +10,8 @@ from typing import Any
 
 import attrs
 from chameleon_cli.api import failures
-from chameleon_core.api import (
-    REPORT,
-    Origin,
-    among,
-    default_sentences,
-    in_ratio,
-    in_seconds,
-    slower,
-)
-from chameleon_system.api import write_whole
+from chameleon_core.api import REPORT, Origin, among, default_sentences, in_ratio, slower
+from chameleon_system.api import in_seconds, write_whole
 
 from chameleon_bench._pages import search_tables
 from chameleon_bench._pages.network_part import network_part

@@ -12,7 +12,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import NetworkResult, in_seconds
+from chameleon_core.api import NetworkResult
+from chameleon_system.api import in_seconds
 
 from chameleon_bench._pages.plots import (
     DOWNWARDS,

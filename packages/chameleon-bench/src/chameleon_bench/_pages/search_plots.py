@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import in_seconds
 from chameleon_core.plugin_api import TUNED
+from chameleon_system.api import in_seconds
 from numpy.typing import NDArray
 
 from chameleon_bench._pages.plots import (

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core.api import LISTINGS, in_seconds, listing_folder
+from chameleon_core.api import LISTINGS, listing_folder
 from chameleon_core.plugin_api import TUNED, Task
+from chameleon_system.api import in_seconds
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import Measured, TaskRecord, shown

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import Origin, in_seconds, installed
-from chameleon_system.api import processor_name, write_whole
+from chameleon_core.api import Origin, installed
+from chameleon_system.api import in_seconds, processor_name, write_whole
 
 from chameleon_bench._cells.running import CellResult
 from chameleon_bench._pages.plots import Plot

@@ -24,10 +24,8 @@ from chameleon_core.api import (
     ResolvedPipeline,
     canonical,
     default_registry,
-    did_you_mean,
     given_plugins,
     keys_of,
-    listing,
     merge,
 )
 from chameleon_core.plugin_api import (
@@ -42,6 +40,7 @@ from chameleon_core.plugin_api import (
     absolute,
     load_factory,
 )
+from chameleon_system.api import did_you_mean, listing
 
 from chameleon_bench._suites.suite import Pairing, Suite
 

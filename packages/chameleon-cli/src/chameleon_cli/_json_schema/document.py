@@ -24,8 +24,8 @@ from chameleon_core.api import (
     UnknownNameError,
     default_registry,
     keys_of,
-    with_article,
 )
+from chameleon_system.api import with_article
 
 from chameleon_cli._json_schema.types import NOTHING, Schema, TypeSchemas
 

@@ -10,13 +10,13 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
+from chameleon_system.api import did_you_mean
 from numpy.typing import NDArray
 
 from chameleon_core._errors import ConfigError
 from chameleon_core._space import Choice, Constraint, DesignSpace, Knob
 from chameleon_core._space.fixed import config_of, fixed_space
 from chameleon_core._space.knobs import Scalar, Values
-from chameleon_core._words import did_you_mean
 
 _PROBES = 4096
 """Number of random combinations whose answers identify the conditions of a space that is too large

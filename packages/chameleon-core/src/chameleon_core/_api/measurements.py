@@ -8,12 +8,12 @@ from typing import Any, overload
 
 import attrs
 import numpy as np
+from chameleon_system.api import did_you_mean
 from numpy.typing import NDArray
 
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._measurement import NUMBERS, FailureKind, Measurement
 from chameleon_core._store import RecordStore
-from chameleon_core._words import did_you_mean
 
 ASKED = "asked/{task}/{number}"
 """Key under which a store keeps one round of an ask-and-tell search."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_system.api import in_seconds
 
 from chameleon_core._api.measurements import Measurements, Rows, Trial
 from chameleon_core._errors import ConfigError
@@ -19,7 +20,6 @@ from chameleon_core._pipeline.nodes import expanded
 from chameleon_core._pipeline.schema import Requirement
 from chameleon_core._run_folder import read_store
 from chameleon_core._run_view import RunView
-from chameleon_core._words import in_seconds
 
 
 @attrs.frozen(kw_only=True)

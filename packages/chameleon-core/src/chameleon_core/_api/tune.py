@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import attrs
 import structlog
+from chameleon_system.api import in_seconds
 
 from chameleon_core._api.checks import a_space, takes_knobs, whole_number
 from chameleon_core._api.measurements import Measurements, Trial
@@ -26,7 +27,6 @@ from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._plugins.hookspecs import hookimpl
 from chameleon_core._plugins.registry import Registry
 from chameleon_core._space import DesignSpace
-from chameleon_core._words import in_seconds
 
 
 def tune(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from chameleon_system.api import did_you_mean
 
 from chameleon_core._pipeline import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE, schema
 from chameleon_core._pipeline.jsonable import to_json
@@ -27,7 +28,6 @@ from chameleon_core._pipeline.stage_reader import StageReader
 from chameleon_core._plugins.first_party import CORE
 from chameleon_core._plugins.manager import Registration
 from chameleon_core._plugins.registry import Registry
-from chameleon_core._words import did_you_mean
 
 _KIND = "record_databases"
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import attrs
+from chameleon_system.api import did_you_mean, with_article
 
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import with_members
@@ -21,7 +22,6 @@ from chameleon_core._plugins.registry import (
     UnknownNameError,
     default_registry,
 )
-from chameleon_core._words import did_you_mean, with_article
 
 
 def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_origin
 
 import attrs
+from chameleon_system.api import did_you_mean, listing
 
 from chameleon_core._errors import ChameleonError
 from chameleon_core._pipeline.annotations import fixed_entries, form_of, parse_duration
@@ -29,7 +30,6 @@ from chameleon_core._pipeline.nodes import (
     missing_sources,
 )
 from chameleon_core._plugins.options import former_names, renamed
-from chameleon_core._words import did_you_mean, listing
 
 NAMES = {
     int: "an integer",

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
+from chameleon_system.api import with_article
 
 from chameleon_core._plugins import records
 from chameleon_core._plugins.kinds import Kind
-from chameleon_core._words import with_article
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from chameleon_system.api import without_collecting
+from chameleon_system.api import with_article, without_collecting
 
 from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._plugins.kinds import Kind
@@ -18,7 +18,6 @@ from chameleon_core._plugins.records import (
     PluginRecord,
     TemplateRecord,
 )
-from chameleon_core._words import with_article
 
 TRACEBACK = "`chameleon --debug`, with the same command after it, shows the traceback"
 """The first step for the author of a plugin, as a part of a hint."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 import pluggy
-from chameleon_system.api import without_collecting
+from chameleon_system.api import did_you_mean, without_collecting
 
 from chameleon_core._plugins.check import complaint
 from chameleon_core._plugins.event_hooks import EventHooks
@@ -29,7 +29,6 @@ from chameleon_core._plugins.hookspecs import (
 )
 from chameleon_core._plugins.kinds import KIND_OF_KINDS, KIND_OF_SECTIONS, KINDS, Kind, hook_specs
 from chameleon_core._plugins.records import SectionRecord
-from chameleon_core._words import did_you_mean
 
 MOST_RECORDS = 10_000
 """A hook that yields more records than this counts as endless."""

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from chameleon_system.api import did_you_mean
+
 from chameleon_core._errors import PluginError
 from chameleon_core._plugins.factory import make, make_stage
 from chameleon_core._plugins.first_party import FIRST_PARTY, how_to_install
@@ -21,7 +23,6 @@ from chameleon_core._plugins.manager import (
     load_plugins,
 )
 from chameleon_core._plugins.records import PluginRecord, SectionRecord
-from chameleon_core._words import did_you_mean
 
 
 class UnknownNameError(PluginError):

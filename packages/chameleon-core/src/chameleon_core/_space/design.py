@@ -11,11 +11,11 @@ from typing import Any
 
 import attrs
 import numpy as np
+from chameleon_system.api import did_you_mean
 from numpy.typing import NDArray
 
 from chameleon_core._errors import ConfigError
 from chameleon_core._space.knobs import Knob, Values
-from chameleon_core._words import did_you_mean
 
 _WORD_LIMIT = 2**63
 """A word encodes knobs with fewer combinations than this, so that it fits an int64."""

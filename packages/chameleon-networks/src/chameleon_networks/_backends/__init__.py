@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from chameleon_system.api import keep_bytes, kept_path, without_collecting
+from chameleon_system.api import KeptFile, without_collecting
 
 from chameleon_networks._backends.waiting_run import started_early
 
@@ -57,11 +57,11 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
 
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(Exception):  # the process starts later then
-            known = kept_path(COMPILED_MODULES, repr(module))
+            known = KeptFile.path_of(COMPILED_MODULES, repr(module))
             if "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options:
                 # The process imports TVM while torch imports what it traces with.
                 stack.enter_context(started_early())
-            keep_bytes(known, b"")
+            KeptFile(known).write_bytes(b"")
         # Two threads at once would both register the backend's name in torch.
         with without_collecting(), _LOCK:
             compiled: nn.Module = torch.compile(

@@ -21,9 +21,10 @@ from typing import Any, Self
 import numpy as np
 import structlog
 import torch
-from chameleon_core.api import PLUGINS_VARIABLE, in_one_line
+from chameleon_core.api import PLUGINS_VARIABLE
 from chameleon_core.plugin_api import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE, ExitCode
 from chameleon_system.api import (
+    in_one_line,
     status_words,
     surroundings,
     user_cache_folder,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import structlog
 import torch
-from chameleon_core.api import in_one_line
 from chameleon_core.plugin_api import ConfigError
+from chameleon_system.api import in_one_line
 from chameleon_tvm.api import first_line
 from torch import Tensor, fx, nn
 from torch._dynamo.convert_frame import compile_lock

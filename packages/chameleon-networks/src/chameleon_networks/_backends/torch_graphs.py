@@ -20,8 +20,7 @@ from typing import Any
 
 import structlog
 import torch
-from chameleon_core.api import in_one_line
-from chameleon_system.api import write_whole
+from chameleon_system.api import in_one_line, write_whole
 from torch import Tensor, fx
 from torch.autograd import forward_ad
 

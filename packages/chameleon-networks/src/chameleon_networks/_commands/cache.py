@@ -11,8 +11,7 @@ from pathlib import Path
 import attrs
 import click
 from chameleon_cli.api import seconds
-from chameleon_core.api import counted
-from chameleon_system.api import user_cache_folder
+from chameleon_system.api import counted, user_cache_folder
 
 from chameleon_networks._backends import COMPILED_MODULES
 from chameleon_networks._compile.sequence.library import KEPT_OBJECTS

@@ -8,8 +8,9 @@ from pathlib import Path
 import attrs
 import click
 from chameleon_cli.api import results_alone
-from chameleon_core.api import NETWORK, RunView, check_tasks, did_you_mean
+from chameleon_core.api import NETWORK, RunView, check_tasks
 from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner
+from chameleon_system.api import did_you_mean
 from chameleon_tvm.api import Exported
 
 from chameleon_networks._commands.runs import threads_of

@@ -12,8 +12,9 @@ import attrs
 import click
 from chameleon_bench.api import estimate
 from chameleon_cli.api import duration, print_table, results_alone
-from chameleon_core.api import NetworkResult, RunView, counted, default_sentences
+from chameleon_core.api import NetworkResult, RunView, default_sentences
 from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_system.api import counted
 
 from chameleon_networks._commands.runs import delivered_in, network_of, threads_of
 from chameleon_networks._delivery.networks import NetworkFrontend

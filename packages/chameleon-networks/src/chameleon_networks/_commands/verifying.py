@@ -15,9 +15,9 @@ import click
 import numpy as np
 import structlog
 from chameleon_cli.api import print_table, results_alone
-from chameleon_core.api import NETWORK, RunView, counted
+from chameleon_core.api import NETWORK, RunView
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitCode
-from chameleon_system.api import temporary_folder
+from chameleon_system.api import counted, temporary_folder
 from numpy.typing import NDArray
 
 from chameleon_networks._commands import runs

@@ -18,7 +18,7 @@ import attrs
 import chameleon_tvm
 import numpy as np
 import structlog
-from chameleon_system.api import keep_bytes, kept_path, recalled_bytes, surroundings, usable_cores
+from chameleon_system.api import KeptFile, surroundings, usable_cores
 from chameleon_tvm.api import (
     BFLOAT16,
     INT8,
@@ -275,14 +275,14 @@ def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> 
     If none has, a thread of ``pool`` keeps them for later processes.
     """
     hashes = {name: structural_hash(function) for name, function in functions.items()}
-    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, hashes])
-    known = recalled_bytes(file)
+    file = KeptFile(KeptFile.path_of(KEPT_OBJECTS, [_surroundings(), target, hashes]))
+    known = file.read_bytes()
     # TVM's structural hash is the same for a copy from a to b and for one from b to a.
     if known is not None and known[:_DIGEST_BYTES] == _digest(functions):
         return known[_DIGEST_BYTES:]
     archive = _compiled_in_threads(functions, target)
     # Whoever waits for the object files need not wait for the functions' texts.
-    pool.submit(lambda: keep_bytes(file, _digest(functions) + archive))
+    pool.submit(lambda: file.write_bytes(_digest(functions) + archive))
     return archive
 
 

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_core.api import in_seconds
 from chameleon_core.plugin_api import Trials
+from chameleon_system.api import in_seconds
 from chameleon_tvm.api import (
     FLOAT_BYTES,
     TRANSPOSE_CYCLES,

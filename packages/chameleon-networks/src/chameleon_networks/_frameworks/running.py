@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import Arrays
-from chameleon_system.api import usable_threads
+from chameleon_system.api import usable_cores
 from chameleon_tvm.api import HALVES
 
 Network = Callable[[Arrays], Arrays]
@@ -106,7 +106,7 @@ def asked_threads(threads: int) -> int | None:
     Args:
         threads: Number of threads that the framework should compute with.
     """
-    return threads if threads < usable_threads() else None
+    return threads if threads < len(usable_cores()) else None
 
 
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:

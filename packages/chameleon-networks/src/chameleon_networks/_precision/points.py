@@ -13,8 +13,9 @@ from typing import Protocol
 
 import attrs
 import numpy as np
-from chameleon_core.api import NetworkResult, in_seconds, listing
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32
+from chameleon_system.api import in_seconds, listing
 from chameleon_tvm.api import display_name, types_in_words
 
 from chameleon_networks._precision.choice import TypeChoice

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core.api import did_you_mean, listing
 from chameleon_core.plugin_api import BINDS, FLOAT32, Node, Problem, Section, StageSpec, option
+from chameleon_system.api import did_you_mean, listing
 
 
 @attrs.frozen(kw_only=True)

@@ -22,7 +22,6 @@ from chameleon_core.api import (
     Registry,
     RunInterrupted,
     device_of,
-    did_you_mean,
     from_dict,
     frontend_of,
     named_tasks,
@@ -33,6 +32,7 @@ from chameleon_core.api import (
     target_of,
 )
 from chameleon_core.plugin_api import ChameleonError, ConfigError, Subject, Task
+from chameleon_system.api import did_you_mean
 
 from chameleon_one_shot._dataset.format import (
     MANIFEST,

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import in_one_line
 from chameleon_core.plugin_api import FailureKind, Task
-from chameleon_system.api import replacing, write_whole
+from chameleon_system.api import in_one_line, replacing, write_whole
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import Dataset, DatasetError, DatasetTask, canonical, merged

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import Assembler, DocumentReader, Registry, ResolvedPipeline, did_you_mean
+from chameleon_core.api import Assembler, DocumentReader, Registry, ResolvedPipeline
 from chameleon_core.plugin_api import Item, Mark, Node, Subject, node_of
+from chameleon_system.api import did_you_mean
 
 _SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
 """The keys of a pipeline that a search of a plan may have."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import safetensors.numpy
-from chameleon_core.api import in_one_line
-from chameleon_system.api import replacing
+from chameleon_system.api import in_one_line, replacing
 
 from chameleon_one_shot._predictor.examples import Scale
 from chameleon_one_shot._predictor.familiarity import Familiarity

@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 from chameleon_cli.api import duration, print_table, seconds
-from chameleon_core.api import counted
 from chameleon_core.plugin_api import Record, RecordKey
-from chameleon_system.api import write_whole
+from chameleon_system.api import counted, write_whole
 
 from chameleon_records._databases.contract import Rules
 from chameleon_records._databases.parts import SUFFIX

@@ -25,7 +25,7 @@ from chameleon_core.plugin_api import (
     TargetError,
     Task,
 )
-from chameleon_system.api import kill_abandoned, make_scratch, remove_abandoned, usable_cores
+from chameleon_system.api import make_scratch, remove_abandoned, usable_cores
 
 from chameleon_runners import _environment as environment
 from chameleon_runners._engine.comparison import Comparison
@@ -124,7 +124,6 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
             )
         if self._resources is None:
             remove_abandoned()
-            kill_abandoned()
             pool = self._make_pool()
             folder = make_scratch()
             self._remove = weakref.finalize(self, _clean_up, pool, folder)

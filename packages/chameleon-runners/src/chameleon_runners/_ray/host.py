@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 import ray
-from chameleon_system.api import kill_abandoned, make_scratch, remove_abandoned, usable_cores
+from chameleon_system.api import make_scratch, remove_abandoned, usable_cores
 
 from chameleon_runners import _environment as environment
 from chameleon_runners._engine.process_pool import Starter
@@ -62,7 +62,6 @@ class Host:
 
     def __init__(self, *, threads: int, memory_bytes: int | None, start_timeout: float) -> None:
         remove_abandoned()
-        kill_abandoned()
         cores = usable_cores()
         self._folder = make_scratch()
         self._start_timeout = start_timeout

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 import ray
-from chameleon_core.api import in_one_line
+from chameleon_system.api import in_one_line
 
 from chameleon_runners._engine.workers import (
     EndReason,

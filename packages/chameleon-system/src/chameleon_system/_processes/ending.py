@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import psutil
 
-from chameleon_system._processes.stamps import TOKEN, abandoned
+from chameleon_system._processes.stamps import TOKEN, abandoned, remove_abandoned_folders
 
 _ROUNDS = 10
 
@@ -46,11 +46,12 @@ def kill_tree(pid: int, token: str) -> None:
             break
 
 
-def kill_abandoned() -> None:
-    """Kill processes that an earlier process of Chameleon started and left behind.
+def remove_abandoned() -> None:
+    """Remove folders and kill processes that earlier processes of Chameleon left behind.
 
     The earlier process must have ended, and must have had the same namespace of process ids.
     """
+    remove_abandoned_folders()
     _kill_carriers(abandoned, spare=0)
 
 

@@ -161,7 +161,7 @@ def _prefix() -> str:
     return f"{_PREFIX}-{ProcessStamp.of(os.getpid())}-"
 
 
-def remove_abandoned() -> None:
+def remove_abandoned_folders() -> None:
     """Remove this user's temporary folders whose process is known to have ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-*-*-*-*-*"):
         stamp = ProcessStamp.parse(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
@@ -174,4 +174,4 @@ def remove_abandoned() -> None:
 
 
 # Most programs make only a few folders, so the first one is the time to look for abandoned ones.
-_remove_once = functools.cache(remove_abandoned)
+_remove_once = functools.cache(remove_abandoned_folders)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from chameleon_bench.api import Cell, Plot, Table, logarithmic, plain_page, points, titled
-from chameleon_core.api import counted
+from chameleon_system.api import counted
 from markupsafe import Markup
 
 from chameleon_transforms._search.front import PARAMETERS, Point

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from chameleon_system.api import keep, kept_path, recalled, surroundings, usable_cores, write_whole
+from chameleon_system.api import KeptFile, surroundings, usable_cores, write_whole
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -34,11 +34,11 @@ def kept(
         @functools.wraps(function)
         def answer(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
             facts = [function.__qualname__, arguments, named, _surroundings()]
-            file = kept_path("targets", facts)
-            known = recalled(file, _content)
+            file = KeptFile(KeptFile.path_of("targets", facts))
+            known = file.read(_content)
             value: Answer = function(*arguments, **named) if known is None else known[0]
             if known is None and keeps(value):
-                keep(file, lambda file: write_whole(file, json.dumps([value])))
+                file.write(lambda path: write_whole(path, json.dumps([value])))
             return value
 
         return answer

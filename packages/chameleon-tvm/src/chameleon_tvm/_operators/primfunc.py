@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import in_one_line
 from chameleon_core.plugin_api import Arrays, ConfigError, Task
+from chameleon_system.api import in_one_line
 
 from chameleon_tvm._late_tvm import tvm
 from chameleon_tvm._operators.base import Operator, seeded_array

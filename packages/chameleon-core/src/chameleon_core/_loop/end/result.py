@@ -12,6 +12,7 @@ from typing import Any
 import attr
 import attrs
 import cattrs
+from chameleon_system.api import counted, in_seconds
 
 from chameleon_core._dtypes import FLOAT32
 from chameleon_core._errors import ExitCode
@@ -20,7 +21,8 @@ from chameleon_core._network_result import InferenceResult, NetworkResult
 from chameleon_core._pipeline.schema import Requirement
 from chameleon_core._stages import Disturbance
 from chameleon_core._stages.jobs import TUNED
-from chameleon_core._words import counted, in_ratio, in_seconds
+
+_LARGE = 100.0
 
 _FLAGS = {"recorded", "predicted"}
 """Keys that are in JSON only if they are true."""
@@ -401,6 +403,11 @@ def _network_lines(network: NetworkResult) -> list[str]:
     elif network.untuned_seconds is not None:
         lines.append(f"Untuned, it takes {in_seconds(network.untuned_seconds, _FORM)}.")
     return [*lines, *default_sentences(network)]
+
+
+def in_ratio(value: float) -> str:
+    """A ratio of times as text, such as ``2.75`` and ``1050``."""
+    return f"{value:.2f}" if value < _LARGE else f"{value:.0f}"
 
 
 def among(result: InferenceResult) -> str:

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import structlog
+from chameleon_system.api import in_seconds
 
 from chameleon_core._errors import ConfigError
 from chameleon_core._events import CheckFinished, CheckStarted
@@ -24,7 +25,6 @@ from chameleon_core._space import DesignSpace
 from chameleon_core._stages import Frontend, MeasureJob, StageRef, Trials
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
-from chameleon_core._words import in_seconds
 
 log = structlog.get_logger()
 

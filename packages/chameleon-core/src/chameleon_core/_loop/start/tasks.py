@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from chameleon_system.api import did_you_mean
+
 from chameleon_core._errors import ConfigError
 from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._pipeline.nodes import PipelineError, Problem
@@ -13,7 +15,6 @@ from chameleon_core._space import DesignSpace
 from chameleon_core._space.fixed import fixed_space
 from chameleon_core._stages import Frontend, SpaceProvider
 from chameleon_core._task import Task
-from chameleon_core._words import did_you_mean
 
 
 def frontend_of(pipeline: Subject) -> Frontend:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import attrs
 import structlog
-from chameleon_core.api import NetworkResult, in_seconds
+from chameleon_core.api import NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, fall_back
+from chameleon_system.api import in_seconds
 from chameleon_tvm.api import chosen_types, first_line
 
 from chameleon_networks._delivery.delivery_steps import DeliverySteps

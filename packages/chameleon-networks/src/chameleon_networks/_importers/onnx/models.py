@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import did_you_mean
 from chameleon_core.plugin_api import ConfigError
+from chameleon_system.api import did_you_mean
 from chameleon_tvm.api import BFLOAT16, first_line
 
 from chameleon_networks._importers.onnx.quantized import (

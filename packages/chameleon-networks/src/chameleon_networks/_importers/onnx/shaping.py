@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import counted
+from chameleon_system.api import counted
 
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relaxed import relax

@@ -15,8 +15,8 @@ from typing import Any
 
 import attrs
 import structlog
-from chameleon_core.api import did_you_mean, with_article
 from chameleon_core.plugin_api import ConfigError
+from chameleon_system.api import did_you_mean, with_article
 from chameleon_tvm.api import HALVES, first_line, named_object
 
 from chameleon_networks._frameworks.precision import half_type

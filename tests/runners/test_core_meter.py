@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from chameleon_system import _disturbance as disturbance
+from chameleon_runners import _core_meter as disturbance
 from hypothesis import example, given
 from hypothesis import strategies as st
 

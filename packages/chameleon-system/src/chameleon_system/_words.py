@@ -37,11 +37,6 @@ def with_article(noun: str) -> str:
     return f"an {noun}" if noun[:1].lower() in set("aeiou") else f"a {noun}"
 
 
-def with_flags(hint: str) -> str:
-    """A hint with flags of the command line for arguments in Python, such as `fresh=True`."""
-    return re.sub(r"`(\w+)=(?:True)?`", lambda word: f"--{word[1].replace('_', '-')}", hint)
-
-
 def in_one_line(said: str | Exception) -> str:
     """The lines of a message as one, with a semicolon after each line that ends without a mark.
 
@@ -53,7 +48,6 @@ def in_one_line(said: str | Exception) -> str:
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _MANY = 1e3
-_LARGE = 100.0
 
 
 def in_seconds(value: float | None, form: str = ".4g") -> str:
@@ -69,14 +63,3 @@ def in_seconds(value: float | None, form: str = ".4g") -> str:
     unit, scale = next((unit for unit in _UNITS if rounded >= unit[1]), _UNITS[-1])
     # Without another format, many seconds would be written with an exponent.
     return f"{format(rounded / scale, form if rounded < _MANY else '.0f').rstrip('.')} {unit}"
-
-
-def in_ratio(value: float) -> str:
-    """A ratio of times as text: with two decimals below 100, without decimals above.
-
-    Examples are ``2.75`` and ``1050``.
-
-    Args:
-        value: the ratio.
-    """
-    return f"{value:.2f}" if value < _LARGE else f"{value:.0f}"
