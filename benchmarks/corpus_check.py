@@ -27,7 +27,7 @@ from chameleon_core._stages import Delivery, Frontend, Trials, Winner
 from chameleon_core._task import Task
 from chameleon_networks._delivery.frontends import NetworksFrontend
 from chameleon_networks._step_seconds import StepSeconds
-from chameleon_system._cores import usable_cores
+from chameleon_system._thread_limit import usable_cores
 from corpus_precision import in_types, told
 
 

@@ -41,8 +41,8 @@ from chameleon_core._pipeline.load import from_dict
 from chameleon_core._run_folder import read_store
 from chameleon_core._stages import Contender, Runner, StageRef
 from chameleon_core._task import Task
-from chameleon_system._cores import usable_cores
 from chameleon_system._files import write_whole
+from chameleon_system._thread_limit import usable_cores
 from gpu_figures import figures
 
 SUITE = Path(__file__).parent / "suites" / "gpu.yaml"

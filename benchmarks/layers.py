@@ -16,7 +16,7 @@ from typing import Any
 
 from chameleon_core._plugins import NoOptions
 from chameleon_runs import command_json
-from chameleon_system._cores import usable_cores
+from chameleon_system._thread_limit import usable_cores
 from chameleon_tvm._commands import cpu_measuring
 from chameleon_tvm._device.targets import TVMTargets, target_info
 

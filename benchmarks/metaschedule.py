@@ -38,7 +38,7 @@ from typing import Any
 
 from chameleon_core._task import Task
 from chameleon_runs import command_json, run_document
-from chameleon_system._cores import usable_cores
+from chameleon_system._thread_limit import usable_cores
 from chameleon_tvm._rivals.launch import time_kernels, tune_with_metaschedule
 from corpus_provenance import commit_of
 

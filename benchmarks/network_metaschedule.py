@@ -38,8 +38,8 @@ from chameleon_networks._running.latency import turn_seconds
 from chameleon_networks._running.processes import delivered_process, framework_process
 from chameleon_networks._running.requests import request_of
 from chameleon_networks._running.verify import SAMPLES, compared
-from chameleon_system._cores import usable_cores
 from chameleon_system._processes.conversation import Message
+from chameleon_system._thread_limit import usable_cores
 from chameleon_tvm._rivals.launch import answer_of, tuning_limit
 
 OURS, THEIRS = "chameleon", "metaschedule"

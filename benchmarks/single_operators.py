@@ -31,7 +31,7 @@ from chameleon_networks._frameworks.running import onnx_bytes, onnx_session, tor
 from chameleon_networks._graph.warnings_once import warnings_once
 from chameleon_networks._importers.torch.lowering.importing import torch_graph
 from chameleon_networks._importers.torch.programs import program_of
-from chameleon_system._cores import usable_cores
+from chameleon_system._thread_limit import usable_cores
 from torch.nn import functional
 
 ROUNDS, TURN_SECONDS, PAUSE_SECONDS = 5, 0.06, 0.02

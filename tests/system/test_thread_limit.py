@@ -4,7 +4,6 @@ import math
 import os
 
 import pytest
-from chameleon_system import _cores as cores
 from chameleon_system import _thread_limit as thread_limit
 from chameleon_system._thread_limit import cpu_quota, usable_threads
 from hypothesis import example, given
@@ -143,9 +142,9 @@ def test_no_text_is_an_error(tmp_path_factory, cgroup, mounts):
 
 
 def test_cores_are_no_more_than_the_quota_fills(monkeypatch):
-    monkeypatch.setattr(cores, "allowed_cores", lambda: [2, 3, 5])
-    monkeypatch.setattr(cores, "usable_threads", lambda: 2)
-    assert cores.usable_cores() == [2, 3]
+    monkeypatch.setattr(thread_limit, "allowed_cores", lambda: [2, 3, 5])
+    monkeypatch.setattr(thread_limit, "usable_threads", lambda: 2)
+    assert thread_limit.usable_cores() == [2, 3]
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinities here")

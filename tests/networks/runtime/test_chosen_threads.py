@@ -4,7 +4,7 @@ import os
 
 import pytest
 from chameleon_networks._package.load import load
-from chameleon_system._cores import usable_cores
+from chameleon_system._thread_limit import usable_cores
 
 from .conftest import THREADS, in_child
 

@@ -17,8 +17,8 @@ from chameleon_networks._commands.bench_network import stream_numbers
 from chameleon_networks._serving import clients, model_files, streams
 from chameleon_networks._serving.model_files import ModelFile
 from chameleon_networks._serving.streams import Served, figures_of, onnxruntime_ways, served
-from chameleon_system._cores import usable_cores
 from chameleon_system._processes.stamps import TOKEN
+from chameleon_system._thread_limit import usable_cores
 from programs import completed
 
 LOADER = """

@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from chameleon_system._closing import Closing
-from chameleon_system._thread_limit import allowed_cores, usable_threads
 
 _LIMIT = 1.35
 """If probes on all cores at once take more than this many times as long as a single one, cores
@@ -39,14 +38,6 @@ _RESTS = (0.001, 0.002, *[0.004] * 40)
 _RARELY = 50
 """If sleeping does not help, only one of this many timings is preceded by a probe. This happens if
 both threads of a physical core belong to the process."""
-
-
-def usable_cores() -> list[int]:
-    """Ids of the cores that this process may compute on.
-
-    If a CPU quota limits the process, the list has only as many cores as the quota can keep busy.
-    """
-    return allowed_cores()[: usable_threads()]
 
 
 class Probe(Protocol):

@@ -25,6 +25,14 @@ def allowed_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def usable_cores() -> list[int]:
+    """Ids of the cores that this process may compute on.
+
+    If a CPU quota limits the process, the list has only as many cores as the quota can keep busy.
+    """
+    return allowed_cores()[: usable_threads()]
+
+
 def usable_threads(root: Path = ROOT) -> int:
     """The number of threads that may compute at once in this process, at least 1.
 

@@ -8,7 +8,7 @@ from chameleon_system._imports import lazy_exports
 
 if TYPE_CHECKING:
     from chameleon_system._closing import Closing
-    from chameleon_system._cores import CoreWatch, usable_cores
+    from chameleon_system._cores import CoreWatch
     from chameleon_system._files import (
         replace_folder,
         replacing,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         processor_name,
         this_processor,
     )
-    from chameleon_system._thread_limit import allowed_cores, cpu_quota
+    from chameleon_system._thread_limit import allowed_cores, cpu_quota, usable_cores
     from chameleon_system._words import (
         counted,
         did_you_mean,

@@ -7,7 +7,7 @@ import pytest
 from chameleon_networks._graph.relaxed import relax, tvm
 from chameleon_networks._package.load import load
 from chameleon_networks._running.profile import AROUND, kernel_seconds
-from chameleon_system._cores import usable_cores
+from chameleon_system._thread_limit import usable_cores
 from chameleon_tvm._quick_tvm import te, tirx
 
 from ...modules import expected, module_of  # noqa: TID252 - shared by folders
