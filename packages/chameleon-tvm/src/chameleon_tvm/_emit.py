@@ -32,10 +32,7 @@ def loop(name: str, extent: Expr, body: Callable[[Expr], Stmt], *, start: Expr =
     """Write a serial loop over ``[start, start + extent)``; only its body if the extent is 1.
 
     Args:
-        name: Name of the loop variable.
-        extent: Number of iterations.
         body: A function of the loop variable, which returns the body.
-        start: First value of the loop variable.
     """
     if isinstance(extent, int) and extent == 1:
         return body(start)
@@ -60,8 +57,6 @@ def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
     If the whole loop takes less time than starting threads does, the loop is serial.
 
     Args:
-        name: Name of the loop variable.
-        extent: Number of iterations.
         body: A function of the loop variable, which returns the body.
     """
     variable = tirx.Var(name, "int32")
@@ -132,12 +127,7 @@ def lanes_of(value: Expr) -> int:
 
 
 def typed(dtype: str, like: Expr) -> str:
-    """The vector dtype with as many lanes as an expression, such as ``int32x8``.
-
-    Args:
-        dtype: The dtype of an element.
-        like: The expression.
-    """
+    """The vector dtype with as many lanes as an expression, such as ``int32x8``."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
@@ -164,12 +154,7 @@ def cast(dtype: str, value: Expr) -> Expr:
 
 
 def widening(kind: StorageType, value: Expr) -> Expr:
-    """Make the expression that converts stored numbers to float32, like ``StorageType.real``.
-
-    Args:
-        kind: A floating-point storage type.
-        value: The stored number, or a vector of stored numbers.
-    """
+    """Make the expression that converts stored numbers to float32, like ``StorageType.real``."""
     if kind.name == FLOAT32:
         return value
     if kind.storage_dtype == kind.name:
@@ -180,12 +165,7 @@ def widening(kind: StorageType, value: Expr) -> Expr:
 
 
 def rounding(kind: StorageType, value: Expr) -> Expr:
-    """Make the expression that rounds float32 to a stored dtype, like ``StorageType.stored``.
-
-    Args:
-        kind: A floating-point storage type.
-        value: A float32 number, or a vector of float32 numbers.
-    """
+    """Make the expression that rounds float32 to a stored dtype, like ``StorageType.stored``."""
     if kind.name == FLOAT32:
         return value
     if kind.storage_dtype == kind.name:
@@ -211,12 +191,6 @@ def registers(
     Each register is a buffer of its own. TVM puts small buffers of this scope on the stack, and
     LLVM turns them into registers. For larger buffers, TVM requests memory from its runtime for
     each tile.
-
-    Args:
-        count: Number of registers.
-        lanes: Number of elements of a register.
-        name: Beginning of the registers' names.
-        dtype: Dtype of the elements.
     """
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
@@ -244,7 +218,6 @@ def kept(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
     variable into each index that uses it, and simplify all of them.
 
     Args:
-        values: The indices.
         body: A function of the indices, which returns the statement.
     """
     memory = buffer("kept", (len(values),), dtype="int32")
@@ -254,12 +227,7 @@ def kept(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
 
 
 def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
-    """Write a statement that runs the first case whose condition is true, else ``otherwise``.
-
-    Args:
-        cases: Pairs of a condition and a statement.
-        otherwise: The statement to run if no condition is true.
-    """
+    """Write a statement that runs the first case whose condition is true, else ``otherwise``."""
     chosen = otherwise
     for condition, statement in reversed(cases):
         chosen = tirx.IfThenElse(condition, statement, chosen)
@@ -270,10 +238,6 @@ def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
     """Split an index into one index per axis, outermost first.
 
     An axis of extent 1 adds no code.
-
-    Args:
-        index: The index, counted over all axes.
-        extents: Extents of the axes, outermost first.
     """
     digits: list[Expr] = []
     rest = index
@@ -302,11 +266,6 @@ def within(tile: Expr, size: int, extent: int) -> Expr:
 
     The last two tiles then overlap and compute the same numbers twice. So inner loops need no
     conditions, and outputs need no padding.
-
-    Args:
-        tile: Number of the tile.
-        size: Number of indices of a tile.
-        extent: Extent of the axis.
     """
     start = tile * size
     return start if extent % size == 0 else tirx.min(start, extent - size)
@@ -323,10 +282,6 @@ def with_shapes(written: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> 
 
     Templates index parameters in the shape that suits their loops. Callers pass arrays in the
     operator's own shapes.
-
-    Args:
-        written: The function.
-        shapes: The shapes that callers pass, by the parameter's name.
     """
     parameters, inside = [], []
     for old in written.params:

@@ -127,9 +127,6 @@ def without_checks(kind: type) -> None:
 
     TVM compares each argument of a schedule's method with its annotation in Python, which takes
     longer than the method itself. The method's C++ code also refuses wrong arguments.
-
-    Args:
-        kind: The class. Each of its decorated methods is replaced by the undecorated method.
     """
     for name, method in list(vars(kind).items()):
         plain = getattr(method, "__wrapped__", None)

@@ -20,7 +20,6 @@ class TVMBuilder(Builder):
 
     Args:
         task: The task to build kernels for.
-        threads: Number of threads that the kernels run with.
     """
 
     def __init__(self, task: Task, *, threads: int) -> None:

@@ -80,10 +80,6 @@ class ModuleKernel(Kernel):
 
     Args:
         module: The module, which holds the function as ``main``.
-        device: The device that runs the function, possibly of an RPC session.
-        inputs: The input buffers on the device.
-        outputs: The output buffers on the device.
-        unpack: A function that converts the function's outputs to the operator's logical outputs.
         flush: The way in which caches are emptied between timed runs; None to leave them as they
             are.
         cooldown: Pause between repeats, in seconds.
@@ -166,10 +162,7 @@ class TVMKernel(ModuleKernel):
     """A function compiled in memory for this process's processor or GPU, with its buffers.
 
     Args:
-        program: The function and its packed inputs.
         target: The canonical target, as ``TargetResolver.resolve`` returns it.
-        constants: Positions of the inputs that are constants of a network. If any, cold timings
-            evict only these from the caches, else all arguments.
     """
 
     def __init__(

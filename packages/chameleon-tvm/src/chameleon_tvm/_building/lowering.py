@@ -28,8 +28,6 @@ def compile_function(
     """Compile a function to a module that this process can run, with the name ``main``.
 
     Args:
-        function: The scheduled function.
-        target: The target to compile for.
         plain_loops: Whether to compile with Chameleon's short pipeline ``PLAIN_LOOPS``, which takes
             less time than TVM's default pipeline. True is allowed only for CPU functions without
             TVM's blocks. They must consist of serial and parallel loops, explicit vectors and local
@@ -97,12 +95,7 @@ def arrays_apart() -> Callable[[tvm.IRModule], tvm.IRModule]:
 
 
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
-    """Generate the CUDA source of a function's kernels, without a GPU or nvcc.
-
-    Args:
-        function: The scheduled function.
-        target: A CUDA target.
-    """
+    """Generate the CUDA source of a function's kernels, without a GPU or nvcc."""
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     # If an export has loaded the CUDA compiler into this process, it asks for the target here.
     with target, tvm.transform.PassContext(config=UNCHECKED):

@@ -40,12 +40,6 @@ def _padded(content: bytes) -> bytes:
 class Rotation:
     """Copies of some arguments of a kernel, side by side in one block of the device's memory.
 
-    Args:
-        arguments: All arguments of the kernel.
-        cold: Positions of the arguments to copy.
-        copies: Number of copies.
-        device: The device that holds the arguments.
-
     Attributes:
         copies: Number of copies.
     """

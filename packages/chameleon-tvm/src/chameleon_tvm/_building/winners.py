@@ -45,11 +45,6 @@ def worth_listing(
 
     A listing is a file with the TensorIR or assembly code of a winner. Listings are written only
     for these operators.
-
-    Args:
-        operators: The operators of a run.
-        network: The run's result for the network. If it lists kernels, operators without a kernel
-            are left out.
     """
     in_place = {kernel.name: kernel.seconds for kernel in network.kernels}
 

@@ -48,7 +48,6 @@ def measure(target: str, info: TargetInfo) -> CpuMeasurement:
 
     Args:
         target: The canonical target, which must be this machine's CPU.
-        info: The CPU's description.
     """
     tvm.get_global_func("runtime.config_threadpool")(1, info.cores)
     lanes = info.lanes("float32")
@@ -129,10 +128,6 @@ def _around(
 
 def describe(text: str, *, measuring: bool) -> dict[str, Any]:
     """The description of a target's CPU, as JSON values.
-
-    Args:
-        text: The target in the form that users write.
-        measuring: Whether to measure the bandwidth of this machine's memory first, and keep it.
 
     Raises:
         TargetError: The target is no CPU, or ``measuring`` is set and the target is another CPU

@@ -90,10 +90,6 @@ def capability(arch: str) -> tuple[int, int]:
 def with_limits(value: dict[str, Any], *, device: bool) -> dict[str, Any]:
     """Add the usual limits of NVIDIA GPUs to a CUDA target's options.
 
-    Args:
-        value: The options that the user wrote.
-        device: Whether this machine has a GPU. If so, TVM finds out the architecture.
-
     Raises:
         TargetError: The target names an unknown architecture, or names none and this machine has no
             GPU.
@@ -112,9 +108,6 @@ def with_limits(value: dict[str, Any], *, device: bool) -> dict[str, Any]:
 @cache
 def gpu_info(target: str) -> GpuInfo:
     """The limits of the GPU that a CUDA target names, such as its shared memory.
-
-    Args:
-        target: The canonical target.
 
     Raises:
         TargetError: The target is no CUDA target, or its architecture is missing or unknown.

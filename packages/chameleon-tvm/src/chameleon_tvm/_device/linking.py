@@ -45,11 +45,7 @@ _LIBRARY = Linking(name="kernel.so")
 
 
 def linking_for(target: tvm.target.Target) -> Linking:
-    """Choose how to link for a target: on this machine with a suitable linker, or on the device.
-
-    Args:
-        target: TVM's target object.
-    """
+    """Choose how to link for a target: on this machine with a suitable linker, or on the device."""
     wanted = os.environ.get(LINKER, "")
     if wanted == "none":
         return _OBJECTS

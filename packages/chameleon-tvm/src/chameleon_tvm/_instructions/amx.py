@@ -44,9 +44,6 @@ class Amx(TileProduct):
         """The 64 bytes that ``ldtilecfg`` reads to set the sizes of the tiles.
 
         They name the palette, and for each tile the bytes of a row and the number of rows.
-
-        Args:
-            registers: The tiles that a kernel uses.
         """
         row_bytes, rows = [0] * 16, [0] * 16
         for register in registers:

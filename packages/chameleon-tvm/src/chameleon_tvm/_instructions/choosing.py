@@ -35,7 +35,6 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
     supports.
 
     Args:
-        target: A canonical CPU target.
         data: Name of the dtype in which the input is stored.
         weights: Name of the dtype in which weights are stored.
 
@@ -62,12 +61,7 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
 
 
 def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
-    """The target's dot-product instructions for 8-bit data, those for unsigned data first.
-
-    Args:
-        target: A canonical CPU target.
-        weights: Name of the dtype in which weights are stored.
-    """
+    """The target's dot-product instructions for 8-bit data, those for unsigned data first."""
     return [dot for data in SHIFTS for dot in dots_of(target, data=data, weights=weights)]
 
 
@@ -79,12 +73,6 @@ def tile_products_of(
     If the target is this machine's CPU, instructions that the operating system refuses to this
     process are left out, with a warning. Instructions of other distributions are returned only if
     no instruction of this package fits.
-
-    Args:
-        target: A canonical CPU target.
-        data: Name of the dtype in which the input is stored.
-        weights: Name of the dtype in which weights are stored.
-        plugins: Whether instructions of other distributions may be returned.
     """
 
     def fits(tile: Instruction) -> bool:
@@ -107,11 +95,7 @@ def _fitting(
 
 
 def narrow_weights_pay(target: str) -> bool:
-    """Whether a target multiplies bytes by 7-bit weights faster than by 8-bit weights.
-
-    Args:
-        target: A canonical CPU target.
-    """
+    """Whether a target multiplies bytes by 7-bit weights faster than by 8-bit weights."""
     rates = [
         max((dot.depth / dot.cost for dot in integer_dots_of(target, weights)), default=0.0)
         for weights in (INT8, INT7)
@@ -121,20 +105,12 @@ def narrow_weights_pay(target: str) -> bool:
 
 
 def own_records_of(target: str) -> Sequence[InstructionRecord]:
-    """The plugin records of this package's instructions that a target has.
-
-    Args:
-        target: A canonical CPU target.
-    """
+    """The plugin records of this package's instructions that a target has."""
     return _had(target, INSTRUCTIONS)
 
 
 def others_records_of(target: str) -> Sequence[InstructionRecord]:
-    """The plugin records of instructions that other distributions add and that a target has.
-
-    Args:
-        target: A canonical CPU target.
-    """
+    """The plugin records of instructions that other distributions add and that a target has."""
     names = {record.name for record in INSTRUCTIONS}
     entries = default_registry().entries("instructions")
     return _had(target, [entry.record for entry in entries if entry.name not in names])
@@ -153,9 +129,6 @@ def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[Instruct
 def instruction_of(record: InstructionRecord) -> Instruction:
     """Make the object of the instruction that a plugin record describes.
 
-    Args:
-        record: The record.
-
     Raises:
         PluginError: The instruction's class cannot be imported, or making its object fails.
     """
@@ -164,20 +137,12 @@ def instruction_of(record: InstructionRecord) -> Instruction:
 
 
 def permissions_for(target: str) -> frozenset[str]:
-    """The permissions that a process must have to run all kernels that are built for a target.
-
-    Args:
-        target: A canonical CPU target.
-    """
+    """The permissions that a process must have to run all kernels that are built for a target."""
     return frozenset(name for name in _permissions_of(target) if _permitted(name, target))
 
 
 def refusals(target: str) -> dict[str, str]:
-    """The permissions for a target's instructions that the system refuses, each with the reason.
-
-    Args:
-        target: The canonical target of this machine's CPU.
-    """
+    """The permissions for a target's instructions that the system refuses, each with the reason."""
     reasons = {permission: refusal(permission) for permission in _permissions_of(target)}
     return {permission: reason for permission, reason in reasons.items() if reason}
 

@@ -22,7 +22,6 @@ def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
     The intrinsic must have no effect besides its result.
 
     Args:
-        dtype: Dtype of the result.
         name: Name of the intrinsic in LLVM IR.
         arguments: Expressions of the types that the intrinsic declares.
     """
@@ -35,10 +34,6 @@ def fenced(sums: Expr, lanes: int) -> Expr:
     In an unrolled loop, LLVM would otherwise add up the products of several iterations before it
     adds them to the sums. There are not enough registers for these products. The fence itself emits
     no instruction.
-
-    Args:
-        sums: A vector of int32.
-        lanes: Number of elements of the vector.
     """
     # LLVM has such a fence for floating-point numbers alone.
     floats = f"float32x{lanes}"
@@ -50,23 +45,12 @@ def function(dtype: str, name: str, *arguments: Expr) -> Expr:
     """Call a function in an instruction's ``prelude``, as an expression of TensorIR.
 
     The function must have no effect besides its result.
-
-    Args:
-        dtype: Dtype of the result.
-        name: Name of the function in the prelude.
-        arguments: Expressions of the types that the prelude declares. Bfloat16 numbers are passed
-            as integers.
     """
     return tirx.call_pure_extern(dtype, name, *arguments)
 
 
 def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.PrimFunc:
-    """Complete a function that uses instructions: add their LLVM IR and their permissions.
-
-    Args:
-        function: The complete function.
-        instructions: The instructions that the function uses.
-    """
+    """Complete a function that uses instructions: add their LLVM IR and their permissions."""
     used = list(instructions)
     body = importing(function.body, used)
     changed = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
@@ -86,9 +70,6 @@ def permissions_of(function: Any) -> frozenset[str]:
 def require_permissions(function: tirx.PrimFunc) -> None:
     """Request the permissions that a function's instructions need, such as AMX.
 
-    Args:
-        function: The function.
-
     Raises:
         TargetError: The operating system refuses a permission.
     """
@@ -107,10 +88,6 @@ def importing(body: Any, instructions: Iterable[Instruction]) -> Any:
 
     TVM's code generator inlines these functions, so the same names in two kernels of a library do
     not clash.
-
-    Args:
-        body: The function's body, a TensorIR statement.
-        instructions: The instructions that the body uses.
     """
     for prelude in sorted({item.prelude for item in instructions if item.prelude}):
         body = tirx.AttrStmt(0, "pragma_import_llvm", tvm.ir.StringImm(prelude), body)

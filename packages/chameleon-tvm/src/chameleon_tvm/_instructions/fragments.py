@@ -51,13 +51,7 @@ class Fragments(Instruction):
     short: ClassVar[str]
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Compute what the instruction computes, for tests; all arrays have shape (16, 16).
-
-        Args:
-            sums: The sums before the instruction.
-            data: The left side of the product.
-            weights: The right side of the product.
-        """
+        """Compute what the instruction computes, for tests; all arrays have shape (16, 16)."""
         result = sums.copy()
         for k in range(SIDE):
             result += np.multiply.outer(data[:, k], weights[k]).astype(np.float32)

@@ -45,9 +45,6 @@ class TraceSearch:
     """Tunes one task of MetaSchedule: a tuner's configurations become MetaSchedule's schedules.
 
     Args:
-        name: Name of the task, for the log.
-        plan: The task's sketches and their design spaces.
-        tuner: Chameleon's tuner, which proposes configurations and learns from measurements.
         max_trials: Largest number of schedules to return in total.
     """
 
@@ -61,9 +58,6 @@ class TraceSearch:
 
     def adopt(self, records: Iterable[Any]) -> int:
         """Learn the measurements of this task that a MetaSchedule database has from earlier tuning.
-
-        Args:
-            records: MetaSchedule's tuning records.
 
         Returns:
             Number of distinct configurations of this design space among the records.
@@ -122,7 +116,6 @@ def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> 
     """Convert a result of MetaSchedule's builder and runner to a measurement.
 
     Args:
-        config: The configuration's knob indices.
         run_secs: Seconds of each repeat, or None.
         problem: The error message of the builder or runner, or None.
     """
@@ -201,8 +194,6 @@ class TracePlan(SketchPlan):
     """A ``SketchPlan`` of sketches that the space generator of a MetaSchedule user has made.
 
     Args:
-        work: The workload that the sketches belong to.
-        sketches: MetaSchedule's design spaces.
         options: Options of the space ``sketch``. ``rules``, ``seed`` and the rewriting options have
             no effect, because the sketches exist already and MetaSchedule builds the kernels.
 
@@ -287,7 +278,6 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         cost_model: Name of the cost model, or a mapping with ``name`` and options.
         sampler: Name of the sampler, or a mapping with ``name`` and options.
         synthesizer: Name of the synthesizer, or a mapping with ``name`` and options.
-        seed: Seed of all stages; None to use MetaSchedule's seed.
         prune: Whether the design space leaves out configurations that cannot be fast.
         archive: Archive of measurements that the tasks of one call share, for stages that learn
             across tasks.

@@ -58,12 +58,7 @@ class _EnterPostprocessing:
 
 
 def config_of(plan: SketchPlan, trace: Trace) -> tuple[int, ...] | None:
-    """The configuration that a trace belongs to; None if no sketch of the plan has this trace.
-
-    Args:
-        plan: The task's sketches.
-        trace: The trace that a database recorded.
-    """
+    """The configuration that a trace belongs to; None if no sketch of the plan has this trace."""
     instructions, decisions = _before_postprocessing(trace)
     for number, sketch in enumerate(plan.generated.sketches):
         if _before_postprocessing(sketch.trace)[0] == instructions:

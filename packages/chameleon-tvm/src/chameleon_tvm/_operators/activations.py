@@ -83,7 +83,6 @@ def activate(value: Expr, name: str) -> Expr:
     """Apply an activation to a float32 expression of TensorIR.
 
     Args:
-        value: The expression, a scalar or a vector.
         name: One of ``specs.ACTIVATIONS``, or a name that ``spec.leaky_relu`` returned.
     """
     slope = slope_of(name)

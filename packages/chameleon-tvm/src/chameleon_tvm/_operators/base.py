@@ -108,9 +108,6 @@ def is_operator(kind: str) -> bool:
 def record_of(task: Task) -> OperatorRecord:
     """The plugin record of a task's kind of operator.
 
-    Args:
-        task: The task.
-
     Raises:
         ConfigError: No installed distribution defines this kind of operator.
     """
@@ -159,7 +156,6 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
 
     Args:
         shape: Logical shape of the array.
-        dtype: Dtype of the array.
         stream: A number that differs between the inputs of an operator.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
@@ -175,8 +171,6 @@ def seeded_integers(shape: tuple[int, ...], kind: StorageType, stream: int) -> N
 
     Args:
         shape: Shape of the array.
-        kind: Storage type of the integers.
-        stream: A number that differs between the inputs of an operator.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
     return rng.integers(kind.low, kind.high, shape, kind.storage_dtype, endpoint=True)
@@ -187,9 +181,6 @@ def widened(outputs: Arrays) -> Arrays:
 
     NumPy has no bfloat16. References are floating-point numbers, and a difference of unsigned
     integers would never be negative.
-
-    Args:
-        outputs: The outputs of a kernel.
     """
     narrow = {BFLOAT16, UINT8}
     return [array.astype(np.float32) if array.dtype.name in narrow else array for array in outputs]

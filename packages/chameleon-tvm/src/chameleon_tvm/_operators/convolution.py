@@ -135,12 +135,7 @@ class Convolution(FusedOperator):
 
 
 def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
-    """Copy an image (N, C, spatial axes) into a contiguous array in a layout such as NHWC.
-
-    Args:
-        image: The logical image.
-        layout: The name of the layout.
-    """
+    """Copy an image (N, C, spatial axes) into a contiguous array in a layout such as NHWC."""
     if is_channels_last(layout):
         return np.ascontiguousarray(np.moveaxis(image, 1, -1))
     block = channel_block(layout)
@@ -151,12 +146,7 @@ def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
 
 
 def from_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
-    """View an image in a layout such as NHWC as an array (N, C, spatial axes), without a copy.
-
-    Args:
-        image: The physical image.
-        layout: The name of the layout.
-    """
+    """View an image in a layout such as NHWC as an array (N, C, spatial axes), without a copy."""
     if is_channels_last(layout):
         return np.moveaxis(image, -1, 1)
     if not channel_block(layout):

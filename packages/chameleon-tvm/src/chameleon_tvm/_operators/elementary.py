@@ -69,12 +69,7 @@ _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 
 def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
-    """The value of a polynomial at ``x``, by Horner's rule.
-
-    Args:
-        coefficients: Coefficients, that of the highest power first.
-        x: The expression at which the polynomial is evaluated.
-    """
+    """The value of a polynomial at ``x``, by Horner's rule."""
     value = number(coefficients[0], x)
     for coefficient in coefficients[1:]:
         value = value * x + number(coefficient, x)
@@ -86,9 +81,6 @@ def exp(x: Expr) -> Expr:
 
     The result is 1 at 0, 0 below the least normal number, and infinity where float32 ends. NaN
     stays NaN, because the bounds are the first operands of ``max`` and ``min``.
-
-    Args:
-        x: A float32 scalar or vector.
     """
 
     def of_inside(inside: Expr) -> Expr:

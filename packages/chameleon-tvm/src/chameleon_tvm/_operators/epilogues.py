@@ -39,7 +39,6 @@ class Epilogue:
     The output is rounded once to its dtype.
 
     Args:
-        spec: The operator's arguments.
         on_cpu: Whether buffers have CPUs' storage dtypes, such as uint16 for bfloat16. On GPUs,
             buffers have the operator's dtypes.
 
@@ -72,12 +71,7 @@ class Epilogue:
         return [seeded_array(data, self.spec.dtype, 0), seeded_array(weights, self.spec.dtype, 1)]
 
     def stored(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
-        """Convert a logical input to the dtype of its buffer. The layout does not change.
-
-        Args:
-            index: Position of the input among the operator's inputs.
-            array: The logical input.
-        """
+        """Convert a logical input to the dtype of its buffer. The layout does not change."""
         if not self._on_cpu:
             return array
         added = self.spec.residual and index == 2 + self.spec.bias
@@ -100,10 +94,6 @@ class Epilogue:
         """Convert the data to float64, for the operator's reference.
 
         The zero point of quantized data is subtracted, so that padding is zero.
-
-        Args:
-            data: The data as the operator takes them.
-            more: The operator's inputs after the weights.
         """
         del more
         return data.astype(np.float64)
@@ -139,12 +129,7 @@ class Epilogue:
         return bias, rest.pop(0) if self.spec.residual else None
 
     def reference(self, sums: Exact, more: Arrays) -> Exact:
-        """Compute the operator's logical output from its sums in float64, for checks.
-
-        Args:
-            sums: The operator's sums before the epilogue. Channels are axis 1.
-            more: The operator's inputs after the weights: [bias], [residual].
-        """
+        """Compute the operator's logical output from its sums in float64, for checks."""
         bias, residual = self.split(more)
         if bias is not None:
             sums = sums + bias.astype(np.float64).reshape(-1, *(1,) * (sums.ndim - 2))
@@ -163,11 +148,8 @@ class Epilogue:
         """Add the epilogue to the sums, as tensor expressions.
 
         Args:
-            sums: The operator's sums in its physical layout, possibly in a wider dtype than the
-                output.
             channel: A function of an index of the output in its physical layout. It returns the
                 output channel.
-            names: Names of the output's axes.
             shape: Shape of the output, if it is smaller than that of ``sums``; else None.
 
         Returns:
@@ -240,9 +222,6 @@ class QuantizedEpilogue(Epilogue):
     A residual in uint8 counts as ``(residual - residual_zero_point) * residual_scale``. The output
     in uint8 is ``round(real * out_multiplier) + out_zero_point``, clipped to 0 to 255, with halves
     rounded to even numbers.
-
-    Args:
-        spec: The operator's arguments.
     """
 
     operand_type = INT32
@@ -297,10 +276,6 @@ class QuantizedEpilogue(Epilogue):
         """The output that a kernel must compute, in the operator's logical layout.
 
         Sums are scaled in float32, as the class defines the output. Later steps use float64.
-
-        Args:
-            sums: Exact sums. Channels are axis 1.
-            more: The inputs after the weights: scale, bias, quantization, [residual].
         """
         scale, bias, numbers, *residual = more
         known = Quantization.of(numbers)
@@ -353,9 +328,6 @@ class FusedOperator(TypedOperator):
     """An operator with an epilogue. Inputs are data, weights, [bias], [residual].
 
     Inputs of int8 operators are listed in :class:`.QuantizedEpilogue`.
-
-    Args:
-        task: The task to compute.
     """
 
     def __init__(self, task: Task) -> None:

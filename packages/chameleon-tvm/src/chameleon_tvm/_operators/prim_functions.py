@@ -29,10 +29,6 @@ def read_function(
 
     Args:
         source: Name of the function, as ``path.py:function`` or ``package.module:function``.
-        reference: Name of a function that computes the same with NumPy arrays; empty for no
-            reference.
-        constants: Names of inputs that never change.
-        name: Name of the task, for error messages.
 
     Returns:
         The task's arguments, with the default tolerance :data:`TOLERANCE`, and the number of

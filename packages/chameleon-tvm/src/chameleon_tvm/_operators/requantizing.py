@@ -39,10 +39,8 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
     It adds the residual, applies the activation and rounds to the output's dtype.
 
     Args:
-        real: The scaled sums in float32, a scalar or a vector.
         residual: The residual in the output's dtype, with as many lanes as ``real``; None if the
             operator has no residual.
-        spec: The arguments of the int8 operator.
         numbers: The fields of ``Quantization`` in order, float32 scalars.
     """
     _, scale, zero, multiplier, out_zero = numbers
@@ -70,11 +68,8 @@ def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
     """Clip numbers and round them to uint8, halves to even numbers.
 
     Args:
-        scaled: Distances from the zero point in float32, in units of the output's scale; a scalar
-            or a vector.
         low: The lower bound of ``scaled``, a scalar without a fractional part.
         high: The upper bound of ``scaled``, a scalar without a fractional part.
-        zero: The output's zero point, a float32 scalar.
     """
     inside = tirx.min(tirx.max(scaled, every(low, scaled)), every(high, scaled))
     # The sum has no digits behind the point, and those before it are the last bits: an addition
@@ -140,9 +135,6 @@ def example(reduced: int) -> QuantizedProduct:
     """Constants for measurements of a quantized product.
 
     With them, uint8 outputs cover their whole range.
-
-    Args:
-        reduced: Number of products that each output adds up.
     """
     # The standard deviation of sums of products of independent, uniform numbers.
     typical = 256.0**2 / 12.0 * reduced**0.5
@@ -155,8 +147,6 @@ def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
     """The output of a quantized product for some sums, as a TensorIR expression.
 
     Args:
-        sums: The sums, converted to float32.
-        written: Dtype of the output.
         numbers: The fields of ``QuantizedProduct`` in order, float32 scalars.
     """
     _, _, scale, zero = numbers

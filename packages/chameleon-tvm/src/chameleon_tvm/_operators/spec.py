@@ -33,13 +33,7 @@ def times(*extents: int) -> str:
 
 
 def converted(words: str, default: Any = attrs.NOTHING, converter: Any = tuple) -> Any:
-    """Declare an argument whose value is converted, for example a list to a tuple.
-
-    Args:
-        words: The help text.
-        default: The value if the user gives none; without it, the argument is required.
-        converter: A function of the user's value.
-    """
+    """Declare an argument whose value is converted, for example a list to a tuple."""
     return attrs.field(default=default, converter=converter, metadata={"help": words})
 
 
@@ -248,13 +242,7 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
 
 
 def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
-    """Raise an error if an operator cannot be computed in the dtype that the user chose.
-
-    Args:
-        spec: The operator's arguments.
-        dtype: Dtype as the user wrote it.
-        allowed: Dtypes that this kind of operator supports.
-    """
+    """Raise an error if an operator cannot be computed in the dtype that the user chose."""
     if dtype not in allowed:
         *others, last = allowed
         raise spec.fail(f"dtype {dtype!r} is not supported", f"Give {', '.join(others)} or {last}.")
@@ -264,7 +252,6 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
     """The dtype of an operator's output, as the user wrote it or by default.
 
     Args:
-        spec: The operator's arguments.
         dtype: The dtype that the operator computes in, such as ``int8``.
         output_dtype: Output dtype as the user wrote it; empty for the default of ``dtype``.
 
@@ -287,13 +274,7 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
 
 
 def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
-    """Raise an error if an operator's integer sums could overflow 32 bits.
-
-    Args:
-        spec: The operator's arguments.
-        count: Number of products that each output adds up.
-        largest: The largest magnitude of a product.
-    """
+    """Raise an error if an operator's integer sums could overflow 32 bits."""
     if count * largest > LARGEST_SUM:
         raise spec.fail(
             f"sums of {count} products of 8-bit integers could overflow 32 bits",
@@ -305,9 +286,7 @@ def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "
     """Raise an error if Chameleon does not support a dtype on a target.
 
     Args:
-        spec: The operator's arguments.
         dtype: The dtype that the operator computes in, such as ``int8``.
-        target: The canonical target.
         output_dtype: Dtype of the output; empty for the default of ``dtype``.
     """
     if dtype == FLOAT32:

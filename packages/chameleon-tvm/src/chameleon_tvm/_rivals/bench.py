@@ -13,9 +13,6 @@ class MetaSchedule(Rival):
     """TVM's tuner MetaSchedule as a rival, in its own process.
 
     Chameleon times the best kernel of ``ms.tune_tir`` in the same way as its own kernels.
-
-    Args:
-        options: Options of the rival.
     """
 
     def __init__(self, options: MetaScheduleOptions) -> None:
@@ -31,10 +28,8 @@ class MetaSchedule(Rival):
         differently.
 
         Args:
-            task: The task.
             measurements: The largest number of configurations to measure, or None.
             wall_seconds: The time limit in seconds, or None.
-            seed: The seed of MetaSchedule's search.
 
         Raises:
             ConfigError: The task is a recorded table, which MetaSchedule cannot tune.

@@ -43,17 +43,8 @@ def tune_with_metaschedule(
     """Tune a task with TVM's ``ms.tune_tir`` in its own process.
 
     Args:
-        task: The task. MetaSchedule may also pack its constant inputs.
         threads: Number of threads that kernels run with (``TVM_NUM_THREADS``), and of builds at a
             time.
-        wall_seconds: The tuner stops after the batch in which this time has passed since its
-            process started, imports included; 0 for no limit.
-        trials: The tuner stops after this number of measurements; 0 for no limit. At least one of
-            the two limits is needed.
-        as_shipped: Whether to use MetaSchedule as TVM ships it. If False, its builders import TVM's
-            tensor intrinsics faster, and the main thread of its runner is bound to the first core.
-            So this thread does not disturb the kernel's other threads.
-        seed: Seed of the tuner's search.
 
     Returns:
         A mapping. ``seconds`` is the wall-clock time of the tuner, ``trials`` and ``failed`` are
@@ -85,12 +76,7 @@ def tune_with_metaschedule(
 
 
 def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
-    """The time in seconds after which a tuner's process counts as hanging, and is killed.
-
-    Args:
-        wall_seconds: The tuner's time limit; 0 for no limit.
-        trials: The tuner's limit of measurements; 0 for no limit.
-    """
+    """The time in seconds after which a tuner's process counts as hanging, and is killed."""
     limits = (wall_seconds or math.inf, trials * _TRIAL_SECONDS or math.inf)
     return _OVERRUN_SECONDS + min(limits)
 
@@ -103,13 +89,6 @@ def time_kernels(
     So all kernels are timed in the same way, with the same cores, and disturbances of the machine
     affect all of them. The time of a process is the median of its repeats. Take the median over the
     processes, because each process has its memory pages in other places.
-
-    Args:
-        task: The task that all kernels compute.
-        kernels: ``{"trace": ...}`` for a schedule of MetaSchedule, or ``{"space": name, "config":
-            [...]}`` for a configuration of a space of this package with its default options.
-        threads: Number of threads that kernels run with.
-        rounds: Number of processes per kernel.
 
     Returns:
         For every kernel, the seconds of each of its processes.
@@ -138,9 +117,6 @@ def answer_of(
     """Run a Python module in a new process with a request as JSON, and return its answer.
 
     Args:
-        module: Name of the module.
-        request: The request, as JSON values.
-        threads: Number of threads that kernels run with.
         limit: Seconds after which the process is killed.
 
     Raises:

@@ -111,13 +111,7 @@ class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
 
 
 def workers(threads: int, *, adapted: bool) -> dict[str, Any]:
-    """MetaSchedule's local builder and runner, as arguments of its tuning functions.
-
-    Args:
-        threads: Number of builds at a time.
-        adapted: Whether builder and runner are changed to import TVM's intrinsics quickly, and to
-            stay off the cores of TVM's other threads.
-    """
+    """MetaSchedule's local builder and runner, as arguments of its tuning functions."""
     return {
         "builder": ms.builder.LocalBuilder(
             max_workers=threads, initializer=load_tensor_intrinsics if adapted else None
@@ -131,7 +125,6 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
 
     Args:
         request: The request that ``launch.tune_with_metaschedule`` makes.
-        folder: The tuner's working directory.
     """
     task = Task(**request["task"])
     operator = operator_of(task)

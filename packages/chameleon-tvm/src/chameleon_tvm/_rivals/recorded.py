@@ -27,11 +27,7 @@ class RecordedOptions:
 
 
 class RecordedSchedule(Baseline):
-    """The baseline that builds the kernel of a schedule that MetaSchedule found.
-
-    Args:
-        options: Options with the recorded trace.
-    """
+    """The baseline that builds the kernel of a schedule that MetaSchedule found."""
 
     vendor: ClassVar[bool] = False
 

@@ -36,12 +36,7 @@ def pin_to_first_core() -> None:
 
 
 def median_seconds(kernel: Any, cores: list[int]) -> float:
-    """Time a kernel: the median of repeats that take ``REPEAT_SECONDS`` each.
-
-    Args:
-        kernel: The kernel to time. Its first run is discarded.
-        cores: The cores that the kernel runs on. Each repeat starts when these cores are idle.
-    """
+    """Time a kernel: the median of repeats that take ``REPEAT_SECONDS`` each."""
     kernel.time(1)
     once = kernel.time(1)
     number = max(1, int(REPEAT_SECONDS / once))

@@ -228,7 +228,6 @@ def trials_of(instruction: Instruction, features: frozenset[str]) -> Sequence[Tr
     with all rows of a tile and one with a row less.
 
     Args:
-        instruction: An instruction of a CPU.
         features: LLVM's names of the CPU's features.
     """
     if isinstance(instruction, Dot):
@@ -392,7 +391,6 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
     the functions must compute what ``meaning`` says, on random and on extreme operands.
 
     Args:
-        instruction: An instruction of a CPU.
         target: A CPU that has the instruction, in the form that users write; it may be the CPU of
             another machine.
 

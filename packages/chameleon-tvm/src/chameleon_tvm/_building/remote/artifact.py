@@ -66,10 +66,6 @@ def store_input(folder: Path, array: NDArray[Any]) -> Argument:
     """Write an input of a kernel to its exported folder (artifact), and return its description.
 
     The file is named by the digest of the values, and is not written again if it exists.
-
-    Args:
-        folder: The folder of the artifact.
-        array: The input, in the layout that the kernel reads.
     """
     array = np.ascontiguousarray(array)
     digest = _digest(array)
@@ -81,10 +77,6 @@ def store_input(folder: Path, array: NDArray[Any]) -> Argument:
 
 def load_input(folder: Path, argument: Argument) -> NDArray[Any]:
     """Read an input from its file in an artifact's folder.
-
-    Args:
-        folder: The folder of the artifact.
-        argument: The description of the input.
 
     Raises:
         ValueError: The values in the file do not have the expected digest.
@@ -107,9 +99,6 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 def read_recipe(folder: Path) -> Recipe:
     """Read the recipe in an artifact's folder, which says how to load the kernel.
-
-    Args:
-        folder: The folder of the artifact.
 
     Raises:
         ValueError: The recipe is damaged, or another version of this package wrote it.

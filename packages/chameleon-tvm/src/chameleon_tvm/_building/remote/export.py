@@ -55,9 +55,6 @@ def compiling_for(target: tvm.target.Target) -> Iterator[None]:
 
     If nvcc or TVM's CUDA runtime is missing, the artifact holds CUDA source. The device's machine
     then compiles it if it can. For other targets the context does nothing.
-
-    Args:
-        target: The target.
     """
     if target.kind.name != "cuda":
         yield
@@ -123,9 +120,6 @@ def export_program(program: Program, target: str, folder: Path, *, task: Task | 
     """Write all files that a device needs to run a program.
 
     Args:
-        program: The function and its packed inputs.
-        target: The canonical target.
-        folder: An empty folder. The files that are written to it do not refer to this machine.
         task: The task whose operator undoes the layouts of the outputs; None if the outputs are
             already logical.
     """

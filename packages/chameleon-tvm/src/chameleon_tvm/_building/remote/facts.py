@@ -83,7 +83,6 @@ def ask(
         function: A function of a name that returns the server's function of this name, or raises an
             error if the server has none.
         device: The device that kernels will run on.
-        kind: TVM's name for the kind of device.
         processor: A function of LLVM's triple of the server that asks the server's processor
             itself. It is called if kernels run on a CPU and the server does not report its flags.
     """
@@ -124,12 +123,7 @@ def ask(
 
 
 def ask_here(device: tvm.runtime.Device, kind: str) -> ServerFacts:
-    """The facts about this process and a device of it, as ``ask`` reports those of a server.
-
-    Args:
-        device: The device that kernels will run on.
-        kind: TVM's name for the kind of device.
-    """
+    """The facts about this process and a device of it, as ``ask`` reports those of a server."""
 
     def function(name: str) -> Any:
         return own_facts if name == FACTS_FUNCTION else tvm.get_global_func(name)

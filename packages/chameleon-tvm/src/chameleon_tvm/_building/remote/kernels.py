@@ -27,9 +27,6 @@ class CudaEvents:
 
     TVM's evaluator waits for the GPU after each flush. So its time of a short kernel includes the
     launch by the CPU. These events are recorded while the GPU still flushes.
-
-    Args:
-        device: A GPU of this process, which TVM has used before.
     """
 
     def __init__(self, device: tvm.runtime.Device) -> None:
@@ -42,7 +39,6 @@ class CudaEvents:
         """Seconds of one run on the GPU, after ``cold_bytes`` bytes were copied.
 
         Args:
-            run: Launches the kernel on TVM's stream.
             cold_bytes: Number of bytes to copy before the run.
 
         Raises:
@@ -160,7 +156,6 @@ def flush_of(kind: str, *, has_preprocessor: bool) -> Flush:
     Other devices copy as many bytes as the timing asks to evict.
 
     Args:
-        kind: TVM's name of the kind of device.
         has_preprocessor: Whether the device's runtime has the function ``CPU_FLUSH``.
     """
     if kind == "cpu" and has_preprocessor:

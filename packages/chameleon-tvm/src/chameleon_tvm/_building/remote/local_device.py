@@ -28,7 +28,6 @@ class LocalDevice:
     """A device of this machine that runs exported kernels.
 
     Args:
-        kind: TVM's name of the kind of device.
         index: Index of the device among those of its kind.
     """
 

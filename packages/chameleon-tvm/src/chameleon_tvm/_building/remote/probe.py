@@ -65,11 +65,7 @@ def ask_processor(
 
 @functools.cache
 def probe_for(triple: str) -> KeptArtifact:
-    """Compile the probe for machines of a triple. Each process compiles it once for a triple.
-
-    Args:
-        triple: LLVM's triple of a Linux machine, for x86-64 or aarch64.
-    """
+    """Compile the probe for machines of a triple. Each process compiles it once for a triple."""
     kind = architecture(triple)
     text = {"x86_64": _x86, "aarch64": _arm}[kind]()
     words = tirx.decl_buffer([WORDS], "uint32", "words")

@@ -31,12 +31,7 @@ class KeptArtifact:
 
     @classmethod
     def of(cls, program: Program, target: str) -> KeptArtifact:
-        """Export a program, and keep its files in memory.
-
-        Args:
-            program: The program, whose outputs already have the logical layout.
-            target: The canonical target.
-        """
+        """Export a program, and keep its files in memory."""
         with temporary_folder() as name:
             folder = Path(name)
             export_program(program, target, folder, task=None)

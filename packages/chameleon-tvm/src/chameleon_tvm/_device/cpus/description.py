@@ -124,7 +124,6 @@ def core_of(mcpu: str, architecture: str) -> Core:
     If the name is unknown, the description is that of a typical modern core.
 
     Args:
-        mcpu: LLVM's name of the CPU.
         architecture: ``x86_64`` or ``aarch64``.
     """
     return _KNOWN.get(mcpu, _ARM if architecture == "aarch64" else Core())

@@ -106,9 +106,6 @@ def used_features(target: Target) -> frozenset[str]:
 
     Features that Linux never reports are left out, so that the result can be compared with the
     features that Linux reports for a machine.
-
-    Args:
-        target: TVM's target object of a CPU.
     """
     return target_features(target) & _shown(architecture_of(target))
 
@@ -117,9 +114,6 @@ def hidden_features(target: Target) -> frozenset[str]:
     """The vector features of a target that Linux never reports for any processor.
 
     A processor may lack these features, so ``name_of`` prefers CPU names without them.
-
-    Args:
-        target: TVM's target object of a CPU.
     """
     shown = _shown(architecture_of(target))
     return frozenset(name for name in target_features(target) - shown if name.startswith(_HIDDEN))
@@ -171,9 +165,5 @@ def architecture_named(target: str) -> str:
 
 
 def target_features(target: Target) -> frozenset[str]:
-    """All features that code for a target may use, by LLVM's names.
-
-    Args:
-        target: TVM's target object of a CPU.
-    """
+    """All features that code for a target may use, by LLVM's names."""
     return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))

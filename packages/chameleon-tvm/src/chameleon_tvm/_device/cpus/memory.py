@@ -23,10 +23,6 @@ def kept_file() -> Path:
 def kept_memory_rate(mcpu: str, cores: int) -> float | None:
     """The memory bandwidth that was measured for this machine's processor.
 
-    Args:
-        mcpu: LLVM's name of the processor.
-        cores: Number of cores that read memory at the same time in the measurement.
-
     Returns:
         Bytes per cycle and core, or None if it was not measured.
     """
@@ -38,8 +34,6 @@ def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
     """Write the measured bandwidth of this processor to the file, replacing an earlier one.
 
     Args:
-        mcpu: LLVM's name of the processor.
-        cores: Number of cores that read memory at the same time in the measurement.
         rate: Bytes per cycle and core.
 
     Returns:

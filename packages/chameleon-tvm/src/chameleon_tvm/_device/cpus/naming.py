@@ -83,14 +83,6 @@ def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
     The chosen name is the one whose features differ least from the features that the operating
     system reports for the processor.
 
-    Args:
-        processor: The processor as the operating system reports it.
-        guess: LLVM's own guess of the name, which is chosen if no other name fits better. Some
-            vector features are never reported by Linux. If any other name implies such a feature,
-            the feature counts as a difference, because the processor may lack it. If the guess
-            implies such a feature, the feature does not count.
-        triple: LLVM's triple.
-
     Returns:
         The name, with the features to add to it or to remove from it.
     """
@@ -137,10 +129,7 @@ def masking(processor: Processor, guess: str, name: CpuName, triple: str) -> str
     """Say how the model number and the flags of an x86 processor contradict each other.
 
     Args:
-        processor: The processor as the operating system reports it.
-        guess: LLVM's guess of the name, which follows from the model number.
         name: The name that follows from the flags (``name_of``).
-        triple: LLVM's triple.
 
     Returns:
         A part of a sentence; empty if the guess is right.

@@ -25,7 +25,6 @@ class CudaTemplate(Template):
     """Base class of templates that schedule an operator's function for a GPU.
 
     Args:
-        task: The operator on a CUDA target.
         options: Options of the space ``template``. They have no effect, because GPUs have only one
             algorithm.
     """
@@ -50,9 +49,6 @@ class CudaTemplate(Template):
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         """Schedule the operator's function for a legal configuration, and check the GPU's limits.
-
-        Args:
-            values: The value of each knob by its name.
 
         Raises:
             InvalidConfigurationError: The function exceeds a limit of the GPU.
@@ -98,11 +94,6 @@ class NestTemplate(CudaTemplate):
 
 def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) -> None:
     """Raise an error if a scheduled function needs more than the GPU has, such as registers.
-
-    Args:
-        function: The scheduled function.
-        target: The target of the function.
-        info: The limits of this target.
 
     Raises:
         InvalidConfigurationError: The function exceeds a limit, or TVM cannot lower it; the message

@@ -141,12 +141,7 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
 
 def convolution_template(task: Task, options: TemplateOptions) -> Template:
-    """Choose the template of a convolution on a GPU; half precision uses tensor cores.
-
-    Args:
-        task: The task.
-        options: Options of the space ``template``.
-    """
+    """Choose the template of a convolution on a GPU; half precision uses tensor cores."""
     if Conv2dSpec.of(task).dtype in HALVES:
         return ImplicitGemmTemplate(task, options)
     return ConvolutionTemplate(task, options)

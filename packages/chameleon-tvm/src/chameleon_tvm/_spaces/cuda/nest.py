@@ -75,11 +75,7 @@ class Operand:
         return frozenset(axis for dimension in self.dimensions for axis in dimension)
 
     def elements(self, tile: dict[str, Any]) -> Any:
-        """Number of elements in the smallest box that contains all elements that a tile reads.
-
-        Args:
-            tile: Extent of the tile by axis name; arrays or numbers.
-        """
+        """Number of elements in the smallest box that contains all elements that a tile reads."""
         boxes = [self._box(dimension, tile) for dimension in self.dimensions]
         return prod(boxes, start=1)
 
@@ -88,9 +84,6 @@ class Operand:
 
         The rows are those of the smallest box that contains all elements which the tile reads. They
         run along the last dimension of the array.
-
-        Args:
-            tile: Extent of the tile by axis name; arrays or numbers.
         """
         return self._box(self.dimensions[-1], tile)
 
@@ -128,7 +121,6 @@ class Nest:
         """Multiply some of the four factors into which a knob splits each output axis.
 
         Args:
-            values: Knob values of n configurations.
             parts: The factors to multiply, out of ``BLOCK``, ``VIRTUAL``, ``THREAD`` and ``INNER``.
 
         Returns:
@@ -149,9 +141,6 @@ class Nest:
         """Number of iterations of each axis that a block of threads runs in one step.
 
         The result maps the name of each axis to numbers of shape (n,).
-
-        Args:
-            values: Knob values of n configurations.
         """
         return self.parts(values, VIRTUAL, THREAD, INNER) | self.inner(values)
 
@@ -171,9 +160,6 @@ class Nest:
         """Number of elements of each operand that a step copies to shared memory.
 
         The result maps the name of each operand to numbers of shape (n,).
-
-        Args:
-            values: Knob values of n configurations.
         """
         block = self.block(values)
         return {operand.name: operand.elements(block) for operand in self.operands}
@@ -195,9 +181,6 @@ class Nest:
     def per_step(self, values: Values) -> Numbers:
         """Number of products that one iteration of the kernel's outer reduction loop adds to a sum.
 
-        Args:
-            values: Knob values of n configurations.
-
         Returns:
             Array of shape (n,).
         """
@@ -217,12 +200,7 @@ class Nest:
         )
 
     def vector(self, values: Values, operand: Operand) -> Any:
-        """The number of elements of an operand that a thread loads at once, shape (n,).
-
-        Args:
-            values: Knob values of n configurations.
-            operand: The operand.
-        """
+        """The number of elements of an operand that a thread loads at once, shape (n,)."""
         return values.get(operand.knob, 1)
 
 

@@ -70,13 +70,7 @@ def scheduled(
 
 
 def unroll(schedule: Schedule, grid: Any, values: Mapping[str, Any]) -> None:
-    """Let TVM unroll the loops of a block of threads as far as the configuration allows.
-
-    Args:
-        schedule: The schedule of the function.
-        grid: The loop over the blocks of threads.
-        values: The decoded configuration, by knob name.
-    """
+    """Let TVM unroll the loops of a block of threads as far as the configuration allows."""
     if values["auto_unroll_max_step"]:
         schedule.annotate(grid, "pragma_auto_unroll_max_step", values["auto_unroll_max_step"])
         schedule.annotate(grid, "pragma_unroll_explicit", values["unroll_explicit"])

@@ -70,7 +70,6 @@ class TensorCoreTemplate(CudaTemplate):
     """Base class of products in half precision on tensor cores, with float32 sums.
 
     Args:
-        task: An operator in float16 or bfloat16.
         options: Options of the space ``template``. They have no effect on these templates.
 
     Raises:
@@ -195,10 +194,6 @@ def shared_bytes(product: Product, values: Values) -> Numbers:
     """Bytes of shared memory that a block of threads needs, shape (n,).
 
     They hold the tiles of both sides for one step, and all sums.
-
-    Args:
-        product: The description of the function that multiplies matrices.
-        values: Knob values of n configurations.
     """
     rows = values["tile_m"][:, 1] * values["tile_m"][:, 2] * SIDE
     columns = values["tile_n"][:, 1] * values["tile_n"][:, 2] * SIDE
@@ -231,12 +226,7 @@ def _registers(values: Values) -> Numbers:
 
 
 def product_template(task: Task, options: TemplateOptions) -> Template:
-    """Choose the template of matrix products on a GPU; half precision uses tensor cores.
-
-    Args:
-        task: The task of a dense operator or of batches of matrix products.
-        options: Options of the space ``template``.
-    """
+    """Choose the template of matrix products on a GPU; half precision uses tensor cores."""
     _, product = product_of(task)
     return (ProductTemplate if product.dtype in HALVES else MatmulTemplate)(task, options)
 

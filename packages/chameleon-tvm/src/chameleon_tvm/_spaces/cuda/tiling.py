@@ -46,12 +46,7 @@ Numbers = NDArray[np.float64]
 
 
 def registers(nest: Nest, values: Values) -> NDArray[np.int64]:
-    """Estimate how many registers a thread needs for sums, operands and addresses, shape (n,).
-
-    Args:
-        nest: The loop nest of the operator.
-        values: Knob values of n configurations.
-    """
+    """Estimate how many registers a thread needs for sums, operands and addresses, shape (n,)."""
     needed = nest.sums(values) + nest.operands_of_a_thread(values) + ADDRESS_REGISTERS
     return np.asarray(needed)
 
@@ -178,11 +173,6 @@ def guessed_cost(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
     The cost follows the roofline model. The longer of two times counts: that of multiply-adds with
     their reads of shared memory, or that of transfers from memory. This time is divided by the
     share of the GPU that is busy.
-
-    Args:
-        nest: The loop nest of the operator.
-        info: The limits of the GPU.
-        values: Knob values of n configurations.
     """
     e = estimate(nest, info, values)
     looped = 1.0 + 0.3 * (1.0 - e.unrolled)
@@ -215,12 +205,7 @@ _TILE_PARTS = 4
 
 
 def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
-    """The design space of a loop nest on a GPU, with the configurations to measure first.
-
-    Args:
-        nest: The loop nest of the operator.
-        info: The description of the GPU.
-    """
+    """The design space of a loop nest on a GPU, with the configurations to measure first."""
     features_block = FeatureBlock(
         names=NAMES, compute=lambda values: features(nest, info, values), groups=GROUPS
     )
@@ -332,9 +317,7 @@ def first_guesses(
     The costs are estimates. No two chosen configurations have the same tiles.
 
     Args:
-        space: The design space, without first guesses.
         cost: A function that returns the estimated costs of n configurations, shape (n,).
-        tiles: Names of the knobs that make a tile.
     """
     # The seed depends only on the space, so that all processes draw the same sample.
     rng = np.random.default_rng(space.size % (1 << 32))

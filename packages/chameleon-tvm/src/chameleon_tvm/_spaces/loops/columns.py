@@ -42,10 +42,6 @@ def with_columns(statements: Sequence[Any], lanes: int) -> Iterator[Any]:
 
     The sums must fit in registers. The statement that sets their initial values and the loop that
     adds to them are combined. Other statements are yielded unchanged, in order.
-
-    Args:
-        statements: Statements that run one after another.
-        lanes: Number of elements of a vector.
     """
     left = list(statements)
     while left:
@@ -165,12 +161,7 @@ class _Columns:
         )
 
     def written(self, count: int, lanes: int) -> Any:
-        """Write the statement that computes neighbouring sums, in vectors except for the rest.
-
-        Args:
-            count: Number of sums.
-            lanes: Number of elements of a vector.
-        """
+        """Write the statement that computes neighbouring sums, in vectors except for the rest."""
         low, high = self._within(count)
         width = width_of(high - low, lanes)
         if not width:

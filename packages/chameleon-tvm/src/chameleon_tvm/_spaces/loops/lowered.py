@@ -21,12 +21,7 @@ from chameleon_tvm._types import UINT8
 
 
 def with_vectors(statement: Any, lanes: int) -> Any:
-    """Vectorize the innermost serial loops that access neighbouring elements of memory.
-
-    Args:
-        statement: Loops and stores without blocks, over arrays of any rank.
-        lanes: Number of elements of a vector.
-    """
+    """Vectorize the innermost serial loops that access neighbouring elements of memory."""
     own = [allocation.buffer for allocation in found(statement, tirx.AllocBuffer)]
 
     def mapped(loop: Any) -> Any:
@@ -277,9 +272,6 @@ def with_bytes(statement: Any) -> Any:
 
     ``StorageRewrite`` of TVM 0.27 turns arrays of bool vectors into int8 arrays. But if a statement
     stores a value that it reads from such an array, the stored value keeps the dtype bool.
-
-    Args:
-        statement: Any statement of TensorIR.
     """
     truths = [allocation.buffer for allocation in found(statement, tirx.AllocBuffer)]
     pairs = [
@@ -315,9 +307,6 @@ def without_library_calls(statement: Any) -> Any:
     """Replace calls of elementary functions such as ``exp`` by float32 arithmetic.
 
     Unlike the calls, the arithmetic can be vectorized.
-
-    Args:
-        statement: Any statement of TensorIR.
     """
 
     def mapped(call: Any) -> Any:

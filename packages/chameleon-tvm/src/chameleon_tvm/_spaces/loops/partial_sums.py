@@ -56,7 +56,6 @@ def partial_vectors(extent: int, lanes: int) -> int:
 
     Args:
         extent: Number of terms, at least ``lanes``.
-        lanes: Number of elements of a vector.
     """
     return 1 << (min(PARTIAL, extent // lanes).bit_length() - 1)
 
@@ -81,12 +80,7 @@ class _Reduction:
 
     @classmethod
     def of(cls, store: Any, width: int) -> _Reduction | None:
-        """Recognize a statement that adds to a stored element (a reduction), or return None.
-
-        Args:
-            store: The statement.
-            width: Number of partial results to compute side by side.
-        """
+        """Recognize a statement that adds to a stored element (a reduction), or return None."""
         value, dtype = store.value, str(store.buffer.dtype)
         kind = next((kind for kind in _IDENTITIES if isinstance(value, kind)), None)
         if kind is None or not dtype.startswith(("float", "int")):
@@ -114,11 +108,7 @@ class _Reduction:
         return tirx.BufferStore(self.partial, total, [lane])
 
     def finish(self, zero: Any) -> Any:
-        """The statement that adds the total of the partial results to the stored element.
-
-        Args:
-            zero: The constant 0 in the dtype of indices.
-        """
+        """The statement that adds the total of the partial results to the stored element."""
         element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
         total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
         return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))
@@ -134,13 +124,7 @@ def _identity(kind: Any, dtype: str) -> Any:
 
 
 def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
-    """Vectorize a loop in which each statement reduces numbers to one element, or return None.
-
-    Args:
-        loop: A loop of constant extent.
-        stores: The stores of the loop's body. No store reads an array that another store writes.
-        lanes: Number of elements of a vector, at most the number of iterations.
-    """
+    """Vectorize a loop in which each statement reduces numbers to one element, or return None."""
     extent, dtype = int(loop.extent), str(loop.loop_var.ty)
     width = lanes * partial_vectors(extent, lanes)
     reductions = [one for store in stores if (one := _Reduction.of(store, width)) is not None]
@@ -151,14 +135,7 @@ def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
         return sequence([lane_loop(dtype, count, partial(body, one)) for one in reductions])
 
     def terms(count: int, start: Any, known: int = 0) -> Any:
-        """The statements that add one vector of terms to the partial results of each reduction.
-
-        Args:
-            count: Number of terms in the vector.
-            start: Index of the first term.
-            known: Number of terms at the front of the vector that the vector before contains too.
-                They are not added again.
-        """
+        """The statements that add one vector of terms to the partial results of each reduction."""
 
         def body(one: _Reduction, lane: Any) -> Any:
             term = substituted(one.term, loop.loop_var, start + lane)
@@ -226,11 +203,6 @@ def part_of(schedule: Schedule, block: Any, lanes: int) -> Any:
 
     Another block then reduces the results of the parts. Blocks of other kinds are returned as they
     are. TVM divides maxima and minima only if they begin at a finite number.
-
-    Args:
-        schedule: The schedule of the block's function.
-        block: The block, whose loops have not changed.
-        lanes: Number of elements of a vector.
     """
     try:
         _divided(schedule.copy(), block, lanes)

@@ -39,9 +39,6 @@ def plan_parts(extents: Sequence[int]) -> int:
     Outer axes are divided into single indices, and at most one axis is cut into longer pieces. So a
     part is contiguous in memory, and has whole rows if possible. There are more than ``MOST_PARTS``
     parts only if there would be less than ``FEW_PARTS`` else.
-
-    Args:
-        extents: Extents of the tensor's axes.
     """
     parts, elements = 1, math.prod(extents)
     for extent in extents:
@@ -198,9 +195,6 @@ def other_axis(block: Any) -> int | None:
     For example, a transposition writes contiguous memory along its last axis and reads it along
     another axis. If its loops are not tiled over both axes, each read takes another cache line.
 
-    Args:
-        block: The block.
-
     Returns:
         The number of the axis, or None if no input is read in this way.
     """
@@ -223,10 +217,6 @@ def contiguous(block: Any, reduced: Sequence[int]) -> bool:
     axes. It does not hold for a matrix product, because one factor is contiguous along an axis of
     the output. The result is also False for a window that moves along contiguous memory. A vector
     can then hold the sums of neighbouring windows instead.
-
-    Args:
-        block: A block of TVM.
-        reduced: The numbers of the axes that are summed over.
     """
 
     def occur(index: Any) -> bool:

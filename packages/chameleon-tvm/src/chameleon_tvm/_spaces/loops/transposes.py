@@ -32,12 +32,7 @@ where LLVM finds them."""
 
 
 def with_transposes(statement: Any, lanes: int) -> Any:
-    """Transpose squares in registers if two loops read along one axis and write along the other.
-
-    Args:
-        statement: Loops and stores without blocks, over arrays of any rank.
-        lanes: Number of elements of a vector.
-    """
+    """Transpose squares in registers if two loops read along one axis and write along the other."""
 
     def mapped(loop: Any) -> Any:
         return _squares(loop, lanes) or loop

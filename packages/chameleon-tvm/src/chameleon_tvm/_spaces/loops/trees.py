@@ -48,10 +48,6 @@ def found(tree: Any, kinds: type | tuple[type, ...]) -> list[Any]:
     """All nodes of some classes in an expression or statement of TensorIR, in order.
 
     Other nodes are skipped in C++, because calls of Python take most of the time.
-
-    Args:
-        tree: The expression or statement.
-        kinds: The classes.
     """
     nodes: list[Any] = []
 

@@ -27,10 +27,6 @@ COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 def width_of(extent: int, lanes: int) -> int:
     """The width of the widest vector with which a loop can be vectorized.
 
-    Args:
-        extent: Number of iterations of the loop.
-        lanes: Number of elements of a vector register.
-
     Returns:
         The largest power of two that exceeds neither ``extent`` nor ``lanes``. 0 if this number is
         less than ``LEAST_LANES``, so the loop should not be vectorized.
@@ -45,10 +41,6 @@ def computes(value: Any, variable: Any) -> bool:
     Each array element that the value reads must be the same for all lanes, or move by at most
     ``MOST_STEP`` elements from lane to lane. No condition on the lane may decide which elements are
     read.
-
-    Args:
-        value: An expression of TensorIR.
-        variable: The loop variable whose values become lanes.
     """
 
     def fits(node: Any) -> bool:
@@ -67,11 +59,6 @@ def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
 
     The result is None if this number varies, or if another index than the last one moves. Vectors
     lie along the last axis.
-
-    Args:
-        buffer: The array.
-        indices: The indices of the access.
-        variable: The loop variable.
     """
     steps = [step_of(index, variable) for index in indices]
     if any(step != 0 for step in steps[:-1]) or not steps:
@@ -84,12 +71,7 @@ def stride_of(buffer: Any, indices: Sequence[Any], variable: Any) -> int | None:
 
 
 def offset_of(buffer: Any, indices: Sequence[Any]) -> Any:
-    """The position of an array's element in memory, in elements from the array's start.
-
-    Args:
-        buffer: The array.
-        indices: The indices of the element.
-    """
+    """The position of an array's element in memory, in elements from the array's start."""
     strides = list(buffer.ty.strides)
     if not strides:
         extents = itertools.accumulate(reversed(buffer.shape[1:]), operator.mul, initial=1)
@@ -101,10 +83,6 @@ def step_of(index: Any, variable: Any) -> int | None:
     """The number by which an index grows if a loop variable grows by one, or None.
 
     None means that the number is not constant.
-
-    Args:
-        index: The index, an expression of TensorIR.
-        variable: The loop variable.
     """
     if not uses(index, variable):
         return 0
@@ -120,11 +98,7 @@ def reads_buffer(value: Any, buffer: Any) -> bool:
 
 
 def analyzer_of(*ranges: tuple[Any, int]) -> Any:
-    """TVM's analyzer, which knows that variables count from 0 to below their extents.
-
-    Args:
-        ranges: Pairs of a variable and its extent.
-    """
+    """TVM's analyzer, which knows that variables count from 0 to below their extents."""
     analyzer = tvm.sym.Analyzer()
     for variable, extent in ranges:
         bounds = (tirx.IntImm(str(variable.ty), number) for number in (0, extent))
@@ -142,8 +116,6 @@ def lane_loop(dtype: str, width: int, body: Callable[[Any], Any]) -> Any:
     """A vectorized loop whose iterations are the lanes.
 
     Args:
-        dtype: Dtype of the loop's variable.
-        width: Number of lanes.
         body: A function of the lane's number, which returns the statement of that lane.
     """
     lane = tirx.Var("lane", dtype)
@@ -184,9 +156,6 @@ class Guarded:
         """Recognize a loop whose body is under one condition, as for a shorter last part.
 
         The result is None for other loops.
-
-        Args:
-            loop: The loop.
         """
         body, width, variable = loop.body, int(loop.extent), loop.loop_var
         if not isinstance(body, tirx.IfThenElse) or body.else_case is not None:
@@ -205,7 +174,6 @@ class Guarded:
         """A conditional statement with one branch for whole parts and one for the last part.
 
         Args:
-            width: Number of iterations of a whole part.
             part: A function of a number of iterations, which returns the statement for a part of
                 that length.
         """

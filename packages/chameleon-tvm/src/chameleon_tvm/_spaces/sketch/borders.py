@@ -97,15 +97,7 @@ def guards_of(
     tile: Sequence[str],
     available: Mapping[str, frozenset[str]],
 ) -> Guards:
-    """Decide for each condition on padding whether it can leave the inner loops, and how.
-
-    Args:
-        conjuncts: Comparisons of integer expressions.
-        ranges: Extents of all loops around the statement, by name. Each loop starts at 0.
-        reductions: Names of the loops that are summed over.
-        tile: Names of the loops inside of all reduction loops.
-        available: For every reduction loop, the names of the loops around it.
-    """
+    """Decide for each condition on padding whether it can leave the inner loops, and how."""
     hoisted, remaining = [], []
     groups: dict[tuple[str, str], list[Any]] = {}
     for conjunct in conjuncts:

@@ -121,7 +121,6 @@ def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]
     illegal.
 
     Args:
-        knobs: The knobs of the design space.
         models: The model of each sketch's loop nest; None if there is none.
     """
     innermost = {None if m is None else (m.nest.parts[-1], m.lanes) for m in models}
@@ -210,7 +209,6 @@ def gpu_constraints(nests: Sequence[Nest | None], target: tvm.target.Target) -> 
 
     Args:
         nests: The loop nest of each sketch; None if it is unknown.
-        target: The GPU.
     """
     attributes = target.attrs
     most = int(attributes.get("max_threads_per_block", 1024))

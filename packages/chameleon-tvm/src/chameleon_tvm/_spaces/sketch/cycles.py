@@ -39,12 +39,6 @@ def cycles_of(
 
     Args:
         facts: The quantities of ``NestModel``, by name.
-        iterations: Number of multiply-adds of the whole operator.
-        lanes: Number of elements of a vector register.
-        info: The target. The arithmetic of a vector counts as one operation, and its load as one
-            load, even if the CPU splits vectors into two halves. All compared configurations use
-            the same vectors, so the split would not change their order.
-        rewritten: Whether sums are kept in registers and products of padding are skipped.
     """
     accumulators = facts["accumulators"]
     units = info.fma_units

@@ -26,10 +26,6 @@ _COMPARISONS = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
     """The value of an integer expression for arrays of variables, with NumPy's broadcasting.
 
-    Args:
-        expression: A TensorIR expression of variables, constants and integer arithmetic.
-        variables: An integer array or number for the name of each variable.
-
     Raises:
         NotImplementedError: The expression contains anything else, such as a load or a call.
     """
@@ -65,9 +61,6 @@ def variables_of(expression: Any) -> frozenset[str]:
     """Names of the variables of an expression of arithmetic and comparisons.
 
     If the expression contains anything else, the result includes the name ``?``.
-
-    Args:
-        expression: A TensorIR expression.
     """
     if isinstance(expression, tvm.tirx.Var):
         return frozenset({str(expression.name)})

@@ -43,7 +43,6 @@ def generate(
         target: Target to schedule for. It decides the rules if ``rules`` is ``auto``.
         rules: A rule set of TVM, ``from-target``, or ``auto``: the plain rules of the target's
             kind, unless a CPU's tensor intrinsics apply to the dtypes.
-        seed: Seed of the random choices that the rules make.
 
     Raises:
         ConfigError: TVM cannot schedule the function.

@@ -30,12 +30,7 @@ from chameleon_tvm._spaces.sketch.tiles import (
 
 
 def rewritten(statement: Any, around: Mapping[str, int] | None = None) -> Any:
-    """Rewrite every tiled reduction in a lowered statement, so that its sums stay in registers.
-
-    Args:
-        statement: Loops, sequences and stores.
-        around: Extents of the loops around the statement, by name.
-    """
+    """Rewrite every tiled reduction in a lowered statement, so that its sums stay in registers."""
     ranges = dict(around or {})
     if isinstance(statement, tirx.For):
         if not counts_from_zero(statement) or name_of(statement) in ranges:
@@ -163,10 +158,7 @@ class _Writer:
     """Writes the loops and guards of an addition.
 
     Args:
-        reduction: The reduction.
-        guards: The reduction's conditions.
         sums: The buffer of the register tile; None to add in place.
-        product: The expression that is added if the guards hold.
     """
 
     reduction: Reduction
@@ -279,8 +271,6 @@ def lowered(
     """Lower a scheduled function to loops over arrays.
 
     Args:
-        function: The scheduled function, with a global symbol.
-        change: A function that changes the body of the function after blocks have become loops.
         loops: Passes that run after ``change``.
     """
     module = tvm.IRModule({"main": function})

@@ -63,12 +63,7 @@ class NestModel:
         return attrs.evolve(self, nest=attrs.evolve(self.nest, staged_at=staged), stages=None)
 
     def quantities(self, values: Values, count: int) -> Quantities:
-        """All quantities that the model estimates, by name, each of shape (count,).
-
-        Args:
-            values: Knob values of configurations of this sketch.
-            count: Number of configurations.
-        """
+        """All quantities that the model estimates, by name, each of shape (count,)."""
         extents = self.nest.extents(values)
         facts: dict[str, Any] = self.registers(extents)
         facts.update(self.unrolling(extents, values))
@@ -192,7 +187,6 @@ class NestModel:
 
         Args:
             extents: Extents of all parts of the nest, each of shape (n,) or (1,).
-            values: Knob values of n configurations.
         """
         limit = (
             values[self.nest.unroll].astype(np.float64)
@@ -238,7 +232,6 @@ class NestModel:
 
         Args:
             extents: Extents of all parts of the nest, each of shape (n,) or (1,).
-            values: Knob values of n configurations.
         """
         depth = self.nest.position_of_first_reduction()
         depth_limit: Any = np.full(1, float(depth))

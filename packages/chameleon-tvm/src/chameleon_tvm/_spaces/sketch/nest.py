@@ -73,11 +73,7 @@ class Access:
         return any(dimension.get(axis) for dimension in self.strides)
 
     def footprint(self, tile: Mapping[str, Extents]) -> Extents:
-        """Number of bytes of the buffer that a tile touches, shape (n,).
-
-        Args:
-            tile: The extents of the tile in n configurations, by axis name.
-        """
+        """Number of bytes of the buffer that a tile touches, shape (n,)."""
         size: Any = _ONE * self.itemsize
         for extent, dimension in zip(self.shape, self.strides, strict=True):
             if extent == 1 or not dimension:
@@ -146,9 +142,6 @@ class Nest:
         """The number of iterations of every part of the nest in n configurations.
 
         Each has shape (n,), or (1,) if it is the same for all configurations.
-
-        Args:
-            values: Knob values of n configurations.
         """
         columns = {
             knob: np.ascontiguousarray(values[knob].T, np.float64)
@@ -261,12 +254,7 @@ def _bindings(schedule: Schedule, block: Any) -> list[tuple[str, str, bool]]:
 
 
 def accesses_of(schedule: Schedule, block: Any) -> tuple[Access, ...]:
-    """Describe every buffer that a block reads or writes, with its strides.
-
-    Args:
-        schedule: The schedule that has the block.
-        block: The block.
-    """
+    """Describe every buffer that a block reads or writes, with its strides."""
     names = {variable: loop for variable, loop, _ in _bindings(schedule, block)}
     origin = dict.fromkeys(names, 0)
     body = schedule.get(block)

@@ -38,7 +38,6 @@ def pack(array: NDArray[Any], layout: Any) -> NDArray[Any]:
     """Convert an input to the layout that the schedule reads.
 
     Args:
-        array: The input in its original layout.
         layout: The input's entry in the result of ``layout_maps``.
     """
     read, written, shape = layout

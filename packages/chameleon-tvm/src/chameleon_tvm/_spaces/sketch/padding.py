@@ -24,8 +24,6 @@ def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
     specialized for the borders.
 
     Args:
-        nest: The nest whose inputs are read through windows (one index depends on a spatial and a
-            reduction axis).
         extents: The number of iterations of each loop of the nest, or of each part of a fused loop.
             Each has shape (n,) or (1,).
 

@@ -67,9 +67,6 @@ class Decision:
         """The decision that TVM's trace stores for this instruction, from a configuration.
 
         It is a list of tile sizes, the index of a category, or the position of a loop.
-
-        Args:
-            config: Knob values by name.
         """
         if self.knob is None:
             return self.sample.decision
@@ -85,10 +82,6 @@ def merge(
     sketches: Sequence[Sequence[SamplingInstruction]], *, max_choices: int
 ) -> tuple[list[Knob], list[list[Decision]]]:
     """Make knobs for the samples of all sketches; equal choices of several sketches share a knob.
-
-    Args:
-        sketches: The samples of every sketch, in trace order.
-        max_choices: Largest number of factorizations of one tile knob.
 
     Returns:
         The knobs, and for every sketch its decisions in trace order. The first knob is ``sketch``.

@@ -79,10 +79,8 @@ def _quantities(
     """Yield groups of the n configurations with the quantities of their nests.
 
     Args:
-        models: One model per sketch.
         alike: A model of all sketches, or None. It is evaluated only once, because the cost hardly
             depends on the number of configurations.
-        values: Knob values of the configurations.
     """
     sketch = values[SKETCH]
     if alike is not None:
@@ -104,14 +102,7 @@ def _names(models: Sequence[NestModel | None]) -> list[str]:
 def first_guesses(
     space: DesignSpace, models: Sequence[NestModel | None], *, count: int, seed: int
 ) -> Configs:
-    """The configurations that the nest models rank highest, without near duplicates.
-
-    Args:
-        space: The design space, without first guesses.
-        models: One model per sketch.
-        count: Number of configurations to return.
-        seed: Seed of the sample that is ranked.
-    """
+    """The configurations that the nest models rank highest, without near duplicates."""
     rng = np.random.default_rng(seed)
     drawn = space.sample(_DRAWN, rng)
     if not len(drawn) or not count:
@@ -136,7 +127,6 @@ def estimated_cycles(
     """The estimated cycles of each configuration; infinity for sketches without a model.
 
     Args:
-        space: The design space.
         models: The model of each sketch's loop nest; None if there is none.
         configs: The configurations, shape (n, knobs).
     """
@@ -174,7 +164,6 @@ class SketchPlan:
     Args:
         task: The task.
         operator: The task's operator.
-        options: Options of the space.
     """
 
     def __init__(self, task: Task, operator: Operator, options: SketchOptions) -> None:
@@ -335,8 +324,6 @@ class SketchBuilder(TVMBuilder):
 
     Args:
         task: The task.
-        options: Options of the space.
-        threads: Number of threads that the kernels run with.
     """
 
     def __init__(self, task: Task, options: SketchOptions, *, threads: int) -> None:

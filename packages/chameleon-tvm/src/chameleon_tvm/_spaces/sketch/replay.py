@@ -75,9 +75,6 @@ class TraceReplay:
         """Handle the instruction ``GetLoops``: record which loops a block has.
 
         The loops of an unscheduled block become parts of the block's nest.
-
-        Args:
-            instruction: The instruction of the trace.
         """
         name = self.block_name(instruction.inputs[0])
         outputs = [hash(output) for output in instruction.outputs]
@@ -123,9 +120,6 @@ class TraceReplay:
         """Handle the instruction ``Reorder``: change the order of some loops of a block.
 
         All other loops keep their positions.
-
-        Args:
-            instruction: The instruction of the trace.
         """
         inputs = [hash(loop) for loop in instruction.inputs]
         name = self.loop_block.get(inputs[0], "")
@@ -146,11 +140,7 @@ class TraceReplay:
             order[start : start + len(old)] = new
 
     def position(self, loop: Any) -> tuple[str, int] | None:
-        """The block that a loop belongs to, and the loop's position in the block's nest, or None.
-
-        Args:
-            loop: The random variable of the loop in the trace.
-        """
+        """The block that a loop belongs to, and the loop's position in the block's nest, or None."""
         name = self.loop_block.get(hash(loop), "")
         order = self.order.get(name, [])
         return (name, order.index(hash(loop))) if hash(loop) in order else None
@@ -226,10 +216,6 @@ UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
     """Read a sketch: its sampling instructions, and the loops of the block that computes sums.
-
-    Args:
-        base: Schedule of the unscheduled module.
-        sketch: A schedule that MetaSchedule's generator made, with its trace.
 
     Returns:
         The sampling instructions in trace order, and a nest. The nest is that of the block with

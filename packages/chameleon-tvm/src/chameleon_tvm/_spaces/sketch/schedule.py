@@ -29,12 +29,7 @@ class Scheduled:
     layouts: dict[str, Any]
 
     def packed(self, names: Sequence[str], arrays: Arrays) -> Arrays:
-        """The inputs in the layouts that the function reads.
-
-        Args:
-            names: Names of the function's parameters, in order.
-            arrays: The inputs in their original layouts, one for each of the first parameters.
-        """
+        """The inputs in the layouts that the function reads."""
         return [
             pack(array, self.layouts[name]) if name in self.layouts else array
             for name, array in zip(names, arrays, strict=False)
@@ -45,11 +40,6 @@ def schedule(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> Scheduled:
     """Make the scheduled function of a configuration, from its sketch and its decisions.
-
-    Args:
-        generated: The sketches.
-        decisions: For every sketch, its decisions in trace order.
-        config: Knob values by name.
 
     Raises:
         InvalidConfigurationError: A decision is impossible, or a post-processor failed.
@@ -68,11 +58,6 @@ def replaced_choices(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> dict[str, Any]:
     """The values that TVM uses in place of impossible choices of a configuration, by knob name.
-
-    Args:
-        generated: The sketches.
-        decisions: For every sketch, its decisions in trace order.
-        config: Knob values by name.
 
     Raises:
         InvalidConfigurationError: TVM makes no program of the configuration.

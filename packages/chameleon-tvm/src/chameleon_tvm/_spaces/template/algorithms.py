@@ -77,18 +77,12 @@ class Algorithm(ABC):
         """Make the TensorIR function of a legal configuration.
 
         Args:
-            values: The value of each knob by its name.
             shapes: Shapes of the parameters that callers pass, by name.
         """
 
     @abstractmethod
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """Pack logical constants (weights, ...) for the function of a configuration.
-
-        Args:
-            values: The value of each knob by its name.
-            constants: The logical constants.
-        """
+        """Pack logical constants (weights, ...) for the function of a configuration."""
 
     @property
     def tolerance(self) -> float:
@@ -127,12 +121,7 @@ class JoinedTemplate(Template):
 
 
 def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
-    """The algorithms that a convolution may use: those with a small enough expected error.
-
-    Args:
-        options: The requested algorithms, and the largest error.
-        channels: Number of input channels of the layer, on which the error depends.
-    """
+    """The algorithms that a convolution may use: those with a small enough expected error."""
     return _allowed(options, TILES, lambda out: expected_error(out, channels))
 
 
@@ -154,9 +143,6 @@ def rounding_error(dtype: str) -> float:
     The function returns the standard deviation of such an error, relative to the weight. A sum of
     many products with random signs has the same relative error. The reason is that the sum and its
     error both grow with the square root of the number of products.
-
-    Args:
-        dtype: A 16-bit floating-point dtype.
     """
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
 
@@ -164,13 +150,7 @@ def rounding_error(dtype: str) -> float:
 def chosen_of(
     exact: Sequence[Algorithm], rounded: Sequence[Algorithm], options: TemplateOptions
 ) -> Sequence[Algorithm]:
-    """The algorithms of an operator that the options choose.
-
-    Args:
-        exact: Algorithms that round no more than the operator's dtype does, the direct one first.
-        rounded: Allowed algorithms with rounding errors of their own.
-        options: The requested algorithms.
-    """
+    """The algorithms of an operator that the options choose."""
     only_rounded = bool(rounded) and len(exact) == 1 and DIRECT not in options.algorithms
     return rounded if only_rounded else [*exact, *rounded]
 
@@ -182,29 +162,18 @@ def split_error(parts: int) -> float:
     Each further part leaves such a rest of the one before. Errors are the rests of both factors
     and products of parts that are left out. They all have about the same size. As in
     ``rounding_error``, a sum of products with random signs has the same relative error.
-
-    Args:
-        parts: Number of parts of a factor.
     """
     rest = _MANTISSA * STORAGE[BFLOAT16].rounding / math.sqrt(3.0)
     return math.sqrt(parts + 1.0) * rest**parts
 
 
 def allowed_splits(options: TemplateOptions) -> tuple[str, ...]:
-    """The algorithms of split numbers whose expected error is small enough.
-
-    Args:
-        options: The requested algorithms, and the largest error.
-    """
+    """The algorithms of split numbers whose expected error is small enough."""
     return _allowed(options, SPLITS, split_error)
 
 
 def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
-    """The algorithms with 16-bit weights whose expected error is small enough.
-
-    Args:
-        options: The requested algorithms, and the largest error.
-    """
+    """The algorithms with 16-bit weights whose expected error is small enough."""
     return _allowed(options, WEIGHTS, rounding_error)
 
 
@@ -254,9 +223,6 @@ def joined(algorithms: Sequence[Algorithm]) -> DesignSpace:
 
     The first knob of the joined space is the algorithm. The other knobs of a space apply only if
     one of its algorithms is chosen.
-
-    Args:
-        algorithms: The algorithms. The names of their knobs differ, except for the first knob.
     """
     spaces = [algorithm.space() for algorithm in algorithms]
     if len(spaces) == 1:
@@ -341,7 +307,6 @@ def _guessed_cost(
     All costs have the unit of the direct convolution's products.
 
     Args:
-        spaces: The space of each algorithm.
         chosen: For each space, which of n configurations belong to it, shape (n,).
     """
     costs = [space.guessed_cost for space in spaces]

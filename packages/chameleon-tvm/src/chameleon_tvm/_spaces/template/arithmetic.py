@@ -108,7 +108,6 @@ class Arithmetic:
         Args:
             value: An element, or a vector of ``lanes`` elements.
             zero_point: Zero point of the data, a float32 expression; None if the data have none.
-            lanes: Number of elements of the vector.
         """
         if not self.quantized:
             return value if self.as_they_are else emit.widening(self.data, value)
@@ -127,7 +126,6 @@ class Arithmetic:
         matrix, such as weights, is converted before the kernel runs (``weights``, ``stored``).
 
         Args:
-            value: The element, in the dtype of the input.
             zero_point: Zero point of the right-hand matrix in float32; None if the matrix has no
                 zero point.
         """
@@ -200,15 +198,7 @@ FLOAT32 = Arithmetic()
 def finishing_constants(
     weights: NDArray[Any], rest: Arrays, groups: int, channels: int, arithmetic: Arithmetic
 ) -> Arrays:
-    """The constants of an operator except its weights, with padded channels.
-
-    Args:
-        weights: The weights (O, ...) before they are packed.
-        rest: The bias, if any. For an int8 operator: scale, bias and quantization.
-        groups: Number of groups.
-        channels: Number of channels of a group, padding included.
-        arithmetic: The dtypes of the inner loop.
-    """
+    """The constants of an operator except its weights, with padded channels."""
     if not arithmetic.quantized:
         return [pack_bias(arithmetic.data.real(bias), groups, channels) for bias in rest]
     scale, bias, numbers = rest
@@ -220,8 +210,6 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
     """The instruction and dtypes of an operator whose sums run over input channels.
 
     Args:
-        spec: The operator's arguments.
-        target: The canonical target.
         skipping: Whether the kernel may leave out products with padding. Such a product must then
             be 0. Instructions that read their data with an offset are ruled out, because their
             padding is not 0.
@@ -245,10 +233,6 @@ def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
 
     Both zero points of quantized sides are subtracted before the multiplication, so that the sums
     need no correction.
-
-    Args:
-        spec: The operator's arguments.
-        target: The canonical target.
     """
     kind = COMPUTE[spec.dtype]
     if kind.name in HALVES:
@@ -260,12 +244,7 @@ def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
 
 
 def scores_dot(spec: AttentionSpec, target: str) -> Dot:
-    """The instruction for attention's products of queries and keys.
-
-    Args:
-        spec: The operator's arguments.
-        target: The canonical target.
-    """
+    """The instruction for attention's products of queries and keys."""
     kind = COMPUTE[spec.dtype]
     if kind.name not in HALVES:
         return MultiplyAdd()
@@ -278,9 +257,6 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     """The instruction and dtypes of an operator in which each vector lane has its own input.
 
     A depthwise convolution is such an operator.
-
-    Args:
-        spec: The operator's arguments.
     """
     kind = COMPUTE[spec.dtype]
     if not kind.quantized:
@@ -299,7 +275,6 @@ def stored_weights(dtype: str, target: str) -> Dot | None:
 
     Args:
         dtype: ``bfloat16`` or ``float16``.
-        target: The canonical target.
     """
     storage = STORAGE[dtype].storage_dtype
     dots = dots_of(target, data="float32", weights=dtype)
@@ -313,10 +288,6 @@ def half_dots(dtype: str, target: str) -> Sequence[Dot]:
     the last place (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). From five
     products on, the error would exceed the tolerance of the operator's output, and sums could
     overflow although the output does not.
-
-    Args:
-        dtype: The 16-bit dtype.
-        target: The canonical target.
     """
     dots = dots_of(target, data=dtype, weights=dtype)
     return [dot for dot in dots if dot.sums == "float32"]
@@ -327,9 +298,6 @@ def arithmetic_in_words(target: str) -> dict[str, str]:
 
     Tile products come first. Operators that cannot use them use the dot product after them.
     Depthwise convolutions multiply as float32 does.
-
-    Args:
-        target: The canonical target of a CPU.
     """
     features = features_named(target)
     vectors = next((name for name in _VECTORS if name in features), "scalar")

@@ -75,13 +75,7 @@ class AttentionEstimates:
 
 
 class AttentionTiling(Tiling):
-    """The design space of attention.
-
-    Args:
-        spec: The operator's arguments.
-        info: The description of the CPU.
-        depth: Number of features of queries and keys that one instruction multiplies.
-    """
+    """The design space of attention."""
 
     tile_knobs = TILE_KNOBS
     estimates = AttentionEstimates

@@ -40,14 +40,7 @@ assume that no constant is infinite."""
 
 
 class AttentionLoops:
-    """Writes the TensorIR function of attention for one configuration.
-
-    Args:
-        spec: The operator's arguments.
-        tile: The decoded configuration.
-        lanes: Number of elements of a vector register.
-        dot: The instruction that multiplies queries and keys.
-    """
+    """Writes the TensorIR function of attention for one configuration."""
 
     def __init__(self, spec: AttentionSpec, tile: AttentionTile, lanes: int, dot: Dot) -> None:
         self.spec = spec

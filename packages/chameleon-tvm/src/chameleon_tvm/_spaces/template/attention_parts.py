@@ -73,10 +73,6 @@ class Part:
         """Read features of a token in float32, as a TensorIR expression.
 
         Args:
-            b: Index of the sample in the batch.
-            h: Index of the head.
-            s: Index of the token.
-            d: Index of the first feature.
             lanes: Number of features, which must be along the last axis if there are several.
         """
         return emit.widening(self.kind, self.as_held(b, h, s, d, lanes))
@@ -143,12 +139,7 @@ def parts_of(spec: AttentionSpec) -> tuple[Part, Part, Part]:
 
 
 def pieces_of(extent: int, lanes: int) -> list[int]:
-    """The lengths of the vectors that cover an axis without overlap: whole vectors come first.
-
-    Args:
-        extent: Extent of the axis.
-        lanes: Number of elements of a whole vector.
-    """
+    """The lengths of the vectors that cover an axis without overlap: whole vectors come first."""
     pieces = []
     while extent:
         while lanes > extent:
@@ -163,7 +154,6 @@ def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...
 
     Args:
         pieces: Number of lanes of each vector, as ``pieces_of`` returns them.
-        count: Number of vectors in a group.
 
     Returns:
         For each run of equal groups: its start, the lanes of a group's pieces, and the number of
@@ -185,10 +175,6 @@ def grouped(pieces: Sequence[int], count: int) -> list[tuple[int, tuple[int, ...
 def runs_of(extent: int, size: int) -> list[tuple[int, int, int]]:
     """Divide an axis into parts of equal size, and a shorter last part if needed.
 
-    Args:
-        extent: Number of indices of the axis.
-        size: Size of a part.
-
     Returns:
         One tuple for the whole parts, and one for the shorter last part; either is left out if
         there is no such part. A tuple has the start, the size and the number of parts.
@@ -202,9 +188,6 @@ def exponential(value: Expr) -> Expr:
     """e^x for float32 x <= 0 to about 1e-6 of the result; 0 for minus infinity, exactly 1 for 0.
 
     The result for NaN is NaN.
-
-    Args:
-        value: x, a scalar or a vector.
     """
     least = number(_LEAST_POWER, value)
     # The instruction of a maximum would take the other operand instead of NaN.

@@ -21,7 +21,6 @@ class Template(ABC):
 
     Args:
         task: The task of the operator.
-        options: Options of the space ``template``.
 
     Raises:
         ConfigError: The template does not support the task; the hint names a space that does.
@@ -103,8 +102,6 @@ class TemplateBuilder(TVMBuilder):
 
     Args:
         template: The template, made for ``task``.
-        task: The task.
-        threads: Number of threads that the kernels run with.
     """
 
     def __init__(self, template: Template, task: Task, *, threads: int) -> None:

@@ -41,14 +41,7 @@ from chameleon_tvm._spaces.template.tiling import ConvolutionTiling
 def product_geometry(
     target: str, shape: tuple[int, int, int], layouts: tuple[str, str], groups: int = 1
 ) -> Geometry:
-    """The sizes of the convolution that computes matrix products.
-
-    Args:
-        target: The canonical target.
-        shape: Rows, products that each output adds up (padding included), and columns.
-        layouts: Layouts of the left side and of the output.
-        groups: Number of products.
-    """
+    """The sizes of the convolution that computes matrix products."""
     rows, inner, columns = shape
     return Geometry(
         batch=1,
@@ -67,14 +60,7 @@ def product_geometry(
 def tiling_of(
     task: Task, geometry: Geometry, inner: int, arithmetic: Arithmetic = FLOAT32
 ) -> ConvolutionTiling:
-    """The design space of a matrix product, computed as a convolution.
-
-    Args:
-        task: The task of the operator.
-        geometry: The sizes of the equivalent convolution.
-        inner: Number of products that each output adds up, without padding by zeros.
-        arithmetic: The dtypes of the inner loop.
-    """
+    """The design space of a matrix product, computed as a convolution."""
     return ConvolutionTiling(
         geometry,
         target_info(task.target),
@@ -123,12 +109,6 @@ class PackingBatchMatmul(DirectConvolution):
     """Writes the function of a configuration that multiplies a batch of pairs of matrices.
 
     The right sides are no constants, so the written function packs them each time it runs.
-
-    Args:
-        geometry: The equivalent convolution: one group per product, input channels padded.
-        tile: The decoded configuration.
-        spec: The operator's arguments.
-        arithmetic: The dtypes of the inner loop.
     """
 
     def __init__(

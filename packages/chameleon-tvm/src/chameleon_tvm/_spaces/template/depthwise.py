@@ -29,14 +29,7 @@ from chameleon_tvm._spaces.template.writing import TilePosition
 
 
 class DepthwiseConvolution(DirectConvolution):
-    """Writes the function of a depthwise convolution for one tile.
-
-    Args:
-        geometry: The convolution as one group of all channels, with as many input channels as
-            output channels.
-        tile: The decoded configuration.
-        spec: The operator's arguments.
-    """
+    """Writes the function of a depthwise convolution for one tile."""
 
     def __init__(self, geometry: Geometry, tile: Tile, spec: DepthwiseSpec) -> None:
         self.multiplier = spec.multiplier

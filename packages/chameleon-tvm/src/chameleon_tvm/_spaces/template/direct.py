@@ -32,10 +32,7 @@ class DirectConvolution:
     """Writes the function of a direct convolution for one tile.
 
     Args:
-        geometry: The sizes of the convolution.
-        tile: The decoded configuration.
         spec: The operator's arguments, for its epilogue; None for an operator without one.
-        arithmetic: The dtypes of the inner loop.
         channels: Number of channels of the input in all groups. ``geometry`` may have more, if the
             channels of each group are padded with zeros. None means the number of ``geometry``.
         staging: The original sizes of the convolution, if ``geometry`` treats the taps of a
@@ -158,13 +155,6 @@ class DirectConvolution:
 
             For each column of the tile, either all these taps read the input, or all read padding.
             So one piece of code serves all of them.
-
-            Args:
-                co: The index of the block of input channels.
-                rz: The taps' indices along the axes before rows and columns.
-                ry: The index of the filter's row.
-                first: The index of the first tap in the row.
-                count: Number of taps.
             """
             used = at.valid[:, first]
             if self.one_loop:
@@ -279,14 +269,7 @@ class DirectConvolution:
 
 
 def _inside(before: Expr, size: int, kernel: int, dilation: int) -> tuple[Expr, Expr]:
-    """First tap and number of taps that fall inside an axis of the input.
-
-    Args:
-        before: Distance from the first tap to the start of the axis, if the tap lies before it.
-        size: Extent of the axis.
-        kernel: Number of taps.
-        dilation: Distance between taps.
-    """
+    """First tap and number of taps that fall inside an axis of the input."""
     first = tirx.max(0, tirx.floordiv(before + dilation - 1, dilation))
     end = tirx.min(kernel, tirx.floordiv(size + before + dilation - 1, dilation))
     return first, tirx.max(0, end - first)

@@ -39,23 +39,12 @@ the next tap."""
 
 
 def filled(channels: int, depth: int) -> int:
-    """Number of input channels of a group, with zeros up to a multiple of ``depth``.
-
-    Args:
-        channels: Number of input channels of a group.
-        depth: Number of channels that one instruction multiplies.
-    """
+    """Number of input channels of a group, with zeros up to a multiple of ``depth``."""
     return -(-channels // depth) * depth
 
 
 def channel_blocks(filled_up: int, channels: int, depth: int) -> tuple[int, ...]:
-    """The choices for the number of input channels of a block, as values of a knob.
-
-    Args:
-        filled_up: Number of channels of a group, padding included.
-        channels: Number of channels of a group that the input has.
-        depth: Number of channels that one instruction multiplies.
-    """
+    """The choices for the number of input channels of a block, as values of a knob."""
     if filled_up > channels:
         return (filled_up,)
     least = min(filled_up, SMALLEST_CHANNEL_BLOCK)
@@ -78,15 +67,7 @@ def tile_of(values: Mapping[str, Any]) -> Tile:
 def pack_constants(
     constants: Arrays, geometry: Geometry, tile: Tile, arithmetic: Arithmetic = FLOAT32
 ) -> Arrays:
-    """Pack an operator's constants for a tile.
-
-    Args:
-        constants: Weights (O, I, spatial axes) and a bias, if any. For an int8 operator: weights,
-            scale, bias and quantization.
-        geometry: The sizes of the convolution.
-        tile: The decoded configuration.
-        arithmetic: The dtypes of the inner loop.
-    """
+    """Pack an operator's constants for a tile."""
     weights, *rest = constants
     channels = max(geometry.oc, tile.vectors * geometry.lanes)
     more = finishing_constants(weights, rest, geometry.groups, channels, arithmetic)

@@ -25,7 +25,6 @@ class VectorEpilogue:
 
     Args:
         spec: The operator's arguments. None for an operator in float32 without an epilogue.
-        channels: Number of elements of the bias, padding included. The bias is packed as float32.
         shape: Shape of the output and of the residual.
 
     Attributes:
@@ -57,14 +56,7 @@ class VectorEpilogue:
         return None
 
     def whole(self, sums: Expr, channel: Expr, index: Sequence[Expr], lanes: int) -> Expr:
-        """The outputs of several neighbouring channels, as a vector.
-
-        Args:
-            sums: The sums of these channels, a vector.
-            channel: The first of these channels.
-            index: Index of the first of these outputs in the output.
-            lanes: Number of channels.
-        """
+        """The outputs of several neighbouring channels, as a vector."""
         return self.last(self.biased(sums, channel, lanes), index, lanes)
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
@@ -80,13 +72,7 @@ class VectorEpilogue:
 
 
 def pack_bias(bias: NDArray[Any], groups: int, channels: int) -> NDArray[Any]:
-    """Pad the channels of each group in a bias; the result has shape (groups * channels,).
-
-    Args:
-        bias: The bias of all groups.
-        groups: Number of groups.
-        channels: Number of channels of a group, padding included.
-    """
+    """Pad the channels of each group in a bias; the result has shape (groups * channels,)."""
     grouped = bias.reshape(groups, -1)
     padded = np.pad(grouped, ((0, 0), (0, channels - grouped.shape[1])))
     return contiguous(padded).reshape(-1)
@@ -98,10 +84,7 @@ class QuantizedVectorEpilogue(VectorEpilogue):
     ``QuantizedEpilogue`` defines these steps.
 
     Args:
-        spec: The arguments of an int8 operator.
-        channels: Number of elements of scale and bias, padding included.
         shape: Shape of the output and of the residual.
-        sums: Dtype of the sums and of the packed bias.
     """
 
     def __init__(
@@ -123,13 +106,7 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         return emit.load(self.numbers, [0])
 
     def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
-        """Add the bias to integer sums, and scale them to float32.
-
-        Args:
-            sums: A vector of integer sums.
-            channel: Output channel of the first lane.
-            lanes: Number of elements of the vector, each for one channel.
-        """
+        """Add the bias to integer sums, and scale them to float32."""
         total = sums + emit.load(self.bias, [channel], lanes)
         return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
 
@@ -145,9 +122,6 @@ class QuantizedProductEpilogue(VectorEpilogue):
     ``QuantizedProduct`` defines these steps.
 
     Args:
-        spec: The arguments of an int8 product of two quantized tensors.
-        channels: The number of columns of one product times the number of products in the batch.
-            All columns have the same scale.
         shape: Shape of the output.
     """
 
@@ -186,9 +160,7 @@ def epilogue_of(
     Args:
         spec: The operator's arguments. None if the operator has no bias, residual or activation and
             is in float32.
-        channels: Number of elements of the bias, padding included.
         shape: Shape of the output and of the residual.
-        sums: Dtype in which the kernel adds up products.
     """
     if spec is None or not spec.quantized:
         return VectorEpilogue(spec, channels, shape)

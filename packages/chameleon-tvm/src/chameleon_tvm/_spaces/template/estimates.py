@@ -56,9 +56,6 @@ def transpose_cost(geometry: Geometry, info: TargetInfo, reduced: int, rate: flo
     element by element.
 
     Args:
-        geometry: The sizes and layouts of the convolution.
-        info: The description of the CPU.
-        reduced: Number of input channels that each output adds up.
         rate: Number of products that a lane computes in the time of a float32 multiply-add. It is
             above 1 for instructions that add several products, such as dot products in int8.
 
@@ -111,11 +108,7 @@ class Tiling(ABC):
         """A rough relative cost of n configurations to order first guesses; lower is better."""
 
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
-        """Choose the configurations of a space that are measured first, by their estimates.
-
-        Args:
-            space: The design space, which has no first guesses yet.
-        """
+        """Choose the configurations of a space that are measured first, by their estimates."""
         return first_guesses(space, self.guessed_cost, self.tile_knobs)
 
     def space(self) -> DesignSpace:
@@ -155,14 +148,7 @@ class Tiling(ABC):
         field: str = "registers",
         sums: str = "accumulators",
     ) -> tuple[Constraint, Constraint]:
-        """Two constraints: a tile fits the registers, and its sums hide a multiply-add's latency.
-
-        Args:
-            enough: Number of sums that hide the latency.
-            tile: Name of the tile in messages.
-            field: Field of the estimates with the registers of the inner loop.
-            sums: Field of the estimates with the registers of the sums.
-        """
+        """Two constraints: a tile fits the registers, and its sums hide a multiply-add's latency."""
         most = self.info.vector_registers
         return (
             Constraint(
@@ -176,11 +162,7 @@ class Tiling(ABC):
         )
 
     def imbalance(self, tasks: Numbers) -> Numbers:
-        """Time of the busiest core over its time if work were divided evenly, shape (n,).
-
-        Args:
-            tasks: Number of equal parallel pieces of work in each configuration.
-        """
+        """Time of the busiest core over its time if work were divided evenly, shape (n,)."""
         return np.ceil(tasks / self.info.cores) * self.info.cores / tasks
 
 
@@ -191,10 +173,6 @@ def spread(space: DesignSpace, count: int) -> NDArray[np.int32]:
     lexicographic order. The distance shares no factor with the number of choices of any knob.
     Otherwise some choices of a knob would never occur. For example, with a distance of three, a
     last knob with three choices would always have the same value.
-
-    Args:
-        space: The design space.
-        count: About the number of configurations to return.
     """
     step = max(1, space.size // count)
     while math.gcd(step, space.size) > 1:
@@ -214,10 +192,7 @@ def first_guesses(
     the estimates. Variants that differ only in unrolling are left out.
 
     Args:
-        space: The design space, without first guesses.
         guessed_cost: A function that returns the estimated costs of n configurations, shape (n,).
-        tile_knobs: Names of knobs. Configurations with equal values of these have the same tile.
-        count: The largest number of configurations to return.
     """
     configs = spread(space, _RANKED)
     configs = configs[space.legal(configs)]

@@ -170,10 +170,6 @@ def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
 
     Tiles of one kind have the same taps (positions of the filter) outside the input, left and
     right, so they share one piece of code. Kinds are numbered from 0 in order of appearance.
-
-    Args:
-        geometry: The sizes of the convolution.
-        columns: Number of output columns of a tile.
     """
     width = geometry.out[1]
     starts = np.minimum(np.arange(math.ceil(width / columns)) * columns, width - columns)
@@ -184,11 +180,6 @@ def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
 
 def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> NDArray[np.bool_]:
     """Whether each tap (position in a row of the filter) reads the input, not its padding.
-
-    Args:
-        geometry: The sizes of the convolution.
-        starts: First output column of each tile.
-        columns: Number of output columns of a tile.
 
     Returns:
         Array of shape (tiles, columns of a tile, kernel width).
@@ -211,13 +202,6 @@ def pack_weights(
     weights: NDArray[Any], geometry: Geometry, tile: Tile, depth: int = 1
 ) -> NDArray[Any]:
     """Arrange weights (O, I, spatial axes) in the order in which the inner loops read them.
-
-    Args:
-        weights: The weights. If they have fewer input channels than the geometry, zeros are added.
-        geometry: The sizes of the convolution.
-        tile: The decoded configuration.
-        depth: Number of input channels that one instruction multiplies. Their weights become
-            neighbours.
 
     Returns:
         Array of shape (groups * blocks, taps * input channels / depth, output channels of a block *
@@ -250,10 +234,6 @@ def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
     multiplies ``depth`` input channels, and ``depth`` does not divide the number of channels. One
     group of ``depth`` channels may then begin in one tap and end in the next, which is adjacent in
     memory.
-
-    Args:
-        geometry: The sizes of the convolution.
-        depth: Number of input channels that one instruction multiplies.
     """
     neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
     return geometry if neighbours and geometry.ic % depth else None
@@ -289,9 +269,6 @@ def block_diagonal(weights: NDArray[Any], groups: int, together: int) -> NDArray
     """Weights of a convolution in which each group consists of several original groups.
 
     Args:
-        weights: Weights (O, I, spatial axes), in which I counts the input channels of an original
-            group.
-        groups: Number of original groups.
         together: Number of original groups in a new group, a divisor of ``groups``.
 
     Returns:

@@ -45,8 +45,6 @@ class PlanarConvolution:
 
     Args:
         geometry: The result of ``planar_geometry``.
-        tile: The decoded configuration.
-        spec: The operator's arguments, for its epilogue.
     """
 
     def __init__(self, geometry: Geometry, tile: PlanarTile, spec: ConvolutionSpec) -> None:
@@ -257,13 +255,7 @@ class PlanarProducts(Algorithm):
 
     @classmethod
     def of(cls, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo) -> Self | None:
-        """The planar algorithm for a convolution; None if it does not support the convolution.
-
-        Args:
-            geometry: The sizes of the convolution.
-            spec: The operator's arguments.
-            info: The description of the CPU.
-        """
+        """The planar algorithm for a convolution; None if it does not support the convolution."""
         planar = planar_geometry(geometry) if spec.dtype == FLOAT32 else None
         return None if planar is None else cls(geometry=planar, spec=spec, info=info)
 

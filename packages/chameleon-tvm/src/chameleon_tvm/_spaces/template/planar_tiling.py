@@ -106,11 +106,7 @@ def planar_geometry(geometry: Geometry) -> Geometry | None:
 
 
 def in_place_applies(geometry: Geometry) -> bool:
-    """Whether loops over channels-first images can read the input without a padded copy.
-
-    Args:
-        geometry: The sizes of the convolution.
-    """
+    """Whether loops over channels-first images can read the input without a padded copy."""
     return not any(geometry.padded) and geometry.stride[1] == 1
 
 
@@ -121,13 +117,7 @@ def staged_rows(geometry: Geometry, rows: int) -> int:
 
 
 def band_of(geometry: Geometry, band: Any) -> tuple[Any, Any]:
-    """Rows and columns of output in a band, the part of an image that one parallel task computes.
-
-    Args:
-        geometry: The sizes of the convolution.
-        band: Size of the band in rows. If all pixels of an image form one row, as in a 1x1
-            convolution, the size is in vectors.
-    """
+    """Rows and columns of output in a band, the part of an image that one parallel task computes."""
     g = geometry
     if _single_row(g):
         return 1, np.minimum(band * g.lanes, g.out[1])
@@ -170,7 +160,6 @@ class PlanarTiling(Tiling):
 
     Args:
         geometry: The result of ``planar_geometry``.
-        info: The description of the CPU.
     """
 
     tile_knobs = ("planar_rows", "planar_vectors", "planar_channels", "planar_input")

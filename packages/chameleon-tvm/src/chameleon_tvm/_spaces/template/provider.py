@@ -34,7 +34,6 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
     """The template of a task.
 
     Args:
-        task: The task.
         options: Options of the space; None for the defaults.
 
     Raises:

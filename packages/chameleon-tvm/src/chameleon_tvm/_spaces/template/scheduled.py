@@ -23,7 +23,6 @@ class ScheduledTemplate(Template):
 
     Args:
         task: The task of the operator.
-        options: Options of the space ``template``.
 
     Attributes:
         task: The task of the operator.

@@ -229,10 +229,6 @@ def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
     """Whether a convolution has enough outputs, channels and products to fill a tile of each kind.
 
     Otherwise vectors are about as fast, and more precise.
-
-    Args:
-        geometry: The sizes of the convolution.
-        product: The instruction that multiplies.
     """
     outputs = geometry.batch * math.prod(geometry.out)
     reduced = geometry.ic * geometry.taps
@@ -242,14 +238,7 @@ def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
 
 
 class SplitProducts(TileProducts):
-    """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``.
-
-    Args:
-        geometry: The convolution, of one group.
-        spec: The operator's arguments.
-        target: The canonical target.
-        arithmetic: The dtypes of the inner loop, and the instruction.
-    """
+    """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``."""
 
     loops = SplitConvolution
 
@@ -257,14 +246,7 @@ class SplitProducts(TileProducts):
     def of_options(
         cls, geometry: Geometry, spec: FusedSpec, target: str, options: TemplateOptions
     ) -> SplitProducts | None:
-        """The allowed algorithms for a convolution; None if no instruction fits or is worth it.
-
-        Args:
-            geometry: The sizes of the convolution.
-            spec: The operator's arguments.
-            target: The canonical target.
-            options: The requested algorithms, and the largest error.
-        """
+        """The allowed algorithms for a convolution; None if no instruction fits or is worth it."""
         names = allowed_splits(options)
         if not names or spec.dtype != FLOAT32 or not tile_tiling.applies(geometry):
             return None

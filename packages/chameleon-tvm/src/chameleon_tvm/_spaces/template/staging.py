@@ -21,22 +21,12 @@ class Input:
     not contain the padding along outer axes, because kernels skip the taps there.
 
     Args:
-        geometry: The sizes of the convolution.
-        block: Input channels of a block of the copy. If there are fewer, the copy is padded with
-            zeros.
-        rows: Whether one loop, of the kernel or of the copy, may run over the channels of several
-            neighbouring columns, as over a single axis.
-        lanes: Number of elements that the inner loops load at once.
         repeat: Number of times that the copy repeats each channel of the input. It is above 1 for
             depthwise convolutions with several filters per channel, and ``geometry`` counts the
             repeated channels.
-        arithmetic: The dtypes of the input and of its copy.
         channels: Number of channels of the input in all groups; by default that of ``geometry``. If
             the input has fewer channels, the copy has one block for each group, padded with zeros.
         zero_point: Zero point of the data in float32; None if the data have none.
-        spare: Number of elements beyond the end of a row that the kernel may read. Their values do
-            not matter.
-        parts: Number of parts of the copy, each of the size of a copy of all images.
         pitch: Number of elements of the copy from a column to the next one; None for ``block``.
 
     Attributes:
@@ -91,13 +81,6 @@ class Input:
         """Read an element of the unpadded input by the element's position in the padded input.
 
         The position must not be in the padding.
-
-        Args:
-            n: Index of the image.
-            channel: Index of the channel, counted over all groups.
-            outer: Position in the input along each outer axis.
-            row: Row of the padded plane.
-            column: Column of the padded plane.
         """
         top, left = self.geometry.pads
         y = self._row(outer, row - top, self.geometry.size[0])
@@ -106,15 +89,7 @@ class Input:
     def copied(
         self, n: Expr, block: Expr, outer: Sequence[Expr], row: Expr, last: tuple[Expr, Expr]
     ) -> Expr:
-        """Read an element of the padded copy of the input.
-
-        Args:
-            n: Index of the image.
-            block: Index of the block of channels.
-            outer: Position along each outer axis.
-            row: Row of the padded plane.
-            last: Column of the padded plane, and channel within the block.
-        """
+        """Read an element of the padded copy of the input."""
         y = self._row(outer, row, self.geometry.staged_size[0])
         column, c = last
         return emit.load(self.staged, [n, block, y, column * self.pitch + c], self.lanes)

@@ -42,16 +42,7 @@ of the data is the first one without infinities, see ``SplitInput``."""
 
 
 class TileConvolution:
-    """Writes the function of a convolution by tile products for one configuration.
-
-    Args:
-        geometry: The convolution, of one group. Its lanes are the columns of a tile.
-        block: The decoded configuration.
-        spec: The operator's arguments, for its epilogue.
-        arithmetic: The dtypes of the inner loop, and the instruction.
-        channels: Number of channels of the input, without the zeros that pad the geometry's.
-        cores: Number of cores that share the work.
-    """
+    """Writes the function of a convolution by tile products for one configuration."""
 
     def __init__(
         self,
@@ -254,14 +245,7 @@ class TileConvolution:
 
 
 class TileProducts(Algorithm):
-    """The tile-product algorithm of an operator: design space, functions and packed weights.
-
-    Args:
-        geometry: The convolution, of one group.
-        spec: The operator's arguments; data of 8-bit integers, bfloat16 or float16.
-        target: The canonical target.
-        arithmetic: The dtypes of the inner loop, and the instruction.
-    """
+    """The tile-product algorithm of an operator: design space, functions and packed weights."""
 
     names: Sequence[str] = (tile_tiling.TILED,)
     loops: ClassVar[type[TileConvolution]] = TileConvolution
@@ -279,13 +263,7 @@ class TileProducts(Algorithm):
 
     @classmethod
     def of(cls, geometry: Geometry, spec: FusedSpec, target: str) -> TileProducts | None:
-        """The tile-product algorithm of a convolution; None if no instruction of the target fits.
-
-        Args:
-            geometry: The sizes of the convolution.
-            spec: The operator's arguments.
-            target: The canonical target.
-        """
+        """The tile-product algorithm of a convolution; None if no instruction of the target fits."""
         kind = COMPUTE[spec.dtype]
         if kind.name == FLOAT32 or not tile_tiling.applies(geometry):
             return None

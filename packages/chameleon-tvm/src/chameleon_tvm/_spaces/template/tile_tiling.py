@@ -67,12 +67,7 @@ class TileBlock(Tile):
 
     @classmethod
     def of(cls, values: Mapping[str, Any], channels: int) -> TileBlock:
-        """The block of a decoded configuration.
-
-        Args:
-            values: The value of each knob by its name.
-            channels: Number of input channels.
-        """
+        """The block of a decoded configuration."""
         pixels, strips = values["product_pixels"], values["product_strips"]
         return cls(
             pixels=pixels,
@@ -115,13 +110,7 @@ class Runs:
 
     @classmethod
     def of(cls, geometry: Geometry, product: TileProduct, *, apart: bool = False) -> Runs:
-        """The runs of a one-group convolution with the channels of ``filled_channels``.
-
-        Args:
-            geometry: The sizes of the convolution.
-            product: The instruction that multiplies.
-            apart: Whether the columns of the input are not neighbours in memory.
-        """
+        """The runs of a one-group convolution with the channels of ``filled_channels``."""
         g = geometry
         neighbours = (g.dilation[1] == 1 and not apart) or g.kernel[1] == 1
         elements = g.ic * g.kernel[1] if neighbours else g.ic
@@ -140,12 +129,7 @@ class Runs:
 
 
 def filled_channels(geometry: Geometry, product: TileProduct) -> int:
-    """The number of input channels, with added zeros, for which the fewest tile products suffice.
-
-    Args:
-        geometry: The convolution, of one group.
-        product: The instruction that multiplies.
-    """
+    """The number of input channels, with added zeros, for which the fewest tile products suffice."""
     most = geometry.ic + product.depth
     step = _depths(product)[0]
     every = range(-(-geometry.ic // step) * step, most + 1, step)
@@ -181,10 +165,6 @@ def pitch_of(geometry: Geometry, product: TileProduct) -> int:
 
     The rows of a tile are columns of the copy. If they are a multiple of many cache lines apart,
     they share few sets of the first-level cache. One more line is between them then.
-
-    Args:
-        geometry: The convolution, of one group.
-        product: The instruction that multiplies. A row of its tiles is a cache line.
     """
     lines, rest = divmod(geometry.ic, product.depth)
     shared = rest == 0 and math.gcd(lines, CACHE_SETS) > CACHE_SETS // product.rows
@@ -192,11 +172,7 @@ def pitch_of(geometry: Geometry, product: TileProduct) -> int:
 
 
 def joined_width(geometry: Geometry) -> int:
-    """Number of outputs of all rows as one row, those between the rows included.
-
-    Args:
-        geometry: A convolution without strides, whose input is copied with its padding.
-    """
+    """Number of outputs of all rows as one row, those between the rows included."""
     return (geometry.out[0] - 1) * geometry.staged_size[1] + geometry.out[1]
 
 
@@ -213,13 +189,6 @@ def pack_tiles(
     weights: NDArray[Any], geometry: Geometry, block: TileBlock, product: TileProduct
 ) -> NDArray[Any]:
     """Weights (O, I, rows, columns) in the order in which a tile product reads them.
-
-    Args:
-        weights: Weights of one group. If they have fewer channels than the geometry, zeros are
-            added.
-        geometry: The sizes of the convolution.
-        block: The decoded configuration.
-        product: The instruction that multiplies.
 
     Returns:
         A one-dimensional array in the order: blocks of output channels, steps of the reduction,
@@ -275,16 +244,7 @@ class TileEstimates:
 
 
 class TileTiling(Tiling):
-    """The design space of a convolution by tile products.
-
-    Args:
-        geometry: The sizes of the convolution.
-        info: The description of the CPU.
-        product: The instruction that multiplies.
-        in_place: Whether the input may be read in place.
-        parts: Number of parts of each number, by the name of the algorithm. Numbers of several
-            parts need a product of each pair of parts that is not too small.
-    """
+    """The design space of a convolution by tile products."""
 
     tile_knobs = BLOCK_KNOBS
     estimates = TileEstimates

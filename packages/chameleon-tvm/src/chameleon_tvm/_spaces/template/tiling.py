@@ -85,10 +85,6 @@ def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
     """The sizes of tiles to choose from along an axis, as values of a knob.
 
     With these sizes, little work is wasted if the last tile overlaps its neighbour.
-
-    Args:
-        extent: Extent of the axis.
-        most: Largest size.
     """
     sizes = range(1, min(extent, most) + 1)
     return tuple(s for s in sizes if -(-extent // s) * s <= MAX_WASTE * extent)
@@ -98,11 +94,7 @@ class ConvolutionTiling(Tiling):
     """The design space of a direct convolution.
 
     Args:
-        geometry: The sizes of the convolution.
-        info: The description of the CPU.
         in_place: Whether the input may be read in place; otherwise it must be copied first.
-        channel_blocks: Options for the number of input channels of a block.
-        arithmetic: The dtypes of the inner loop.
     """
 
     tile_knobs = ("tile_rows", "tile_columns", "tile_vectors", "input")

@@ -78,10 +78,6 @@ def expected_error(out: int, channels: int) -> float:
     """The expected error in float32: largest |difference| over the largest |output|.
 
     It is computed with random numbers in [-1, 1), in the precision and order of the real kernel.
-
-    Args:
-        out: Rows of a tile of outputs.
-        channels: Number of input channels.
     """
     matrices = transforms(out)
     rng = np.random.default_rng(0)
@@ -100,11 +96,7 @@ def expected_error(out: int, channels: int) -> float:
 
 
 class Registers:
-    """Collects statements that compute with named vectors, as code without loops.
-
-    Args:
-        lanes: Number of elements of a vector.
-    """
+    """Collects statements that compute with named vectors, as code without loops."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -127,10 +119,6 @@ class Registers:
 
         Winograd's points come in pairs p and -p, so pairs of columns or rows are equal up to signs.
         Sums and differences of such a pair are computed once.
-
-        Args:
-            matrix: The matrix, one of Winograd's.
-            vectors: The vectors.
         """
         coefficients, vectors = self._pair_columns(matrix, list(vectors))
         pairs = _pairs(coefficients)
@@ -150,11 +138,7 @@ class Registers:
         return [self.apply(matrix, row) for row in zip(*columns, strict=True)]
 
     def code(self, last: Sequence[Stmt]) -> Stmt:
-        """All statements so far, followed by some last statements.
-
-        Args:
-            last: The statements that use the results of the earlier ones.
-        """
+        """All statements so far, followed by some last statements."""
         return emit.local(tuple(self.buffers), emit.sequence([*self.statements, *last]))
 
     def _pair_columns(self, matrix: Matrix, vectors: list[Expr]) -> tuple[Matrix, list[Expr]]:

@@ -35,13 +35,7 @@ from chameleon_tvm._spaces.template.winograd_tiling import (
 
 
 class WinogradConvolution:
-    """Writes the function of Winograd's convolution for one configuration.
-
-    Args:
-        geometry: The convolution. Its channels are whole vectors.
-        tile: The decoded configuration.
-        spec: The operator's arguments, for its epilogue.
-    """
+    """Writes the function of Winograd's convolution for one configuration."""
 
     def __init__(self, geometry: Geometry, tile: WinogradTile, spec: FusedSpec) -> None:
         g = geometry
@@ -263,10 +257,6 @@ def _inside(index: Expr, extent: int) -> list[Expr]:
 def transform_weights(weights: NDArray[np.float32], out: int) -> NDArray[np.float32]:
     """Apply Winograd's transform ``G g G^T`` to weights, in float64.
 
-    Args:
-        weights: Weights (O, I, 3, 3).
-        out: Rows of a tile of outputs.
-
     Returns:
         Array of shape (points, I, O).
     """
@@ -284,8 +274,6 @@ def pack_transformed(
 
     Args:
         transformed: The transformed weights, shape (points, input channels, output channels).
-        geometry: The sizes of the convolution.
-        tile: The decoded configuration.
 
     Returns:
         Array of shape (blocks of output channels, points, input channels, channels of a block).
@@ -301,8 +289,6 @@ class WinogradProducts(Algorithm):
 
     Args:
         geometry: The sizes of the convolution, which ``winograd_applies`` accepts.
-        spec: The operator's arguments.
-        info: The description of the CPU.
         names: Names in ``options.TILES`` to choose from.
     """
 

@@ -76,12 +76,7 @@ class WinogradTile:
 
 
 def tile_counts(geometry: Geometry, out: int) -> tuple[int, int, int]:
-    """Number of images, of tiles of outputs down an image, and of tiles across it.
-
-    Args:
-        geometry: The sizes of the convolution.
-        out: Rows and columns of a tile of outputs.
-    """
+    """Number of images, of tiles of outputs down an image, and of tiles across it."""
     down, across = (math.ceil(extent / out) for extent in geometry.out)
     return geometry.batch, down, across
 
@@ -156,8 +151,6 @@ class WinogradTiling(Tiling):
     """The design space of Winograd's convolution.
 
     Args:
-        geometry: The sizes of the convolution.
-        info: The description of the CPU.
         algorithms: Names in ``options.TILES`` to choose from.
     """
 

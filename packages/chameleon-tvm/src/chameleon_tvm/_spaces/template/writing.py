@@ -47,10 +47,7 @@ class Output:
     """The output of a convolution, and the code that writes tiles to it.
 
     Args:
-        geometry: The sizes of the convolution.
-        tile: The decoded configuration.
         spec: The operator's arguments, for its epilogue; None for an operator without one.
-        sums: Dtype of the sums.
 
     Attributes:
         out: The function's parameter. Planes (height x width) of outer axes, such as depth, lie
@@ -139,12 +136,7 @@ class Output:
         return (yi * self.tile.columns + xi) * self.block + v * self.geometry.lanes
 
     def _elements_of(self, at: TilePosition, first: Expr) -> Stmt:
-        """Write spilled sums (finished or only biased) in order of rows, columns and channels.
-
-        Args:
-            at: The position of the tile.
-            first: The tile's first channel.
-        """
+        """Write spilled sums (finished or only biased) in order of rows, columns and channels."""
         g, tile = self.geometry, self.tile
 
         def element(o: Expr, yi: Expr, xi: Expr) -> Stmt:
@@ -182,12 +174,6 @@ class Output:
 
 class StoredOutput(Output):
     """An ``Output`` whose tiles are in memory, in order of rows, columns and channels.
-
-    Args:
-        geometry: The sizes of the convolution.
-        tile: The decoded configuration.
-        spec: The operator's arguments, for its epilogue.
-        sums: One-dimensional buffer that holds the tile's sums.
 
     Attributes:
         buffers: Buffers that writing needs, ``sums`` included. Allocate them around the code.
