@@ -8,7 +8,7 @@ from chameleon_tvm._device.cpus.description import _KNOWN, Core, core_of
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from chameleon_tvm._quick_tvm import codegen
-from chameleon_tvm._spaces.template.conv2d import geometry_of
+from chameleon_tvm._spaces.template.convolution import geometry_of
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
 from chameleon_tvm._spaces.template.winograd_tiling import WinogradTiling

@@ -25,7 +25,7 @@ from chameleon_tvm._operators.specs import (
 )
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
-from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 from computing import NATIVE, require_reference, resolved
 
 LINUX, ARM, MAC = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "arm64-apple-darwin"
@@ -135,7 +135,7 @@ def test_native_is_what_the_flags_allow_and_nothing_more(kind, monkeypatch, tmp_
 @EACH
 def test_products_are_those_that_the_flags_allow(kind):
     expected = dict(zip(TYPES, kind.products, strict=False))
-    assert arithmetic_in_words(resolved(TARGETS[kind.file])) == expected
+    assert describe_arithmetic(resolved(TARGETS[kind.file])) == expected
 
 
 @EACH

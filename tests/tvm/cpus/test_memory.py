@@ -10,7 +10,7 @@ from chameleon_core._errors import ExitCode
 from chameleon_tvm._commands import cpu_measuring as measuring
 from chameleon_tvm._device.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
 from chameleon_tvm._device.targets import target_info
-from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 from computing import resolved
 
 
@@ -60,7 +60,7 @@ def test_the_command_measures_and_keeps(monkeypatch, capsys):
     assert document["description"]["memory_bytes_per_cycle"] == rate
     assert document["features"] == sorted(document["features"])
     assert "multiply-add" in document["instructions"]
-    assert document["kernels"] == arithmetic_in_words(native())
+    assert document["kernels"] == describe_arithmetic(native())
 
 
 def test_another_cpu_is_shown_and_not_measured(capsys):

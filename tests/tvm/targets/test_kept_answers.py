@@ -20,7 +20,7 @@ from chameleon_tvm._device.cpus.naming import native_masking, native_name
 from chameleon_tvm._device.kept_answers import kept
 from chameleon_tvm._device.targets import TVMTargets, tvm_target
 from chameleon_tvm._instructions.choosing import refusals
-from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 
 LOOK = """
 import sys
@@ -66,7 +66,7 @@ def test_the_second_report_of_a_machine_imports_no_tvm(run_python):
     facts = json.loads(first[0])
     target = TVMTargets(NoOptions()).resolve("native")
     assert facts["target"] == f"llvm {native_name().words()}"
-    assert facts["kernels"] == arithmetic_in_words(target)
+    assert facts["kernels"] == describe_arithmetic(target)
     assert facts["refused"] == refusals(target)
     assert facts["model_number"] == native_masking()
 

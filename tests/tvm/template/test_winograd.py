@@ -14,7 +14,7 @@ from chameleon_tvm._spaces.loops.trees import found
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm._spaces.template.transforms import expected_error, transforms
+from chameleon_tvm._spaces.template.winograd_transforms import expected_error, transforms
 from computing import NATIVE, few, first_of, require_sound, resolved, shapes_of
 from hypothesis import given
 from hypothesis import strategies as st

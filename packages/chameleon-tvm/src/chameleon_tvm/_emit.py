@@ -18,7 +18,7 @@ Expr = Any
 Stmt = Any
 Buffer = Any
 
-_SHORT = 2048
+_MAX_SERIAL_STORES = 2048
 """The most stores of a loop that takes less time than starting threads. A store with its operations
 takes about a cycle, and starting threads takes some thousand cycles."""
 
@@ -61,7 +61,7 @@ def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
     """
     variable = tirx.Var(name, "int32")
     iteration = body(variable)
-    short = extent * _stores(iteration, _SHORT // max(extent, 1)) <= _SHORT
+    short = extent * _stores(iteration, _MAX_SERIAL_STORES // max(extent, 1)) <= _MAX_SERIAL_STORES
     kind = tirx.ForKind.SERIAL if short else tirx.ForKind.PARALLEL
     return tirx.For(variable, _constant(0), _constant(extent), kind, iteration)
 
@@ -96,7 +96,7 @@ def sequence(statements: Sequence[Stmt]) -> Stmt:
 
 def load(source: Buffer, index: Sequence[Expr], lanes: int = 1) -> Expr:
     """An element, or a vector of ``lanes`` consecutive elements."""
-    return tirx.BufferLoad(source, _place(index, lanes))
+    return tirx.BufferLoad(source, _indices(index, lanes))
 
 
 def splat(value: Expr, lanes: int) -> Expr:
@@ -106,7 +106,7 @@ def splat(value: Expr, lanes: int) -> Expr:
 
 def store(target: Buffer, index: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
     """Write an element, or ``lanes`` consecutive elements."""
-    return tirx.BufferStore(target, value, _place(index, lanes))
+    return tirx.BufferStore(target, value, _indices(index, lanes))
 
 
 def constant(value: float, lanes: int = 1) -> Expr:
@@ -126,30 +126,30 @@ def lanes_of(value: Expr) -> int:
     return int(lanes) if lanes else 1
 
 
-def typed(dtype: str, like: Expr) -> str:
+def vector_dtype(dtype: str, like: Expr) -> str:
     """The vector dtype with as many lanes as an expression, such as ``int32x8``."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
-def every(scalar: Expr, like: Expr) -> Expr:
+def broadcast_like(scalar: Expr, like: Expr) -> Expr:
     """Broadcast a scalar to a vector with as many lanes as the expression ``like``."""
     return splat(scalar, lanes_of(like))
 
 
-def number(value: float, like: Expr) -> Expr:
+def constant_like(value: float, like: Expr) -> Expr:
     """A float32 constant with as many lanes as the expression ``like``."""
     return constant(value, lanes_of(like))
 
 
-def integer(value: int, like: Expr, dtype: str = "int32") -> Expr:
+def integer_like(value: int, like: Expr, dtype: str = "int32") -> Expr:
     """A constant whole number with as many lanes as the expression ``like``."""
-    return every(tirx.IntImm(dtype, value), like)
+    return broadcast_like(tirx.IntImm(dtype, value), like)
 
 
 def cast(dtype: str, value: Expr) -> Expr:
     """Convert a scalar or vector to another dtype."""
-    wanted = typed(dtype, value)
+    wanted = vector_dtype(dtype, value)
     return value if str(value.ty) == wanted else tirx.Cast(wanted, value)
 
 
@@ -159,9 +159,9 @@ def widening(kind: StorageType, value: Expr) -> Expr:
         return value
     if kind.storage_dtype == kind.name:
         # A conversion of the CPU's own (F16C, NEON), denormals included.
-        return tirx.Cast(typed(FLOAT32, value), value)
-    bits = tirx.Cast(typed("uint32", value), value) << _word(16, value)
-    return tirx.reinterpret(typed(FLOAT32, value), bits)
+        return tirx.Cast(vector_dtype(FLOAT32, value), value)
+    bits = tirx.Cast(vector_dtype("uint32", value), value) << _word(16, value)
+    return tirx.reinterpret(vector_dtype(FLOAT32, value), bits)
 
 
 def rounding(kind: StorageType, value: Expr) -> Expr:
@@ -169,24 +169,24 @@ def rounding(kind: StorageType, value: Expr) -> Expr:
     if kind.name == FLOAT32:
         return value
     if kind.storage_dtype == kind.name:
-        return tirx.Cast(typed(kind.name, value), value)
-    bits = tirx.reinterpret(typed("uint32", value), value)
+        return tirx.Cast(vector_dtype(kind.name, value), value)
+    bits = tirx.reinterpret(vector_dtype("uint32", value), value)
     odd = (bits >> _word(16, value)) & _word(1, value)
     nearest = (bits + _word(0x7FFF, value) + odd) >> _word(16, value)
     # A comparison with itself is one that TVM decides.
     is_nan = (bits & _word(0x7FFFFFFF, value)) > _word(0x7F800000, value)
     word = tirx.Select(is_nan, _word(0x7FC0, value), nearest)
-    return tirx.Cast(typed(kind.storage_dtype, value), word)
+    return tirx.Cast(vector_dtype(kind.storage_dtype, value), word)
 
 
 def _word(value: int, like: Expr) -> Expr:
-    return integer(value, like, "uint32")
+    return integer_like(value, like, "uint32")
 
 
 def registers(
     count: int, lanes: int, *, name: str = "sum", dtype: str = "float32"
 ) -> tuple[Buffer, ...]:
-    """Make vector registers for a kernel, to be allocated with ``local``.
+    """Make vector registers for a kernel, to be allocated with ``allocate``.
 
     Each register is a buffer of its own. TVM puts small buffers of this scope on the stack, and
     LLVM turns them into registers. For larger buffers, TVM requests memory from its runtime for
@@ -205,13 +205,13 @@ def assign(register: Buffer, value: Expr) -> Stmt:
     return store(register, [0], value, int(register.shape[0]))
 
 
-def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
+def allocate(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
     """A statement with one or more buffers allocated around it."""
-    several = targets if isinstance(targets, Sequence) else (targets,)
-    return tirx.SeqStmt([*(tirx.AllocBuffer(target) for target in several), body])
+    buffers = targets if isinstance(targets, Sequence) else (targets,)
+    return tirx.SeqStmt([*(tirx.AllocBuffer(target) for target in buffers), body])
 
 
-def kept(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
+def hoist(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
     """Write a statement that computes indices once and uses each of them often.
 
     The indices are in memory, which LLVM turns into registers. TVM would put the value of a
@@ -223,10 +223,10 @@ def kept(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
     memory = buffer("kept", (len(values),), dtype="int32")
     stores = [store(memory, [number], value) for number, value in enumerate(values)]
     loads = (load(memory, [number]) for number in range(len(values)))
-    return local(memory, sequence([*stores, body(*loads)]))
+    return allocate(memory, sequence([*stores, body(*loads)]))
 
 
-def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
+def branch(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
     """Write a statement that runs the first case whose condition is true, else ``otherwise``."""
     chosen = otherwise
     for condition, statement in reversed(cases):
@@ -240,15 +240,15 @@ def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
     An axis of extent 1 adds no code.
     """
     digits: list[Expr] = []
-    rest = index
+    remaining = index
     for position, extent in reversed(list(enumerate(extents))):
         if extent == 1:
             digits.append(0)
         elif all(outer == 1 for outer in extents[:position]):
-            digits.append(rest)
+            digits.append(remaining)
         else:
-            digits.append(tirx.floormod(rest, extent))
-            rest = tirx.floordiv(rest, extent)
+            digits.append(tirx.floormod(remaining, extent))
+            remaining = tirx.floordiv(remaining, extent)
     return digits[::-1]
 
 
@@ -261,7 +261,7 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
     return index
 
 
-def within(tile: Expr, size: int, extent: int) -> Expr:
+def tile_start(tile: Expr, size: int, extent: int) -> Expr:
     """The start of a tile on its axis. The last tile starts earlier if it would exceed the axis.
 
     The last two tiles then overlap and compute the same numbers twice. So inner loops need no
@@ -277,28 +277,28 @@ def function(parameters: Sequence[Buffer], body: Stmt) -> tirx.PrimFunc:
     return result.with_attr("tirx.noalias", True)
 
 
-def with_shapes(written: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
+def with_shapes(original: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
     """The same function with parameters of other shapes that have as many elements.
 
     Templates index parameters in the shape that suits their loops. Callers pass arrays in the
     operator's own shapes.
     """
     parameters, inside = [], []
-    for old in written.params:
+    for old in original.params:
         shape = list(shapes.get(str(old.name), old.shape))
         if shape == [int(extent) for extent in old.shape]:
             parameters.append(old)
             continue
         parameters.append(buffer(str(old.name), shape, dtype=str(old.dtype)))
         inside.append(tirx.DeclBuffer(old, data=parameters[-1].data))
-    return function(parameters, tirx.SeqStmt([*inside, written.body])) if inside else written
+    return function(parameters, tirx.SeqStmt([*inside, original.body])) if inside else original
 
 
 def _constant(value: Expr) -> Expr:
     return tirx.IntImm("int32", value) if isinstance(value, int) else value
 
 
-def _place(start: Sequence[Expr], lanes: int) -> list[Expr]:
+def _indices(start: Sequence[Expr], lanes: int) -> list[Expr]:
     indices = [_constant(index) for index in start]
     if lanes > 1:
         indices[-1] = tirx.Ramp(indices[-1], tirx.IntImm("int32", 1), lanes)

@@ -18,7 +18,7 @@ from chameleon_tvm._device.cpus.memory import keep_memory_rate
 from chameleon_tvm._device.targets import TVMTargets, target_info, tvm_target
 from chameleon_tvm._instructions.choosing import others_records_of, own_records_of
 from chameleon_tvm._quick_tvm import tirx, tvm
-from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 
 _FMA_ITERATIONS = 20_000
 _TIMES_L3 = 4
@@ -123,7 +123,7 @@ def _around(
     keep = [
         emit.store(out, [number, index, 0], emit.read(acc), lanes) for index, acc in enumerate(sums)
     ]
-    return emit.local(sums, emit.sequence([*clear, loop, *keep]))
+    return emit.allocate(sums, emit.sequence([*clear, loop, *keep]))
 
 
 def describe(text: str, *, measuring: bool) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def describe(text: str, *, measuring: bool) -> dict[str, Any]:
     report["features"] = sorted(used_features(tvm_target(target)))
     records = [*own_records_of(target), *others_records_of(target)]
     report["instructions"] = [record.name for record in records]
-    report["kernels"] = arithmetic_in_words(target)
+    report["kernels"] = describe_arithmetic(target)
     report["description"] = attrs.asdict(target_info(target))
     return report
 

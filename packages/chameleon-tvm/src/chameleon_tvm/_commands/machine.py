@@ -9,7 +9,7 @@ from chameleon_core.plugin_api import NoOptions
 from chameleon_tvm._device.cpus.naming import native_masking, native_name
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._instructions.choosing import refusals
-from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 
 
 def describe_machine() -> dict[str, Any]:
@@ -24,7 +24,7 @@ def describe_machine() -> dict[str, Any]:
     target = TVMTargets(NoOptions()).resolve("native")
     return {
         "target": f"llvm {native_name().words()}",
-        "kernels": arithmetic_in_words(target),
+        "kernels": describe_arithmetic(target),
         "refused": refusals(target),
         "model_number": native_masking(),
     }

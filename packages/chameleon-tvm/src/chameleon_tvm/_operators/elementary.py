@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chameleon_tvm._emit import Expr, integer, number, typed
+from chameleon_tvm._emit import Expr, constant_like, integer_like, vector_dtype
 from chameleon_tvm._late_tvm import tirx
 
 _ERF_NUMERATOR = (
@@ -70,9 +70,9 @@ _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
     """The value of a polynomial at ``x``, by Horner's rule."""
-    value = number(coefficients[0], x)
+    value = constant_like(coefficients[0], x)
     for coefficient in coefficients[1:]:
-        value = value * x + number(coefficient, x)
+        value = value * x + constant_like(coefficient, x)
     return value
 
 
@@ -84,27 +84,27 @@ def exp(x: Expr) -> Expr:
     """
 
     def of_inside(inside: Expr) -> Expr:
-        power = tirx.floor(inside * number(_LOG2_E, x) + number(0.5, x))
-        power = tirx.min(number(_MOST_POWER, x), power)
+        power = tirx.floor(inside * constant_like(_LOG2_E, x) + constant_like(0.5, x))
+        power = tirx.min(constant_like(_MOST_POWER, x), power)
         return _named(power, lambda power: of_power(inside, power))
 
     def of_power(inside: Expr, power: Expr) -> Expr:
-        rest = inside - power * number(_LOG_2_HIGH, x) - power * number(_LOG_2_LOW, x)
-        exponent = tirx.Cast(typed("int32", x), power) + integer(_EXPONENT_BIAS, x)
-        shifted = exponent << integer(_FRACTION_BITS, x)
-        scale = tirx.reinterpret(typed("float32", x), shifted)
+        rest = inside - power * constant_like(_LOG_2_HIGH, x) - power * constant_like(_LOG_2_LOW, x)
+        exponent = tirx.Cast(vector_dtype("int32", x), power) + integer_like(_EXPONENT_BIAS, x)
+        shifted = exponent << integer_like(_FRACTION_BITS, x)
+        scale = tirx.reinterpret(vector_dtype("float32", x), shifted)
         return _named(rest, lambda rest: scale * of_rest(rest))
 
     def of_rest(rest: Expr) -> Expr:
-        return polynomial(_EXP_COEFFICIENTS, rest) * rest * rest + rest + number(1.0, x)
+        return polynomial(_EXP_COEFFICIENTS, rest) * rest * rest + rest + constant_like(1.0, x)
 
-    return _named(tirx.max(number(_LEAST_EXPONENT, x), x), of_inside)
+    return _named(tirx.max(constant_like(_LEAST_EXPONENT, x), x), of_inside)
 
 
 def sigmoid(x: Expr) -> Expr:
     """The logistic function 1 / (1 + e^-x)."""
-    unit = number(1.0, x)
-    return unit / (unit + exp(number(0.0, x) - x))
+    unit = constant_like(1.0, x)
+    return unit / (unit + exp(constant_like(0.0, x) - x))
 
 
 def tanh(x: Expr) -> Expr:
@@ -128,7 +128,9 @@ def _odd_quotient(
             lambda square: inside * polynomial(numerator, square) / polynomial(denominator, square),
         )
 
-    return _named(tirx.max(number(-limit, x), tirx.min(number(limit, x), x)), of_inside)
+    return _named(
+        tirx.max(constant_like(-limit, x), tirx.min(constant_like(limit, x), x)), of_inside
+    )
 
 
 FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}

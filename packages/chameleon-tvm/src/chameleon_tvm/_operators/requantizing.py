@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm._emit import Expr, constant, every, number, typed
+from chameleon_tvm._emit import Expr, broadcast_like, constant, constant_like, vector_dtype
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.activations import activate
 from chameleon_tvm._operators.spec import FusedSpec
@@ -46,8 +46,10 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
     _, scale, zero, multiplier, out_zero = numbers
     quantized = STORAGE[spec.output_dtype].whole
     if residual is not None and quantized:
-        steps = tirx.Cast(typed("float32", real), tirx.Cast(typed("int32", real), residual))
-        real = real + (steps - every(zero, real)) * every(scale, real)
+        steps = tirx.Cast(
+            vector_dtype("float32", real), tirx.Cast(vector_dtype("int32", real), residual)
+        )
+        real = real + (steps - broadcast_like(zero, real)) * broadcast_like(scale, real)
     elif residual is not None:
         real = real + residual
     if not quantized:
@@ -61,7 +63,7 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
         high = high if top is None else tirx.min(high, constant(top) * multiplier)
     else:
         real = activate(real, spec.activation)
-    return clipped(real * every(multiplier, real), low, high, out_zero)
+    return clipped(real * broadcast_like(multiplier, real), low, high, out_zero)
 
 
 def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
@@ -71,11 +73,13 @@ def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
         low: The lower bound of ``scaled``, a scalar without a fractional part.
         high: The upper bound of ``scaled``, a scalar without a fractional part.
     """
-    inside = tirx.min(tirx.max(scaled, every(low, scaled)), every(high, scaled))
+    inside = tirx.min(tirx.max(scaled, broadcast_like(low, scaled)), broadcast_like(high, scaled))
     # The sum has no digits behind the point, and those before it are the last bits: an addition
     # rounds halves to even numbers, and a conversion takes another instruction.
-    bits = tirx.reinterpret(typed("int32", scaled), inside + number(INTEGRAL, scaled))
-    return tirx.Cast(typed(UINT8, scaled), bits + every(tirx.Cast("int32", zero), scaled))
+    bits = tirx.reinterpret(vector_dtype("int32", scaled), inside + constant_like(INTEGRAL, scaled))
+    return tirx.Cast(
+        vector_dtype(UINT8, scaled), bits + broadcast_like(tirx.Cast("int32", zero), scaled)
+    )
 
 
 PRODUCT_PARAMETERS = 4
@@ -150,7 +154,7 @@ def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
         numbers: The fields of ``QuantizedProduct`` in order, float32 scalars.
     """
     _, _, scale, zero = numbers
-    real = sums * every(scale, sums)
+    real = sums * broadcast_like(scale, sums)
     if not STORAGE[written].whole:
         return real
     low, high = (constant(bound) - zero for bound in (0.0, LARGEST))
