@@ -186,7 +186,7 @@ def test_padding_beside_infinities_is_zero():
 )
 def test_parts_add_up_to_the_weight(weights, parts):
     half = STORAGE[BFLOAT16]
-    stored = SplitArithmetic(product=AmxBfloat16(), parts=parts).stored(weights)
+    stored = SplitArithmetic(product=AmxBfloat16(), parts=parts).store_weights(weights)
     numbers = half.real(stored).reshape(parts, -1).astype(np.float64)
     exact = weights.astype(np.float64)
     error = np.abs(numbers.sum(axis=0) - exact).max(axis=0)

@@ -1,8 +1,7 @@
 """Short functions that write loop nests in TensorIR directly.
 
-The templates write their loops themselves instead of scheduling a definition. TVM has no schedule
-primitives for three things that these functions express directly. They are register tiles as
-straight-line code, overlapping tiles at the border, and loop bounds that skip taps in the padding.
+TVM's schedule primitives have no register tiles as straight-line code, no overlapping tiles at
+borders, and no loop bounds that skip taps in the padding.
 """
 
 from __future__ import annotations
@@ -24,16 +23,12 @@ takes about a cycle, and starting threads takes some thousand cycles."""
 
 
 def buffer(name: str, shape: Sequence[int], *, dtype: str = "float32") -> Buffer:
-    """A buffer; its dtype is float32 by default."""
+    """Declare a buffer."""
     return tirx.decl_buffer(list(shape), dtype, name)
 
 
 def loop(name: str, extent: Expr, body: Callable[[Expr], Stmt], *, start: Expr = 0) -> Stmt:
-    """Write a serial loop over ``[start, start + extent)``; only its body if the extent is 1.
-
-    Args:
-        body: A function of the loop variable, which returns the body.
-    """
+    """Write a serial loop over ``[start, start + extent)``; only its body if the extent is 1."""
     if isinstance(extent, int) and extent == 1:
         return body(start)
     variable, kind = tirx.Var(name, "int32"), tirx.ForKind.SERIAL
@@ -52,13 +47,7 @@ def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
 
 
 def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
-    """Write a loop whose iterations are divided among the threads in contiguous parts.
-
-    If the whole loop takes less time than starting threads does, the loop is serial.
-
-    Args:
-        body: A function of the loop variable, which returns the body.
-    """
+    """Write a parallel loop; a serial one if it takes less time than starting threads does."""
     variable = tirx.Var(name, "int32")
     iteration = body(variable)
     short = extent * _stores(iteration, _MAX_SERIAL_STORES // max(extent, 1)) <= _MAX_SERIAL_STORES
@@ -67,10 +56,7 @@ def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
 
 
 def _stores(statement: Stmt, most: int) -> float:
-    """At most how many stores a statement executes; infinity if that is unknown.
-
-    The count ends with infinity above ``most``, because tiles without loops have many statements.
-    """
+    """An upper bound of a statement's stores; infinity above ``most`` or if unknown."""
     if isinstance(statement, tirx.SeqStmt):
         left: float = most
         for part in statement.seq:
@@ -133,17 +119,17 @@ def vector_dtype(dtype: str, like: Expr) -> str:
 
 
 def broadcast_like(scalar: Expr, like: Expr) -> Expr:
-    """Broadcast a scalar to a vector with as many lanes as the expression ``like``."""
+    """Broadcast a scalar to as many lanes as an expression has."""
     return splat(scalar, lanes_of(like))
 
 
 def constant_like(value: float, like: Expr) -> Expr:
-    """A float32 constant with as many lanes as the expression ``like``."""
+    """A float32 constant with as many lanes as an expression."""
     return constant(value, lanes_of(like))
 
 
 def integer_like(value: int, like: Expr, dtype: str = "int32") -> Expr:
-    """A constant whole number with as many lanes as the expression ``like``."""
+    """An integer constant with as many lanes as an expression."""
     return broadcast_like(tirx.IntImm(dtype, value), like)
 
 
@@ -186,11 +172,9 @@ def _word(value: int, like: Expr) -> Expr:
 def registers(
     count: int, lanes: int, *, name: str = "sum", dtype: str = "float32"
 ) -> tuple[Buffer, ...]:
-    """Make vector registers for a kernel, to be allocated with ``allocate``.
+    """Declare vector registers, to be allocated with ``allocate``.
 
-    Each register is a buffer of its own. TVM puts small buffers of this scope on the stack, and
-    LLVM turns them into registers. For larger buffers, TVM requests memory from its runtime for
-    each tile.
+    Each is a buffer of its own, because TVM puts only small buffers on the stack.
     """
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
@@ -212,13 +196,9 @@ def allocate(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
 
 
 def hoist(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
-    """Write a statement that computes indices once and uses each of them often.
+    """Write a statement that computes indices once, in memory that LLVM turns into registers.
 
-    The indices are in memory, which LLVM turns into registers. TVM would put the value of a
-    variable into each index that uses it, and simplify all of them.
-
-    Args:
-        body: A function of the indices, which returns the statement.
+    TVM would put the value of a variable into each index that uses it.
     """
     memory = buffer("kept", (len(values),), dtype="int32")
     stores = [store(memory, [number], value) for number, value in enumerate(values)]
@@ -235,10 +215,7 @@ def branch(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
 
 
 def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
-    """Split an index into one index per axis, outermost first.
-
-    An axis of extent 1 adds no code.
-    """
+    """Split an index into one index per axis, outermost first."""
     digits: list[Expr] = []
     remaining = index
     for position, extent in reversed(list(enumerate(extents))):
@@ -262,10 +239,9 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
 
 
 def tile_start(tile: Expr, size: int, extent: int) -> Expr:
-    """The start of a tile on its axis. The last tile starts earlier if it would exceed the axis.
+    """The start of a tile on its axis; the last tile starts earlier to end with the axis.
 
-    The last two tiles then overlap and compute the same numbers twice. So inner loops need no
-    conditions, and outputs need no padding.
+    Tiles then overlap, so loops need no conditions and outputs need no padding.
     """
     start = tile * size
     return start if extent % size == 0 else tirx.min(start, extent - size)
@@ -278,11 +254,7 @@ def function(parameters: Sequence[Buffer], body: Stmt) -> tirx.PrimFunc:
 
 
 def with_shapes(original: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
-    """The same function with parameters of other shapes that have as many elements.
-
-    Templates index parameters in the shape that suits their loops. Callers pass arrays in the
-    operator's own shapes.
-    """
+    """The same function with parameters of other shapes that have as many elements."""
     parameters, inside = [], []
     for old in original.params:
         shape = list(shapes.get(str(old.name), old.shape))

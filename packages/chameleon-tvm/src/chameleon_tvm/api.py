@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     )
     from chameleon_tvm._emit import rounding, widening, with_shapes
     from chameleon_tvm._instructions.base import Dot, Instruction
-    from chameleon_tvm._instructions.choosing import dots_of, narrow_weights_pay
     from chameleon_tvm._instructions.emission import intrinsic, permissions_of
+    from chameleon_tvm._instructions.selection import dots_of, narrow_weights_pay
     from chameleon_tvm._instructions.tiles import TileProduct
     from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
     from chameleon_tvm._metaschedule.strategy import ChameleonStrategy

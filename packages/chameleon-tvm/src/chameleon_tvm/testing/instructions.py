@@ -15,8 +15,8 @@ from chameleon_tvm._device.cpus.description import is_this_cpu
 from chameleon_tvm._device.cpus.features import architecture_of, target_features
 from chameleon_tvm._device.targets import TVMTargets, tvm_target
 from chameleon_tvm._instructions.base import BFLOAT16_BITS, Dot, Instruction
-from chameleon_tvm._instructions.choosing import instruction_of
-from chameleon_tvm._instructions.emission import require_permissions, using
+from chameleon_tvm._instructions.emission import require_permissions, with_instructions
+from chameleon_tvm._instructions.selection import instruction_of
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._types import BFLOAT16, STORAGE
@@ -94,7 +94,7 @@ class Trial(ABC):
         first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", self.cases)
         loop = tirx.For(case, first, count, tirx.ForKind.SERIAL, body)
         function = tirx.PrimFunc([*buffers.values()], loop).with_attr("tirx.noalias", True)
-        return using(function, [self.instruction])
+        return with_instructions(function, [self.instruction])
 
     def expected(self, operands: Operands) -> tuple[Array, Array]:
         """The sums that the instruction must compute, and the terms of each sum, in float64.

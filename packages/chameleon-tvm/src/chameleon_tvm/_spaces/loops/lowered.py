@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chameleon_tvm._building.lowering import arrays_apart
+from chameleon_tvm._building.lowering import separate_buffers
 from chameleon_tvm._emit import sequence
 from chameleon_tvm._operators.elementary import FUNCTIONS
 from chameleon_tvm._quick_tvm import tirx, tvm
@@ -243,7 +243,7 @@ PASSES = (
     tirx.transform.NarrowDataType(32),
     tirx.transform.VectorizeLoop(),
     tirx.transform.prim_func_pass(lambda function, *_: _with_whole_loads(function), opt_level=0),
-    arrays_apart(),
+    separate_buffers(),
     tirx.transform.UnrollLoop(),
     tirx.transform.StmtSimplify(),
 )

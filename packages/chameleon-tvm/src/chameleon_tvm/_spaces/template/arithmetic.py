@@ -12,18 +12,18 @@ from chameleon_core.plugin_api import Arrays, ConfigError
 from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit
-from chameleon_tvm._device.cpus.features import features_named
+from chameleon_tvm._device.cpus.features import cpu_features
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._emit import Expr
 from chameleon_tvm._instructions.base import Dot
-from chameleon_tvm._instructions.choosing import (
+from chameleon_tvm._instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
+from chameleon_tvm._instructions.selection import (
     SHIFTS,
     dots_of,
     integer_dots_of,
     narrow_weights_pay,
     tile_products_of,
 )
-from chameleon_tvm._instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.epilogues import Quantization
@@ -124,7 +124,7 @@ class Arithmetic:
         return tirx.const(0, self.input_dtype)
 
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
-        """The bias in the dtype of the sums, corrected for a zero point that the copy still contains.
+        """The bias in the dtype of the sums, corrected for a zero point that the copy contains.
 
         A float32 bias of more than 24 bits is rounded, as the sum that contains it would be.
 
@@ -247,7 +247,7 @@ def half_dots(dtype: str, target: str) -> Sequence[Dot]:
 
 def describe_arithmetic(target: str) -> dict[str, str]:
     """The instructions of templates on a CPU for each compute type, tile products first."""
-    features = features_named(target)
+    features = cpu_features(target)
     vectors = next((name for name in _VECTORS if name in features), "scalar")
     multiply_add = f"{vectors} {'FMA' if target_info(target).fma else 'multiply and add'}"
     words = {}

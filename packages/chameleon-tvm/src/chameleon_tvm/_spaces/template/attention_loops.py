@@ -14,7 +14,7 @@ from functools import partial
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, Stmt, assign, read
 from chameleon_tvm._instructions.base import Dot
-from chameleon_tvm._instructions.emission import importing
+from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.attention_specs import AttentionSpec, ordered
 from chameleon_tvm._spaces.template.attention_parts import (
@@ -72,7 +72,7 @@ class AttentionLoops:
             body = emit.allocate(copies, emit.sequence([self._copy(), body]))
         parameters = list({part.data: None for part in self.inputs})
         more = [] if self.mask is None else [self.mask]
-        return emit.function([*parameters, *more, self.out], importing(body, [self.dot]))
+        return emit.function([*parameters, *more, self.out], with_preludes(body, [self.dot]))
 
     def _copy(self) -> Stmt:
         batch, heads, keys, _ = self.spec.key

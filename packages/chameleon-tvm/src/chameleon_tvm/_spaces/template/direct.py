@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, Stmt
-from chameleon_tvm._instructions.emission import importing
+from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import BatchMatmulSpec, FusedSpec
 from chameleon_tvm._spaces.template.arithmetic import FLOAT32_ARITHMETIC, Arithmetic
@@ -89,7 +89,7 @@ class DirectConvolution:
             body = emit.allocate(
                 self.input.copy_buffer, emit.sequence([self.input.make_copy(), body])
             )
-        body = importing(body, [self.dot])
+        body = with_preludes(body, [self.dot])
         constants = self.output.epilogue.parameters
         return emit.function([self.input.data, self.weights, *constants, self.output.out], body)
 

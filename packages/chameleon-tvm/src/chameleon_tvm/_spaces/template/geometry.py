@@ -141,7 +141,7 @@ class Tile:
 
 
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
-    """Number each tile in a row of outputs by the taps that it has outside the input; shape (tiles,).
+    """Number each tile in a row of outputs by its taps outside the input; shape (tiles,).
 
     Tiles with equal numbers share one piece of code. Numbers are in order of appearance.
     """

@@ -11,7 +11,7 @@ from chameleon_core.plugin_api import Arrays, DesignSpace, Task
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._emit import Expr, Stmt
-from chameleon_tvm._instructions.emission import importing
+from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm._spaces.template.algorithms import (
@@ -129,7 +129,7 @@ class BatchMatmulLoops(DirectConvolution):
         body = emit.allocate(self.weights, emit.sequence(statements))
         if self.tile.copy:
             body = emit.allocate(self.input.copy_buffer, body)
-        body = importing(body, [self.dot])
+        body = with_preludes(body, [self.dot])
         constants = self.output.epilogue.parameters
         return emit.function([self.input.data, self.right, *constants, self.output.out], body)
 

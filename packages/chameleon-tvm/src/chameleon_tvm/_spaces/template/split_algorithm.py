@@ -20,7 +20,7 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._instructions.base import BFLOAT16_BITS
-from chameleon_tvm._instructions.choosing import tile_products_of
+from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.spec import FusedSpec

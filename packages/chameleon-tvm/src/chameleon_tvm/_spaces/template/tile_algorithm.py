@@ -13,8 +13,8 @@ from chameleon_core.plugin_api import Arrays, DesignSpace
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._emit import Expr, Stmt
-from chameleon_tvm._instructions.choosing import tile_products_of
-from chameleon_tvm._instructions.emission import using
+from chameleon_tvm._instructions.emission import with_instructions
+from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.spec import FusedSpec
@@ -300,7 +300,7 @@ class TileAlgorithm(Algorithm):
             channels=self.channels,
             cores=self.info.cores,
         )
-        return using(emit.with_shapes(loops.function(), shapes), [self.product])
+        return with_instructions(emit.with_shapes(loops.function(), shapes), [self.product])
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants

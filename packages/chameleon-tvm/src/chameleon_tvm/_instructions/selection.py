@@ -12,7 +12,7 @@ from chameleon_core.plugin_api import KINDS, InstructionRecord, make
 from chameleon_system.api import refusal
 
 from chameleon_tvm._device.cpus.description import is_this_cpu
-from chameleon_tvm._device.cpus.features import architecture_named, features_named
+from chameleon_tvm._device.cpus.features import cpu_architecture, cpu_features
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._instructions.base import Dot, Instruction
 from chameleon_tvm._instructions.records import INSTRUCTIONS
@@ -45,7 +45,7 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
         PluginError: The instruction of another distribution cannot be imported.
     """
     size = target_info(target).vector_bytes
-    features = features_named(target)
+    features = cpu_features(target)
 
     def fits(dot: Instruction) -> bool:
         return (
@@ -68,16 +68,14 @@ def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
 def tile_products_of(
     target: str, *, data: str, weights: str, plugins: bool = True
 ) -> Sequence[TileProduct]:
-    """The target's instructions for tile products of tensors of two dtypes, fastest first.
+    """The target's tile products of tensors of two dtypes, fastest first.
 
-    If the target is this machine's CPU, instructions that the operating system refuses to this
-    process are left out, with a warning. Instructions of other distributions are returned only if
-    no instruction of this package fits.
+    Instructions of other distributions are returned only if none of this package fits.
     """
 
     def fits(tile: Instruction) -> bool:
         known = isinstance(tile, TileProduct) and _holds(tile, data, weights)
-        return known and _permitted(tile.permission, target)
+        return known and _is_permitted(tile.permission, target)
 
     tiles = _fitting(target, fits, plugins=plugins)
     return sorted(tiles, key=lambda tile: -tile.rows * tile.columns * tile.depth / tile.cost)
@@ -87,8 +85,8 @@ def _fitting(
     target: str, fits: Callable[[Instruction], bool], *, plugins: bool = True
 ) -> list[Any]:
     """The fitting instructions of this package, or else those of other distributions."""
-    for records in (own_records_of, others_records_of) if plugins else (own_records_of,):
-        fitting = [one for one in map(instruction_of, records(target)) if fits(one)]
+    for records in (package_records_of, plugin_records_of) if plugins else (package_records_of,):
+        fitting = [*filter(fits, map(instruction_of, records(target)))]
         if fitting:
             return fitting
     return []
@@ -104,20 +102,20 @@ def narrow_weights_pay(target: str) -> bool:
     return rates[0] < rates[1] and not tile_products_of(target, data=UINT8, weights=INT8)
 
 
-def own_records_of(target: str) -> Sequence[InstructionRecord]:
+def package_records_of(target: str) -> Sequence[InstructionRecord]:
     """The plugin records of this package's instructions that a target has."""
-    return _had(target, INSTRUCTIONS)
+    return _available(target, INSTRUCTIONS)
 
 
-def others_records_of(target: str) -> Sequence[InstructionRecord]:
+def plugin_records_of(target: str) -> Sequence[InstructionRecord]:
     """The plugin records of instructions that other distributions add and that a target has."""
     names = {record.name for record in INSTRUCTIONS}
     entries = default_registry().entries("instructions")
-    return _had(target, [entry.record for entry in entries if entry.name not in names])
+    return _available(target, [entry.record for entry in entries if entry.name not in names])
 
 
-def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[InstructionRecord]:
-    architecture, features = architecture_named(target), features_named(target)
+def _available(target: str, records: Iterable[InstructionRecord]) -> Sequence[InstructionRecord]:
+    architecture, features = cpu_architecture(target), cpu_features(target)
     return [
         record
         for record in records
@@ -138,10 +136,10 @@ def instruction_of(record: InstructionRecord) -> Instruction:
 
 def permissions_for(target: str) -> frozenset[str]:
     """The permissions that a process must have to run all kernels that are built for a target."""
-    return frozenset(name for name in _permissions_of(target) if _permitted(name, target))
+    return frozenset(name for name in _permissions_of(target) if _is_permitted(name, target))
 
 
-def refusals(target: str) -> dict[str, str]:
+def refused_permissions(target: str) -> dict[str, str]:
     """The permissions for a target's instructions that the system refuses, each with the reason."""
     reasons = {permission: refusal(permission) for permission in _permissions_of(target)}
     return {permission: reason for permission, reason in reasons.items() if reason}
@@ -149,19 +147,19 @@ def refusals(target: str) -> dict[str, str]:
 
 def _permissions_of(target: str) -> list[str]:
     """The permissions for all instructions of a target."""
-    records = (*own_records_of(target), *others_records_of(target))
+    records = (*package_records_of(target), *plugin_records_of(target))
     return sorted({instruction_of(record).permission for record in records} - {""})
 
 
 @cache
-def _permitted(permission: str, target: str) -> bool:
+def _is_permitted(permission: str, target: str) -> bool:
     """Whether code for a target may use instructions that need an operating system's permission."""
     if not permission or not is_this_cpu(target):
         return True
-    refused = refusal(permission)
-    if refused:
-        log.warning("instructions_left_out", permission=permission, because=refused)
-    return not refused
+    reason = refusal(permission)
+    if reason:
+        log.warning("instructions_left_out", permission=permission, because=reason)
+    return not reason
 
 
 def _exact(dot: Dot, weights: str) -> bool:
