@@ -34,7 +34,7 @@ def described(name, architecture="x86_64"):
     return parse_cpuinfo((CPUINFO / name).read_text(), architecture)
 
 
-def answer_of(processor, *, xcr0=ALL_SAVED, permission=0, highest=7, highest_subleaf=1):
+def run_process(processor, *, xcr0=ALL_SAVED, permission=0, highest=7, highest_subleaf=1):
     """The numbers that an x86 processor with these flags, vendor and name reports."""
     words = [0] * WORDS
     at = {leaf: 4 * number for number, leaf in enumerate(LEAVES)}
@@ -63,7 +63,7 @@ def answer_of(processor, *, xcr0=ALL_SAVED, permission=0, highest=7, highest_sub
 @pytest.mark.parametrize("name", X86)
 def test_an_x86_processor_is_what_linux_says(name):
     processor = described(name)
-    answer = decode_processor(answer_of(processor), "x86_64")
+    answer = decode_processor(run_process(processor), "x86_64")
     assert reported_features(answer.processor) == reported_features(processor)
     for field in ("vendor", "family", "model", "name"):
         assert getattr(answer.processor, field) == getattr(processor, field), field
@@ -88,7 +88,7 @@ def test_every_feature_has_a_bit():
 )
 def test_registers_that_the_system_does_not_save(xcr0, lost):
     processor = described("sapphirerapids")
-    answer = decode_processor(answer_of(processor, xcr0=xcr0), "x86_64")
+    answer = decode_processor(run_process(processor, xcr0=xcr0), "x86_64")
     seen = reported_features(answer.processor)
     assert lost <= reported_features(processor) - seen
     assert {"sse4.2", "popcnt", "bmi2"} <= seen
@@ -96,17 +96,17 @@ def test_registers_that_the_system_does_not_save(xcr0, lost):
 
 def test_leaves_that_a_processor_does_not_know_are_not_read():
     processor = described("sapphirerapids")
-    old = reported_features(decode_processor(answer_of(processor, highest=4), "x86_64").processor)
+    old = reported_features(decode_processor(run_process(processor, highest=4), "x86_64").processor)
     assert "avx" in old
     assert old.isdisjoint({"avx2", "avx512f", "amx-tile", "avxvnni"})
-    subleaf = decode_processor(answer_of(processor, highest_subleaf=0), "x86_64").processor
+    subleaf = decode_processor(run_process(processor, highest_subleaf=0), "x86_64").processor
     assert reported_features(processor) - reported_features(subleaf) == {"avxvnni", "avx512bf16"}
 
 
 def test_a_refused_permission_has_a_reason():
-    answer = answer_of(described("sapphirerapids"), permission=-errno.EPERM)
+    answer = run_process(described("sapphirerapids"), permission=-errno.EPERM)
     assert decode_processor(answer, "x86_64").refused == {AMX: "Operation not permitted"}
-    older = answer_of(described("haswell"), permission=-errno.EINVAL)
+    older = run_process(described("haswell"), permission=-errno.EINVAL)
     assert decode_processor(older, "x86_64").refused == {}
 
 

@@ -18,7 +18,7 @@ _CUBIC = 0.044715
 """A coefficient of Hendrycks and Gimpel's approximation of GELU (arXiv 1606.08415, section 2)."""
 
 
-def _clipped(x: Expr, low: float, high: float) -> Expr:
+def _clip(x: Expr, low: float, high: float) -> Expr:
     """``x`` between two bounds, which are first operands so that NaN stays NaN."""
     return tirx.min(constant_like(high, x), tirx.max(constant_like(low, x), x))
 
@@ -43,10 +43,10 @@ def _gelu_tanh(x: Expr) -> Expr:
 
 
 def _hardsigmoid(x: Expr) -> Expr:
-    return _clipped(x + constant_like(3.0, x), 0.0, 6.0) * constant_like(1.0 / 6.0, x)
+    return _clip(x + constant_like(3.0, x), 0.0, 6.0) * constant_like(1.0 / 6.0, x)
 
 
-def _below_zero(x: Expr) -> Expr:
+def _expm1_below_zero(x: Expr) -> Expr:
     """``exp(x) - 1`` for x below zero, else zero."""
     return exp(tirx.min(constant_like(0.0, x), x)) - constant_like(1.0, x)
 
@@ -62,14 +62,14 @@ _MISH_RANGE = 20.0
 """For larger x, ``tanh(log(1 + exp(x)))`` is one in float32."""
 
 
-def _leaky(x: Expr, slope: float) -> Expr:
+def _leaky_relu(x: Expr, slope: float) -> Expr:
     return _relu(x) + tirx.min(constant_like(0.0, x), x) * constant_like(slope, x)
 
 
 _EXPRESSIONS: dict[str, Callable[[Expr], Expr]] = {
     "none": lambda x: x,
     "relu": _relu,
-    "relu6": lambda x: _clipped(x, 0.0, 6.0),
+    "relu6": lambda x: _clip(x, 0.0, 6.0),
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
     "sigmoid": sigmoid,
@@ -78,9 +78,10 @@ _EXPRESSIONS: dict[str, Callable[[Expr], Expr]] = {
     "hardsigmoid": _hardsigmoid,
     "hardswish": lambda x: x * _hardsigmoid(x),
     "gelu_sigmoid": lambda x: x * sigmoid(x * constant_like(1.702, x)),
-    "elu": lambda x: _relu(x) + _below_zero(x),
+    "elu": lambda x: _relu(x) + _expm1_below_zero(x),
     "selu": lambda x: (
-        (_relu(x) + _below_zero(x) * constant_like(SELU_SLOPE, x)) * constant_like(SELU_SCALE, x)
+        (_relu(x) + _expm1_below_zero(x) * constant_like(SELU_SLOPE, x))
+        * constant_like(SELU_SCALE, x)
     ),
     "mish": _mish,
     "relu_squared": lambda x: _relu(x) * _relu(x),
@@ -94,7 +95,7 @@ def activate(value: Expr, name: str) -> Expr:
         name: One of ``specs.ACTIVATIONS``, or a name that ``spec.leaky_relu`` returned.
     """
     slope = slope_of(name)
-    return _EXPRESSIONS[name](value) if slope is None else _leaky(value, slope)
+    return _EXPRESSIONS[name](value) if slope is None else _leaky_relu(value, slope)
 
 
 def activated(x: Exact, name: str) -> Exact:

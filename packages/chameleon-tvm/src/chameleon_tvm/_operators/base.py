@@ -16,7 +16,7 @@ from chameleon_tvm._late_tvm import tvm
 from chameleon_tvm._operators.records import OPERATORS
 from chameleon_tvm._types import BFLOAT16, FLOAT32, UINT8, StorageType, array_type, tolerance_of
 
-OWN = {record.name: record for record in OPERATORS}
+PACKAGE_OPERATORS = {record.name: record for record in OPERATORS}
 """The records of this package's operators by name. No plugin can replace them (``Kind.unique``), so
 worker processes load no plugins for them."""
 
@@ -102,7 +102,7 @@ class TypedOperator(Operator):
 
 def is_operator(kind: str) -> bool:
     """Whether this package or an installed plugin defines an operator of this kind."""
-    return kind in OWN or kind in default_registry().names("operators")
+    return kind in PACKAGE_OPERATORS or kind in default_registry().names("operators")
 
 
 def record_of(task: Task) -> OperatorRecord:
@@ -111,7 +111,7 @@ def record_of(task: Task) -> OperatorRecord:
     Raises:
         ConfigError: No installed distribution defines this kind of operator.
     """
-    record: OperatorRecord | None = OWN.get(task.operator)
+    record: OperatorRecord | None = PACKAGE_OPERATORS.get(task.operator)
     if record is not None:
         return record
     try:
@@ -176,7 +176,7 @@ def seeded_integers(shape: tuple[int, ...], kind: StorageType, stream: int) -> N
     return rng.integers(kind.low, kind.high, shape, kind.storage_dtype, endpoint=True)
 
 
-def widened(outputs: Arrays) -> Arrays:
+def to_comparable(outputs: Arrays) -> Arrays:
     """Convert bfloat16 and uint8 outputs to float32, so that they can be compared with a reference.
 
     NumPy has no bfloat16. References are floating-point numbers, and a difference of unsigned

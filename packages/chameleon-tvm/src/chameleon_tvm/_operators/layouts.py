@@ -1,7 +1,4 @@
-"""Functions that read names of image layouts, such as NHWC, without importing TVM.
-
-An image has one, two or three spatial axes: W, HW or DHW.
-"""
+"""Functions that read names of image layouts, such as NHWC, without importing TVM."""
 
 from __future__ import annotations
 

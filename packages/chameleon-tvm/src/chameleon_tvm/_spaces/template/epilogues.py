@@ -13,7 +13,11 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._emit import Buffer, Expr
 from chameleon_tvm._operators.activations import activate
 from chameleon_tvm._operators.epilogues import PARAMETERS
-from chameleon_tvm._operators.requantizing import PRODUCT_PARAMETERS, finished, finished_product
+from chameleon_tvm._operators.requantization import (
+    PRODUCT_PARAMETERS,
+    requantize,
+    requantize_product,
+)
 from chameleon_tvm._operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
 from chameleon_tvm._types import FLOAT32, STORAGE
 
@@ -98,7 +102,7 @@ class QuantizedVectorEpilogue(VectorEpilogue):
     def finish(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         residual = None if self.residual is None else emit.load(self.residual, index, lanes)
         quantization = [emit.load(self.quantization, [at]) for at in range(PARAMETERS)]
-        return finished(sums, residual, self.spec, quantization)
+        return requantize(sums, residual, self.spec, quantization)
 
 
 class QuantizedProductEpilogue(VectorEpilogue):
@@ -124,7 +128,7 @@ class QuantizedProductEpilogue(VectorEpilogue):
     def finish(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         del index, lanes
         quantization = [emit.load(self.quantization, [at]) for at in range(PRODUCT_PARAMETERS)]
-        return finished_product(emit.cast("float32", sums), self._output_type.name, quantization)
+        return requantize_product(emit.cast("float32", sums), self._output_type.name, quantization)
 
 
 def epilogue_of(

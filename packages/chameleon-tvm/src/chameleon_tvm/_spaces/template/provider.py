@@ -21,7 +21,7 @@ from chameleon_core.plugin_api import (
 )
 
 from chameleon_tvm._device.targets import kind_of
-from chameleon_tvm._operators.base import OWN
+from chameleon_tvm._operators.base import PACKAGE_OPERATORS
 from chameleon_tvm._spaces.template.base import Template, TemplateBuilder
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.records import TEMPLATES
@@ -103,7 +103,7 @@ def _known_records(operator: str) -> Sequence[TemplateRecord]:
 
     Operators of this package have only its own templates, so worker processes load no plugins.
     """
-    if operator in OWN:
+    if operator in PACKAGE_OPERATORS:
         return TEMPLATES
     return [entry.record for entry in default_registry().entries("templates")]
 

@@ -1,13 +1,10 @@
 """The last steps of int8 operators as TensorIR expressions, and products of two quantized tensors.
 
-Such a product has no constant side. Both sides are uint8 with one scale and one zero point each
-(Jacob et al. 2018, section 2.2, arXiv 1712.05877). The ``sums`` of ``(a - left_zero_point) * (b -
-right_zero_point)`` are exact in int32.
-
-For a float32 output, ``scale`` is the product of both sides' scales, and the output is
-``float32(sums) * scale``. For a uint8 output, ``scale`` is this product divided by the output's
-scale. The output is then ``round(float32(sums) * scale) + out_zero_point``, clipped to 0 to 255,
-with halves rounded to even numbers.
+Both sides of such a product are uint8 with one scale and zero point each (Jacob et al. 2018,
+section 2.2, arXiv 1712.05877). The ``sums`` of ``(a - left_zero_point) * (b - right_zero_point)``
+are exact in int32. A float32 output is ``float32(sums) * scale``, with the product of the sides'
+scales. A uint8 output is ``round(float32(sums) * scale) + out_zero_point``, clipped to 0 to 255,
+with ``scale`` divided by the output's scale, and halves rounded to even numbers.
 """
 
 from __future__ import annotations
@@ -26,23 +23,18 @@ from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._types import STORAGE, UINT8
 
 LARGEST = float(STORAGE[UINT8].high)
-INTEGRAL = 1.5 * 2.0**23
+_ROUNDING_CONSTANT = 1.5 * 2.0**23
 """Near this number, float32 represents only integers. If an integer is added to it, the last byte
 of the sum is that of the integer."""
-CLIPPING: dict[str, tuple[float, float | None]] = {"relu": (0.0, None), "relu6": (0.0, 6.0)}
+CLIPPING_ACTIVATIONS: dict[str, tuple[float, float | None]] = {
+    "relu": (0.0, None),
+    "relu6": (0.0, 6.0),
+}
 """Lower and upper bounds of the activations that only clip."""
 
 
-def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequence[Expr]) -> Expr:
-    """The output of an int8 operator as a TensorIR expression of its scaled sums.
-
-    It adds the residual, applies the activation and rounds to the output's dtype.
-
-    Args:
-        residual: The residual in the output's dtype, with as many lanes as ``real``; None if the
-            operator has no residual.
-        numbers: The fields of ``Quantization`` in order, float32 scalars.
-    """
+def requantize(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequence[Expr]) -> Expr:
+    """The output of an int8 operator, from its scaled sums and the fields of ``Quantization``."""
     _, scale, zero, multiplier, out_zero = numbers
     quantized = STORAGE[spec.output_dtype].whole
     if residual is not None and quantized:
@@ -57,26 +49,23 @@ def finished(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequen
     # Bounds are whole numbers, so that rounding does not pass them. Products with a positive number
     # keep their order, so that those of an activation that clips bound them as well.
     low, high = constant(0.0) - out_zero, constant(LARGEST) - out_zero
-    if spec.activation in CLIPPING:
-        bottom, top = CLIPPING[spec.activation]
-        low = tirx.max(low, constant(bottom) * multiplier)
-        high = high if top is None else tirx.min(high, constant(top) * multiplier)
+    if spec.activation in CLIPPING_ACTIVATIONS:
+        least, greatest = CLIPPING_ACTIVATIONS[spec.activation]
+        low = tirx.max(low, constant(least) * multiplier)
+        high = high if greatest is None else tirx.min(high, constant(greatest) * multiplier)
     else:
         real = activate(real, spec.activation)
-    return clipped(real * broadcast_like(multiplier, real), low, high, out_zero)
+    return clip_to_uint8(real * broadcast_like(multiplier, real), low, high, out_zero)
 
 
-def clipped(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
-    """Clip numbers and round them to uint8, halves to even numbers.
-
-    Args:
-        low: The lower bound of ``scaled``, a scalar without a fractional part.
-        high: The upper bound of ``scaled``, a scalar without a fractional part.
-    """
+def clip_to_uint8(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
+    """Clip numbers to bounds without fractional parts, and round them to uint8, halves to even."""
     inside = tirx.min(tirx.max(scaled, broadcast_like(low, scaled)), broadcast_like(high, scaled))
     # The sum has no digits behind the point, and those before it are the last bits: an addition
     # rounds halves to even numbers, and a conversion takes another instruction.
-    bits = tirx.reinterpret(vector_dtype("int32", scaled), inside + constant_like(INTEGRAL, scaled))
+    bits = tirx.reinterpret(
+        vector_dtype("int32", scaled), inside + constant_like(_ROUNDING_CONSTANT, scaled)
+    )
     return tirx.Cast(
         vector_dtype(UINT8, scaled), bits + broadcast_like(tirx.Cast("int32", zero), scaled)
     )
@@ -87,7 +76,7 @@ PRODUCT_PARAMETERS = 4
 
 
 @attrs.frozen
-class KernelNumbers:
+class PackedConstants:
     """Numbers that a kernel gets as one float32 array, in the order of the fields."""
 
     @property
@@ -103,7 +92,7 @@ class KernelNumbers:
 
 
 @attrs.frozen(kw_only=True)
-class QuantizedProduct(KernelNumbers):
+class QuantizedProduct(PackedConstants):
     """The zero points and the scale of a product of two quantized tensors.
 
     The kernel gets these numbers as one float32 array, in the order of the attributes.
@@ -120,26 +109,23 @@ class QuantizedProduct(KernelNumbers):
     scale: float
     out_zero_point: float = 0.0
 
-    def output(self, sums: NDArray[np.float64], written: str) -> NDArray[np.float64]:
+    def output(self, sums: NDArray[np.float64], output_dtype: str) -> NDArray[np.float64]:
         """Compute the output of a quantized product from its exact sums, for checks.
 
         The sums are scaled in float32, as the operator is defined.
 
         Args:
             sums: Exact sums, of any shape.
-            written: Dtype of the output.
+            output_dtype: Dtype of the output.
         """
         scaled = (sums.astype(np.float32) * np.float32(self.scale)).astype(np.float64)
-        if not STORAGE[written].whole:
+        if not STORAGE[output_dtype].whole:
             return scaled
         return np.asarray(np.clip(np.rint(scaled) + self.out_zero_point, 0, LARGEST))
 
 
-def example(reduced: int) -> QuantizedProduct:
-    """Constants for measurements of a quantized product.
-
-    With them, uint8 outputs cover their whole range.
-    """
+def example_product(reduced: int) -> QuantizedProduct:
+    """Constants for measurements, with which uint8 outputs cover their whole range."""
     # The standard deviation of sums of products of independent, uniform numbers.
     typical = 256.0**2 / 12.0 * reduced**0.5
     return QuantizedProduct(
@@ -147,15 +133,11 @@ def example(reduced: int) -> QuantizedProduct:
     )
 
 
-def finished_product(sums: Any, written: str, numbers: Sequence[Any]) -> Any:
-    """The output of a quantized product for some sums, as a TensorIR expression.
-
-    Args:
-        numbers: The fields of ``QuantizedProduct`` in order, float32 scalars.
-    """
+def requantize_product(sums: Any, output_dtype: str, numbers: Sequence[Any]) -> Any:
+    """The output of a quantized product, from its sums and the fields of ``QuantizedProduct``."""
     _, _, scale, zero = numbers
     real = sums * broadcast_like(scale, sums)
-    if not STORAGE[written].whole:
+    if not STORAGE[output_dtype].whole:
         return real
     low, high = (constant(bound) - zero for bound in (0.0, LARGEST))
-    return clipped(real, low, high, zero)
+    return clip_to_uint8(real, low, high, zero)
