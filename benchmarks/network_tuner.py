@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chameleon_networks._compile.uncompilable import no_kernels
+from chameleon_networks._compile.unsupported_operator import no_kernels
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._running.requests import requested_network
 from chameleon_system._processes.conversation import Message

@@ -28,8 +28,8 @@ import torch
 from chameleon_core._errors import ChameleonError
 from chameleon_networks._backends.onnx_networks import untuned
 from chameleon_networks._frameworks.running import onnx_bytes, onnx_session, torch_network
-from chameleon_networks._graph.warnings_once import warnings_once
-from chameleon_networks._importers.torch.lowering.importing import torch_graph
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import program_of
 from chameleon_system._thread_limit import usable_threads
 from torch.nn import functional

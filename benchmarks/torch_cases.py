@@ -29,8 +29,8 @@ import numpy as np
 import torch
 from case_suite import NoNetworkError, Suite, WrongAnswerError, main
 from chameleon_networks._backends.onnx_networks import untuned
-from chameleon_networks._graph.warnings_once import warnings_once
-from chameleon_networks._importers.torch.lowering.importing import torch_graph
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import program_of
 from torch.utils import _pytree as pytree
 

@@ -1,8 +1,8 @@
 """Relax modules of a few operators, and what they compute by TVM's own way."""
 
 import numpy as np
-from chameleon_networks._graph.relaxed import bindings_of, operator_name, relax, tvm
-from chameleon_networks._quantize.reads import Form
+from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, tvm
+from chameleon_networks._quantize.data_flow import Form
 from chameleon_tvm._types import STORAGE
 
 

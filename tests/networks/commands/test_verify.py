@@ -10,8 +10,8 @@ import pytest
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ExitCode
 from chameleon_networks._commands.verifying import Comparison
-from chameleon_networks._compile.uncompilable import no_kernels
-from chameleon_networks._graph.relaxed import relax, rewritten, tvm
+from chameleon_networks._compile.unsupported_operator import no_kernels
+from chameleon_networks._graph.relax_utils import relax, rewritten, tvm
 from chameleon_networks._importers.options import OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import network_of
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_networks._graph.affine import with_folded_scales
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.fold_scales import with_folded_scales
+from chameleon_networks._graph.relax_utils import relax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

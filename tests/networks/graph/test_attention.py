@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from chameleon_networks._compile.compile import fused_functions
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.operators import left_over
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._importers.torch.lowering.importing import torch_graph
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
 
 from ..lowering.networks import Many  # noqa: TID252 - shared by folders
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.operators import left_over
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._importers.torch.lowering.importing import torch_graph
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
 
 functional, nn = torch.nn.functional, torch.nn
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core._plugins import NoOptions
-from chameleon_networks._compile.defaults import with_default_schedules
-from chameleon_networks._compile.sequence.variants import Placement, placed
+from chameleon_networks._compile.default_schedules import with_default_schedules
+from chameleon_networks._compile.sequence.buffer_specialization import Placement, placed
 from chameleon_tvm._building.lowering import compile_function
 from chameleon_tvm._device.targets import TVMTargets, tvm_target
 from chameleon_tvm._quick_tvm import te, tirx, tvm

@@ -5,7 +5,7 @@ import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_networks._compile.sequence.calls import sequence_of
 from chameleon_networks._graph import constants
-from chameleon_networks._graph.relaxed import extents_of, known_extents, relax, tvm
+from chameleon_networks._graph.relax_utils import extents_of, known_extents, relax, tvm
 from chameleon_tvm._quick_tvm import tirx
 
 from ..modules import module_of  # noqa: TID252 - shared by folders

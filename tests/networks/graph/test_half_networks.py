@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.moving import with_encoded_moves
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import operators_in, prepared
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._graph.steps import Step
+from chameleon_networks._graph.propagate_quantization import with_encoded_moves
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.quantization import Step
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._quantize.apply_dtypes import with_types
 from chameleon_networks._quantize.eligibility import eligible
-from chameleon_networks._quantize.types import with_types
 from chameleon_tvm._types import HALVES, STORAGE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

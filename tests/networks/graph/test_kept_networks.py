@@ -13,14 +13,14 @@ import torch
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._stages import Delivery
 from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
-from chameleon_networks._compile.uncompilable import no_kernels
+from chameleon_networks._compile.unsupported_operator import no_kernels
 from chameleon_networks._delivery import baselines, networks
 from chameleon_networks._delivery.checking import CheckReport
 from chameleon_networks._delivery.delivery_steps import DeliverySteps
 from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax, tvm, with_constants, without_constants
+from chameleon_networks._graph.relax_utils import relax, tvm, with_constants, without_constants
 from chameleon_networks._importers.onnx import models
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import (

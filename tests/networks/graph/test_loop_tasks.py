@@ -13,9 +13,9 @@ from chameleon_networks._compile.loop_tasks import (
     costly_functions,
     loop_tasks,
 )
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_testing.conformance import check_space_provider
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._quick_tvm import te, tvm

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import prepared, with_folded_pads
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 

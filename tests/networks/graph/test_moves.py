@@ -6,8 +6,8 @@ import inspect
 import numpy as np
 import pytest
 from chameleon_networks._graph.constants import _ELEMENTWISE
-from chameleon_networks._graph.moves import ELEMENTWISE, without_moves
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.propagate_transposes import ELEMENTWISE, without_moves
+from chameleon_networks._graph.relax_utils import relax
 
 from ..modules import expected, module_of  # noqa: TID252 - shared by folders
 

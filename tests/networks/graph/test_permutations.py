@@ -3,7 +3,11 @@
 import itertools
 
 import numpy as np
-from chameleon_networks._graph.moves import moves_nothing, through_reduction, through_reshape
+from chameleon_networks._graph.propagate_transposes import (
+    moves_nothing,
+    through_reduction,
+    through_reshape,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

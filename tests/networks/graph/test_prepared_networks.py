@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.constants import fold_constants
-from chameleon_networks._graph.moves import without_moves
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.operators import left_over
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_networks._graph.propagate_transposes import without_moves
+from chameleon_networks._graph.relax_utils import relax, tvm
 
 from ..modules import expected as computed  # noqa: TID252 - shared by folders
 from ..modules import module_of, operators_of  # noqa: TID252

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._quantize.apply_dtypes import with_types
+from chameleon_networks._quantize.data_flow import Network
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import Affine
-from chameleon_networks._quantize.reads import Network
-from chameleon_networks._quantize.types import with_types
 
 from ..modules import in_eight_bits, module_of  # noqa: TID252 - shared by folders
 

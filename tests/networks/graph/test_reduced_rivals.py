@@ -21,7 +21,7 @@ from chameleon_networks._delivery.reduced_rivals import (
     reduced_request,
     reduces_by_default,
 )
-from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._importers.sources import OnnxNetwork
 from chameleon_networks._running.processes import framework_process, reduced_process
 from chameleon_networks._running.verify import Sample

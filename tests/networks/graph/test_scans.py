@@ -11,7 +11,7 @@ import pytest
 from chameleon_networks._backends import onnx_networks
 from chameleon_networks._backends.onnx_networks import untuned
 from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
-from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_tvm._types import array_type
 
 from ..modules import module_of  # noqa: TID252 - shared by folders

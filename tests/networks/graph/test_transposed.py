@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._graph.transposed import TransposedAxis, axis_plan
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.transposed_convolutions import TransposedAxis, axis_plan
 from chameleon_tvm._operators.layouts import SPATIAL
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st

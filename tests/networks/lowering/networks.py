@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from chameleon_networks._importers.torch.lowering.importing import torch_graph
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import program_of
 from torch import nn
 from torch.utils import _pytree as tree

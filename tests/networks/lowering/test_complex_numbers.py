@@ -6,7 +6,7 @@ import torch
 from chameleon_core._errors import ConfigError
 from chameleon_networks._importers.torch.lowering.complex_numbers import LONGEST
 from chameleon_networks._importers.torch.lowering.decompositions import decomposed
-from chameleon_networks._importers.torch.lowering.importing import readable
+from chameleon_networks._importers.torch.lowering.importer import readable
 
 from .torch_networks import Of
 

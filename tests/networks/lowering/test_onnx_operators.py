@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_networks._backends.onnx_networks import prepare, run_node
-from chameleon_networks._importers.onnx.importing import imported
+from chameleon_networks._importers.onnx.importer import imported
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 from .networks import answers, batches, difference

@@ -13,11 +13,11 @@ from chameleon_networks._delivery.bucketed import work_on
 from chameleon_networks._delivery.networks import NetworkFrontend
 from chameleon_networks._delivery.typed import decisions as settling
 from chameleon_networks._delivery.typed import delivery as delivering
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.fused_operators import specs_for
+from chameleon_networks._graph.fusion import chains_of
+from chameleon_networks._graph.fusion_groups import specs_for
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax, tvm
-from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._graph.relax_utils import relax, tvm
+from chameleon_networks._precision.typed_networks import TypedNetworks
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 

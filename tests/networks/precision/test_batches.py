@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_networks._precision.metrics import metric_of, scored
-from chameleon_networks._quantize import batches as module
-from chameleon_networks._quantize.batches import KEPT, RANDOM, batches_of
+from chameleon_networks._quantize import calibration_batches as module
+from chameleon_networks._quantize.calibration_batches import KEPT, RANDOM, batches_of
 
 
 class _Network:

@@ -17,8 +17,8 @@ from chameleon_networks._delivery.frontends import NetworksFrontend
 from chameleon_networks._delivery.reduced_rivals import kept_samples, reduced_request
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._precision.section import Precision
-from chameleon_networks._quantize import batches as reading
-from chameleon_networks._quantize.batches import batches_of
+from chameleon_networks._quantize import calibration_batches as reading
+from chameleon_networks._quantize.calibration_batches import batches_of
 from chameleon_networks._running.verify import Sample
 from chameleon_networks._shapes import Buckets
 from synthetic import measurements_in

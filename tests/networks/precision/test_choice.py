@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from chameleon_networks._precision.choice import Tensor, TypeChoice
-from chameleon_networks._precision.fronts import spread
+from chameleon_networks._precision.pareto_front import spread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

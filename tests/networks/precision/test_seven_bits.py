@@ -9,12 +9,12 @@ from chameleon_core._plugins import NoOptions
 from chameleon_networks._delivery.reduced_rivals import precisions_beside
 from chameleon_networks._delivery.typed import decisions as settling
 from chameleon_networks._delivery.typed.operator_seconds import OperatorSeconds
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._package.package import check_target
-from chameleon_networks._precision.edges import tensors_of
-from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._precision.exchanged_tensors import tensors_of
 from chameleon_networks._precision.points import Front, in_words
 from chameleon_networks._precision.section import Precision
+from chameleon_networks._precision.typed_networks import TypedNetworks
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.weights import encoded_weights
 from chameleon_tvm._device.targets import TVMTargets

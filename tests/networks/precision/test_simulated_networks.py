@@ -5,15 +5,15 @@ import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.typed.errors import Simulation
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork
-from chameleon_networks._quantize.batches import batches_of
+from chameleon_networks._quantize.apply_dtypes import with_types
+from chameleon_networks._quantize.calibration_batches import batches_of
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import EXTREMES, Affine
-from chameleon_networks._quantize.simulated import SimulatedNetwork
-from chameleon_networks._quantize.simulating import CORRECTED, Calibrator, Server
-from chameleon_networks._quantize.types import with_types
+from chameleon_networks._quantize.simulated_network import SimulatedNetwork
+from chameleon_networks._quantize.simulation_process import CORRECTED, Calibrator, Server
 from chameleon_networks._quantize.weights import channel_means, constants_in
 from chameleon_networks._running.requests import request_of
 from chameleon_networks._running.verify import error_between, magnitudes

@@ -2,9 +2,9 @@
 
 import numpy as np
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._precision.points import why_float32
+from chameleon_networks._precision.typed_networks import TypedNetworks
 
 
 def _weights(seed):

@@ -3,8 +3,8 @@
 import pytest
 from chameleon_core._plugins import NoOptions
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._graph.fused_operators import fastest
-from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._graph.fusion_groups import fastest
+from chameleon_networks._precision.typed_networks import TypedNetworks
 from chameleon_networks._quantize.eligibility import eligible, reading_as
 from chameleon_tvm._device.targets import TVMTargets
 

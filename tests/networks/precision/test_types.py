@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import operators_in
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._quantize.apply_dtypes import with_types
+from chameleon_networks._quantize.data_flow import Network, Reads
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import Affine
-from chameleon_networks._quantize.reads import Network, Reads
-from chameleon_networks._quantize.types import with_types
 from chameleon_networks._quantize.weights import encoded_weights
 from chameleon_tvm._types import STORAGE
 

@@ -18,7 +18,7 @@ import pytest
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver_buckets import share_weights
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import (
     manifest_of,

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.operators import left_over
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from .pieces import Affine, convolution, dense, dequantized, evaluated, weights_of

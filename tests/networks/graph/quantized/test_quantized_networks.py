@@ -5,12 +5,12 @@ import pytest
 from chameleon_core._plugins import NoOptions
 from chameleon_core._stages import Winner
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.fused_operators import fastest
-from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.fusion import chains_of
+from chameleon_networks._graph.fusion_groups import fastest
 from chameleon_networks._graph.operators import left_over
 from chameleon_networks._graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_tvm._device.targets import TVMTargets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

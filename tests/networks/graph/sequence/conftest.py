@@ -11,8 +11,8 @@ from chameleon_core._plugins import NoOptions
 from chameleon_core._stages import Winner
 from chameleon_networks._compile.compile import CompiledNetwork, compiled
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.fused_operators import fastest
+from chameleon_networks._graph.fusion import chains_of
+from chameleon_networks._graph.fusion_groups import fastest
 from chameleon_networks._graph.operators import specs_of
 from chameleon_networks._graph.prepare import prepared
 from chameleon_networks._package.load import load

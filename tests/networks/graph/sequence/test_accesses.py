@@ -2,7 +2,11 @@
 
 import pytest
 from chameleon_networks._compile.network_pipeline import PLAIN
-from chameleon_networks._compile.sequence.accesses import count_lookups, table_axis, takes_strides
+from chameleon_networks._compile.sequence.buffer_accesses import (
+    count_lookups,
+    table_axis,
+    takes_strides,
+)
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._quick_tvm import te, tirx
 

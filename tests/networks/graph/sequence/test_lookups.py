@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from .image_networks import check, conv, correct, shuffle, unit

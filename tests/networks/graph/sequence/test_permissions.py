@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_system._permissions import AMX
 from chameleon_tvm._instructions.emission import using
 from chameleon_tvm._instructions.multiply_add import MultiplyAdd

@@ -5,8 +5,12 @@ import math
 import numpy as np
 import pytest
 import tvm
-from chameleon_networks._compile.sequence.marks import shuffle_of, with_marks, with_useful_marks
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._compile.sequence.view_candidates import (
+    shuffle_of,
+    with_marks,
+    with_useful_marks,
+)
+from chameleon_networks._graph.relax_utils import relax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

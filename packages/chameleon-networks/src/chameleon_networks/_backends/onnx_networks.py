@@ -18,16 +18,16 @@ from chameleon_tvm.api import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
 from chameleon_networks._compile.compile import compiled
-from chameleon_networks._compile.uncompilable import no_kernels
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._compile.unsupported_operator import no_kernels
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.warnings_once import warnings_once
-from chameleon_networks._importers.onnx.importing import imported
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.onnx.emulated_types import from_interface, to_interface
+from chameleon_networks._importers.onnx.importer import imported
 from chameleon_networks._importers.onnx.models import sort_nodes
-from chameleon_networks._importers.onnx.quantized import in_real_numbers
-from chameleon_networks._importers.onnx.typed import from_interface, to_interface
+from chameleon_networks._importers.onnx.quantized_operators import in_real_numbers
 from chameleon_networks._importers.options import DEFAULT
-from chameleon_networks._importers.refusals import OperatorsRefusedError
+from chameleon_networks._importers.unsupported_operators import OperatorsRefusedError
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import manifest_of, write_package
 

@@ -34,14 +34,16 @@ from chameleon_tvm.api import (
     tvm_target,
 )
 
-from chameleon_networks._compile.defaults import OURS, is_scheduled, with_default_schedules
+from chameleon_networks._compile.default_schedules import OURS, is_scheduled, with_default_schedules
+from chameleon_networks._compile.insert_kernels import with_kernels
 from chameleon_networks._compile.kernels import Kernels, OperatorKernel
 from chameleon_networks._compile.loop_tasks import TunedLoops
 from chameleon_networks._compile.network_pipeline import PIPELINE
-from chameleon_networks._compile.placing import with_kernels
 from chameleon_networks._compile.scans import with_scans
+from chameleon_networks._compile.sequence.buffer_specialization import with_variants
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, NotStatic, sequence_of
-from chameleon_networks._compile.sequence.changes import with_views
+from chameleon_networks._compile.sequence.channel_gather import with_lookups
+from chameleon_networks._compile.sequence.copy_elision import with_views
 from chameleon_networks._compile.sequence.library import (
     KEPT_OBJECTS,
     SequenceExecutable,
@@ -49,11 +51,9 @@ from chameleon_networks._compile.sequence.library import (
     object_files,
     parallel_extents,
 )
-from chameleon_networks._compile.sequence.lookups import with_lookups
-from chameleon_networks._compile.sequence.marks import with_marks, with_useful_marks
-from chameleon_networks._compile.sequence.variants import with_variants
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.relaxed import called, each_number, relax, tvm
+from chameleon_networks._compile.sequence.view_candidates import with_marks, with_useful_marks
+from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.relax_utils import called, each_number, relax, tvm
 
 log = structlog.get_logger()
 

@@ -19,7 +19,7 @@ from chameleon_tvm.api import COMPUTE, OperatorSpec, Program, TVMBuilder, TypedS
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.loop_tasks import TunedLoops
-from chameleon_networks._graph.fused_operators import FusedOperator, specs_for
+from chameleon_networks._graph.fusion_groups import FusedOperator, specs_for
 
 log = structlog.get_logger()
 

@@ -30,7 +30,7 @@ from chameleon_tvm.api import (
     tvm,
 )
 
-from chameleon_networks._compile.defaults import OURS
+from chameleon_networks._compile.default_schedules import OURS
 
 log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from chameleon_tvm.api import LANES, keeping_nan, loops_of, plain_loops_pipeline, tirx
 
-from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._graph.relax_utils import tvm
 
 PIPELINE = "chameleon-network"
 PLAIN = "chameleon.plain_loops"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.fusion import chains_of
+from chameleon_networks._graph.fusion_groups import FusedOperator
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 Prepared = tuple[Any, list[FusedOperator]]

@@ -7,8 +7,8 @@ from typing import Any
 
 from chameleon_tvm.api import emit, tirx
 
-from chameleon_networks._compile.defaults import LOOPS
-from chameleon_networks._graph.relaxed import relax, rewritten, tvm
+from chameleon_networks._compile.default_schedules import LOOPS
+from chameleon_networks._graph.relax_utils import relax, rewritten, tvm
 
 AT_ONCE = 64
 """Number of scans that one thread computes side by side if they lie next to each other."""

@@ -16,15 +16,15 @@ from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery,
 from chameleon_tvm.api import one_line, telling_line
 
 from chameleon_networks._compile.compile import untuned
-from chameleon_networks._compile.uncompilable import no_kernels
+from chameleon_networks._compile.unsupported_operator import no_kernels
 from chameleon_networks._delivery.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
     reduces_by_default,
 )
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import tvm
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.relax_utils import tvm
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._running.latency import median_seconds

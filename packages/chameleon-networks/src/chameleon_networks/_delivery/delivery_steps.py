@@ -29,11 +29,11 @@ from chameleon_networks._delivery.reduced_rivals import ReducedRequest
 from chameleon_networks._delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks._frameworks import AS_IT_COMES
 from chameleon_networks._frameworks.running import TORCH
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.package import check_target, manifest_of, write_package
-from chameleon_networks._precision.networks import TypedNetwork
+from chameleon_networks._precision.typed_networks import TypedNetwork
 from chameleon_networks._running.kept_networks import KeptAnswers, KeptNetwork
 from chameleon_networks._running.processes import NetworkProcess, delivered_process, waiting_process
 from chameleon_networks._running.verify import (

@@ -32,9 +32,9 @@ from chameleon_tvm.api import WAY_OUT, first_line
 
 from chameleon_networks._compile.compile import CompiledNetwork, compiled
 from chameleon_networks._compile.loop_tasks import costly_functions, large_shares
-from chameleon_networks._compile.uncompilable import first_uncompilable, no_kernels
+from chameleon_networks._compile.unsupported_operator import first_uncompilable, no_kernels
 from chameleon_networks._delivery.checking import CheckReport
-from chameleon_networks._graph.chains import chains_of
+from chameleon_networks._graph.fusion import chains_of
 from chameleon_networks._graph.prepare import LayoutError, prepared
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.load import load

@@ -26,10 +26,10 @@ from chameleon_networks._delivery.deliver import delivered
 from chameleon_networks._delivery.delivery_steps import SettledNetwork
 from chameleon_networks._delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks._delivery.typed.decisions import PrecisionDecisions
-from chameleon_networks._graph.fused_operators import fastest
-from chameleon_networks._graph.moves import shape_of
+from chameleon_networks._graph.fusion_groups import fastest
 from chameleon_networks._graph.operators import left_over, moved_elements, owners, specs_of
 from chameleon_networks._graph.prepare import LayoutError
+from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._importers.options import AUTO, DEFAULT
 from chameleon_networks._precision.section import Precision

@@ -27,11 +27,11 @@ from chameleon_tvm.api import (
 )
 from tvm.s_tir import meta_schedule as ms
 
-from chameleon_networks._compile.defaults import OURS
+from chameleon_networks._compile.default_schedules import OURS
+from chameleon_networks._compile.insert_kernels import with_kernels
 from chameleon_networks._compile.kernels import OperatorKernel
-from chameleon_networks._compile.placing import with_kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._graph.fused_operators import FusedOperator, specs_for
+from chameleon_networks._graph.fusion_groups import FusedOperator, specs_for
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 

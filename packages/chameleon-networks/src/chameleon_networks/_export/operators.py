@@ -29,6 +29,7 @@ from chameleon_tvm.api import (
 )
 from numpy.typing import NDArray
 
+from chameleon_networks._compile.sequence.buffer_specialization import extents, with_variants
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor
 from chameleon_networks._compile.sequence.library import (
     SequenceExecutable,
@@ -36,7 +37,6 @@ from chameleon_networks._compile.sequence.library import (
     object_files,
     parallel_extents,
 )
-from chameleon_networks._compile.sequence.variants import extents, with_variants
 from chameleon_networks._package.package import build_facts, described_tensor, write_package
 from chameleon_networks._runtime.linking import SOURCES, compiler_command
 from chameleon_networks._runtime.pack import ARRAYS, PACKING, replayed

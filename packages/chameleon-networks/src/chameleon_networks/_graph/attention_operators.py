@@ -11,10 +11,10 @@ from chameleon_tvm.api import KEY_LAYOUTS, TOKENS_INSIDE, AttentionSpec, ordered
 
 from chameleon_networks._graph import attention_scores
 from chameleon_networks._graph.attention_scores import SoftmaxInput, SoftmaxInputFinder
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import operator_name
-from chameleon_networks._graph.strided import View, step_of, view_of_all, views_of
+from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import operator_name
+from chameleon_networks._graph.strided_views import View, step_of, view_of_all, views_of
 from chameleon_networks._graph.strides import dense_strides
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
-from chameleon_networks._graph.strided import scalar_of, step_of
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.strided_views import scalar_of, step_of
 
 _NEUTRAL = frozenset(
     f"relax.{name}"

@@ -14,7 +14,7 @@ import numpy as np
 from chameleon_tvm.api import ARRAYS
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.relaxed import extents_of, operator_name, relax, rewritten, tvm
+from chameleon_networks._graph.relax_utils import extents_of, operator_name, relax, rewritten, tvm
 
 Array = NDArray[Any]
 Known = Callable[[Any], Array | None]

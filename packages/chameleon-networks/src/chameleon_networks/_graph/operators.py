@@ -23,10 +23,10 @@ from chameleon_tvm.api import (
     identifier,
 )
 
-from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.fusion_groups import FusedOperator
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import bindings_of, operator_name, relax
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax
 from chameleon_networks._source_location import SourceLocation
 
 

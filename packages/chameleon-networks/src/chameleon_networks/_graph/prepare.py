@@ -11,16 +11,19 @@ import numpy as np
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import INT8, STORAGE, UINT8, telling_line
 
-from chameleon_networks._graph import relaxed, steps
-from chameleon_networks._graph.affine import with_folded_scales
+from chameleon_networks._graph import quantization, relax_utils
 from chameleon_networks._graph.constants import array_of, fold_constants
-from chameleon_networks._graph.lowering import lowered
+from chameleon_networks._graph.fold_scales import with_folded_scales
+from chameleon_networks._graph.legalize import lowered
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS, channels_last_layouts
-from chameleon_networks._graph.moves import shape_of, without_moves
-from chameleon_networks._graph.moving import with_encoded_moves
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
-from chameleon_networks._graph.steps import DECODE, ENCODE, Step, is_call
-from chameleon_networks._graph.transposed import with_transposed_kernels, without_transposed
+from chameleon_networks._graph.propagate_quantization import with_encoded_moves
+from chameleon_networks._graph.propagate_transposes import shape_of, without_moves
+from chameleon_networks._graph.quantization import DECODE, ENCODE, Step, is_call
+from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.transposed_convolutions import (
+    with_transposed_kernels,
+    without_transposed,
+)
 from chameleon_networks._graph.typed_operators import operands_of
 
 
@@ -49,12 +52,12 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
             something else.
     """
     hider = _Hider(module)
-    hidden = relaxed.rewritten(module, hider)
+    hidden = relax_utils.rewritten(module, hider)
     if not hider.steps:
         return change(module)
     changed = change(hidden)
     shower = _Shower(changed, hider.steps)
-    shown = relaxed.rewritten(changed, shower)
+    shown = relax_utils.rewritten(changed, shower)
     if shower.shown != {*hider.steps}:
         lost = len(hider.steps) - len(shower.shown)
         raise LayoutError(
@@ -76,7 +79,7 @@ class _Hider(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         for name in (ENCODE, DECODE):
-            step = steps.step_of(call, name) if is_call(call, name) else None
+            step = quantization.step_of(call, name) if is_call(call, name) else None
             if step is None or not step.whole or not isinstance(step.source, relax.Var):
                 continue
             mark, source = relax.const(float(len(self.steps)), "float32"), step.source
@@ -136,7 +139,7 @@ def with_known_zero_points(module: Any) -> Any:
     Args:
         module: An ``IRModule`` whose ``main`` is a quantized network.
     """
-    return relaxed.rewritten(module, _Centring(module))
+    return relax_utils.rewritten(module, _Centring(module))
 
 
 @relax.expr_functor.mutator
@@ -146,7 +149,7 @@ class _Centring(relax.PyExprMutator):
         if not is_call(call, "relax.matmul"):
             return call
         data, weights = (self._value(argument) for argument in call.args)
-        known = steps.step_of(weights, DECODE)
+        known = quantization.step_of(weights, DECODE)
         if known is None or not is_call(data, DECODE) or not _is_computed(data):
             return call
         if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
@@ -165,7 +168,7 @@ class _Centring(relax.PyExprMutator):
             zero = emit(op.astype(zero, "int32") + centre)
         sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
         centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
-        product = emit(relaxed.called(call, [centred, call.args[1]]))
+        product = emit(relax_utils.called(call, [centred, call.args[1]]))
         apart = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_CENTRE))
         product = emit(product - apart * relax.const(sums.astype(np.float32)))
         return product * emit(op.reshape(scale, []))
@@ -197,10 +200,10 @@ def with_real_constants(module: Any) -> Any:
     Args:
         module: The module that ``with_encoded_moves`` returned.
     """
-    bindings = relaxed.bindings_of(module["main"])
+    bindings = relax_utils.bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
     products = {b.value for b in bindings if operands_of(b.value, values) is not None}
-    return relaxed.rewritten(module, _Folder(module, products))
+    return relax_utils.rewritten(module, _Folder(module, products))
 
 
 @relax.expr_functor.mutator
@@ -213,7 +216,7 @@ class _Folder(relax.PyExprMutator):
         self._constants: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        constant = steps.decoded_constant(binding.value)
+        constant = quantization.decoded_constant(binding.value)
         if constant is not None and isinstance(binding.var, relax.DataflowVar):
             self._constants[binding.var] = relax.const(np.ascontiguousarray(constant), "float32")
         super().visit_var_binding_(binding)
@@ -223,7 +226,7 @@ class _Folder(relax.PyExprMutator):
         if weights is None:
             return super().visit_call_(call)
         data = self.visit_expr(call.args[0])
-        return relaxed.called(call, [data, super().visit_dataflow_var_(weights)])
+        return relax_utils.called(call, [data, super().visit_dataflow_var_(weights)])
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
@@ -243,7 +246,7 @@ def with_folded_pads(module: Any) -> Any:
     Args:
         module: An ``IRModule`` whose ``main`` is a network with channels first.
     """
-    return relaxed.rewritten(module, _PadFolder(module))
+    return relax_utils.rewritten(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -267,7 +270,7 @@ class _PadFolder(relax.PyExprMutator):
         if folded is None:
             super().visit_var_binding_(binding)
         else:
-            self.set_var_remap(binding.var, relaxed.emitted(self.builder_, folded, binding.var))
+            self.set_var_remap(binding.var, relax_utils.emitted(self.builder_, folded, binding.var))
 
     def _folded(self, call: Any, name: str) -> Any | None:
         """The convolution of the unpadded tensor with more padding.
@@ -283,7 +286,7 @@ class _PadFolder(relax.PyExprMutator):
         own = own if len(own) == 2 * axes else [*own, *own]
         padding = [mine + more for mine, more in zip(own, [*before, *after], strict=True)]
         arguments = [self.visit_expr(argument) for argument in (source, call.args[1])]
-        return relaxed.called(call, arguments, padding=padding)
+        return relax_utils.called(call, arguments, padding=padding)
 
 
 _LAYOUTS = ("NHWC", "NCHW")
@@ -316,7 +319,9 @@ def prepared(module: Any, layout: str) -> Any:
         _check_shape(parameter)
     passes = relax.transform
     small = (
-        [with_encoded_moves, passes.CanonicalizeBindings()] if steps.is_quantized(module) else []
+        [with_encoded_moves, passes.CanonicalizeBindings()]
+        if quantization.is_quantized(module)
+        else []
     )
     try:
         folded = _sequence(
@@ -380,13 +385,15 @@ def _integers(passes: Any) -> list[Any]:
 
 def operators_in(module: Any) -> set[str]:
     """Names of the operators of a module's ``main``."""
-    return {operator_name(binding.value) for binding in relaxed.bindings_of(module["main"])} - {""}
+    return {operator_name(binding.value) for binding in relax_utils.bindings_of(module["main"])} - {
+        ""
+    }
 
 
 def _check_shape(parameter: Any) -> None:
     """Check that the shape of an input is known."""
     kind = getattr(parameter, "ty", None)
-    if relaxed.known_extents(kind) is None:
+    if relax_utils.known_extents(kind) is None:
         known = [getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()]
         shown = f"[{', '.join(map(str, known))}]" if known else "unknown"
         name = str(parameter.name)

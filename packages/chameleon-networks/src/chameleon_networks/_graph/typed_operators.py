@@ -32,10 +32,10 @@ from chameleon_tvm.api import (
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.fused_operators import Constants, FusedOperator
+from chameleon_networks._graph.fusion_groups import Constants, FusedOperator
 from chameleon_networks._graph.matching_products import product_of
-from chameleon_networks._graph.relaxed import relax, tvm
-from chameleon_networks._graph.steps import DECODE, ENCODE, Step, Steps, is_call, step_of
+from chameleon_networks._graph.quantization import DECODE, ENCODE, Step, Steps, is_call, step_of
+from chameleon_networks._graph.relax_utils import relax, tvm
 
 _DATA, _WEIGHTS = COMPUTE[INT8].data, COMPUTE[INT8].weights
 _HOMOGENEOUS = frozenset({"none", "relu"})

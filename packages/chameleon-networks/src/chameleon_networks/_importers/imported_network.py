@@ -20,9 +20,12 @@ from chameleon_networks._frameworks.running import (
     onnx_session,
     openvino_network,
 )
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.options import AUTO, DEFAULT, NetworkOptions
-from chameleon_networks._importers.refusals import OperatorsRefusedError, OperatorSurvey
+from chameleon_networks._importers.unsupported_operators import (
+    OperatorsRefusedError,
+    OperatorSurvey,
+)
 from chameleon_networks._shapes import Bucket, bucket_with, buckets_of, dimensions_of
 from chameleon_networks._source_location import ImportedGraph
 

@@ -47,7 +47,7 @@ _OF_TORCH = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.
 class ProgramNetwork(ImportedNetwork):
     """A torch network, which TVM reads as a program of ``torch.export``."""
 
-    preloads = ("chameleon_networks._importers.torch.lowering.importing", "torch._dynamo")
+    preloads = ("chameleon_networks._importers.torch.lowering.importer", "torch._dynamo")
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     @abstractmethod
@@ -186,9 +186,9 @@ class ProgramNetwork(ImportedNetwork):
 
 
 def _lowering() -> Any:
-    from chameleon_networks._importers.torch.lowering import importing  # noqa: PLC0415 - needs TVM
+    from chameleon_networks._importers.torch.lowering import importer  # noqa: PLC0415 - needs TVM
 
-    return importing
+    return importer
 
 
 class BuiltinNetwork(ProgramNetwork):

@@ -19,7 +19,7 @@ from chameleon_tvm.api import flag_of, host_features, tvm_target, used_features
 
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.sequence.weights import WEIGHTS
-from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.fusion_groups import FusedOperator
 from chameleon_networks._graph.operators import left_over
 from chameleon_networks._package.load import (
     LIBRARY,

@@ -25,7 +25,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks._precision.fronts import (
+from chameleon_networks._precision.pareto_front import (
     LABELS,
     Assignment,
     Floats,

@@ -18,9 +18,9 @@ from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import display_name, types_in_words
 
 from chameleon_networks._precision.choice import TypeChoice
-from chameleon_networks._precision.edges import order_of, tensors_of
-from chameleon_networks._precision.fronts import Floats, spread
-from chameleon_networks._precision.networks import TypedNetworks, Types
+from chameleon_networks._precision.exchanged_tensors import order_of, tensors_of
+from chameleon_networks._precision.pareto_front import Floats, spread
+from chameleon_networks._precision.typed_networks import TypedNetworks, Types
 from chameleon_networks._quantize.eligibility import eligible
 
 POINTS = 16

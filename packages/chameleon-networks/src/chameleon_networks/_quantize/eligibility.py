@@ -17,8 +17,8 @@ from chameleon_tvm.api import (
     TypedSpec,
 )
 
-from chameleon_networks._graph.fused_operators import FusedOperator, shares_data
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.fusion_groups import FusedOperator, shares_data
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._quantize.weights import overflows
 
 

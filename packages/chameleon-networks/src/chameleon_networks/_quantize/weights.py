@@ -16,9 +16,9 @@ from chameleon_core.plugin_api import FLOAT32, ConfigError
 from chameleon_tvm.api import COMPUTE, ConvolutionSpec, StorageType, is_channels_last
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.fused_operators import Constants, FusedOperator
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._graph.steps import Step
+from chameleon_networks._graph.fusion_groups import Constants, FusedOperator
+from chameleon_networks._graph.quantization import Step
+from chameleon_networks._graph.relax_utils import relax
 
 Means = Mapping[str, NDArray[Any]]
 """The mean of each channel of tensors, by the tensors' names."""

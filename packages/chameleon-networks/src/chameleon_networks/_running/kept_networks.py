@@ -147,9 +147,9 @@ def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | N
 
 
 def _relaxed() -> Any:
-    from chameleon_networks._graph import relaxed  # noqa: PLC0415 - needs TVM
+    from chameleon_networks._graph import relax_utils  # noqa: PLC0415 - needs TVM
 
-    return relaxed
+    return relax_utils
 
 
 def _surroundings() -> list[Any]:

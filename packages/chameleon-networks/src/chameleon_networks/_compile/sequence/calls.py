@@ -12,7 +12,7 @@ from chameleon_tvm.api import tirx
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.relaxed import bindings_of, known_extents, relax, tvm
+from chameleon_networks._graph.relax_utils import bindings_of, known_extents, relax, tvm
 from chameleon_networks._graph.strides import Shape, dense_strides, is_dense
 
 Expr = Any

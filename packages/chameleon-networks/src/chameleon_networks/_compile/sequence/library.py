@@ -18,7 +18,7 @@ from tvm_ffi.structural import WalkResult, structural_walk
 
 from chameleon_networks._compile.sequence.calls import CallSequence, Storage, Tensor, bytes_of
 from chameleon_networks._compile.sequence.weights import WEIGHTS, write_weights
-from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import Shape
 from chameleon_networks._runtime.linking import OBJECTS, SOURCES, c_array, compile_c
 from chameleon_networks._runtime.pack import ALIGNMENT, aligned

@@ -23,14 +23,14 @@ from chameleon_networks._delivery.reduced_rivals import (
     reduced_request,
 )
 from chameleon_networks._delivery.typed.errors import Simulation
-from chameleon_networks._graph.fused_operators import fastest
+from chameleon_networks._graph.fusion_groups import fastest
 from chameleon_networks._graph.operators import owners, specs_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.package import check_target
 from chameleon_networks._precision.metrics import metric_of, scored
-from chameleon_networks._precision.networks import TypedNetworks
 from chameleon_networks._precision.section import Precision
-from chameleon_networks._quantize.batches import batches_of
+from chameleon_networks._precision.typed_networks import TypedNetworks
+from chameleon_networks._quantize.calibration_batches import batches_of
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks._quantize.weights import Means

@@ -25,10 +25,10 @@ from chameleon_networks._delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks._delivery.typed.errors import Simulation
 from chameleon_networks._delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
 from chameleon_networks._package.package import read_manifest, write_manifest
-from chameleon_networks._precision.edges import bytes_per_second
+from chameleon_networks._precision.exchanged_tensors import bytes_per_second
 from chameleon_networks._precision.metrics import metric_of, scored
-from chameleon_networks._precision.networks import Types
 from chameleon_networks._precision.points import Front, Point, in_words, why_float32
+from chameleon_networks._precision.typed_networks import Types
 from chameleon_networks._running.latency import median_seconds
 from chameleon_networks._running.processes import NetworkProcess, delivered_process
 from chameleon_networks._running.verify import agreement_of_all, magnitudes

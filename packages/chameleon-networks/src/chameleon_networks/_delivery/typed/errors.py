@@ -12,11 +12,11 @@ import structlog
 from chameleon_core.plugin_api import Arrays, ChameleonError
 from chameleon_system.api import Message
 
-from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.fusion_groups import FusedOperator
 from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._quantize.data_flow import Network
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
-from chameleon_networks._quantize.reads import Network
 from chameleon_networks._quantize.weights import Means
 from chameleon_networks._running.processes import RUN_SECONDS, AskedProcess
 from chameleon_networks._running.requests import read_arrays, request_of
@@ -24,7 +24,7 @@ from chameleon_networks._running.verify import Sample
 
 log = structlog.get_logger()
 
-_MODULE = "chameleon_networks._quantize.simulating"
+_MODULE = "chameleon_networks._quantize.simulation_process"
 
 Types = Mapping[int, str]
 

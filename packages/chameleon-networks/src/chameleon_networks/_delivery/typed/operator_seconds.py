@@ -19,7 +19,7 @@ from chameleon_core.plugin_api import FLOAT32
 
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.in_network import Seconds
-from chameleon_networks._precision.networks import TypedNetwork, TypedNetworks, Types
+from chameleon_networks._precision.typed_networks import TypedNetwork, TypedNetworks, Types
 from chameleon_networks._quantize.eligibility import reading_as
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_tvm.api import INT8, UINT8, tirx, tvm
 
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relaxed import each_number, relax
+from chameleon_networks._graph.relax_utils import each_number, relax
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
 

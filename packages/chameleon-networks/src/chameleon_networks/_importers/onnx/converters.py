@@ -14,19 +14,19 @@ from chameleon_tvm.api import UINT8, tvm
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from chameleon_networks._graph.constants import constant_of
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.arithmetic import ARITHMETIC, KERNEL_TYPES
-from chameleon_networks._importers.onnx.control import SPECIAL
+from chameleon_networks._importers.onnx.control_flow import SPECIAL
+from chameleon_networks._importers.onnx.data_movement import SHAPING
+from chameleon_networks._importers.onnx.emulated_types import E8M0, INTEGERS, TYPES, Typed, rounded
 from chameleon_networks._importers.onnx.images import IMAGES
 from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
-from chameleon_networks._importers.onnx.quantized import ONNXRUNTIME_DOMAIN
+from chameleon_networks._importers.onnx.quantized_operators import ONNXRUNTIME_DOMAIN
 from chameleon_networks._importers.onnx.recurrent import RECURRENT
-from chameleon_networks._importers.onnx.shaping import SHAPING
+from chameleon_networks._importers.onnx.schemas import STANDARD, schema_of
 from chameleon_networks._importers.onnx.signals import SIGNALS
-from chameleon_networks._importers.onnx.standard import STANDARD, schema_of
 from chameleon_networks._importers.onnx.training import TRAINING
-from chameleon_networks._importers.onnx.typed import E8M0, INTEGERS, TYPES, Typed, rounded
 
 op = relax.op
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import constant_of
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
 

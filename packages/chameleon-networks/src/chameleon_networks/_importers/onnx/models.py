@@ -13,7 +13,7 @@ from chameleon_core.api import did_you_mean
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import BFLOAT16, first_line
 
-from chameleon_networks._importers.onnx.quantized import (
+from chameleon_networks._importers.onnx.quantized_operators import (
     in_real_numbers,
     is_quantized_model,
     without_functions,
@@ -37,7 +37,7 @@ def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
     _check_shapes(model, file, shapes)
     _check_types(model, file, _onnx())
     try:
-        from chameleon_networks._importers.onnx.importing import imported  # noqa: PLC0415 - needs onnx
+        from chameleon_networks._importers.onnx.importer import imported  # noqa: PLC0415 - needs onnx
 
         return imported(in_real_numbers(model), shapes)
     except ConfigError:

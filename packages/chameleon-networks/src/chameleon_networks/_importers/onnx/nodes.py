@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._importers.onnx.typed import TYPES, Typed, stand_in
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.onnx.emulated_types import TYPES, Typed, stand_in
 
 Value = Any
 """A Relax expression or a ``Typed`` one, a list for a sequence, or None for an omitted value."""

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from chameleon_networks._graph.constants import constant_of
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx.nodes import Node, dtype_of, scalar, shape_of
 
 op = relax.op

@@ -8,8 +8,8 @@ from typing import Any
 
 from chameleon_tvm.api import INT8
 
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._importers.torch.lowering.values import Call, Converter, extents
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.torch.lowering.torch_calls import Call, Converter, extents
 
 op = relax.op
 

@@ -18,7 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from chameleon_networks._importers.torch.lowering import (
     linear_algebra,
-    orders,
+    sorting,
     special_functions,
     windows,
 )
@@ -26,7 +26,7 @@ from chameleon_networks._importers.torch.lowering.complex_numbers import (
     has_complex,
     without_complex,
 )
-from chameleon_networks._importers.torch.lowering.few_numbers import without_empty_tensors
+from chameleon_networks._importers.torch.lowering.empty_tensors import without_empty_tensors
 
 try:
     from torch._decomp import _core_aten_decompositions_post_autograd as core_decompositions
@@ -513,7 +513,7 @@ def _losses_of_products(*args: Any) -> Any:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **linear_algebra.DECOMPOSITIONS,
-    **orders.DECOMPOSITIONS,
+    **sorting.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,
     _ATEN._pdist_forward.default: _pairs_apart,  # noqa: SLF001

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from chameleon_tvm.api import UINT8, te, tirx
 
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._importers.torch.lowering.values import Call, Converter, extents
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.torch.lowering.torch_calls import Call, Converter, extents
 
 op = relax.op
 

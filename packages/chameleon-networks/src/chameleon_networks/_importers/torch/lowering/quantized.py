@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from chameleon_tvm.api import INT8, UINT8
 
-from chameleon_networks._graph.relaxed import relax, tvm
-from chameleon_networks._importers.torch.lowering.values import Call, Converter, extents
+from chameleon_networks._graph.relax_utils import relax, tvm
+from chameleon_networks._importers.torch.lowering.torch_calls import Call, Converter, extents
 
 op = relax.op
 

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 from chameleon_tvm.api import te
 
-from chameleon_networks._compile.sequence.accesses import takes_strides
+from chameleon_networks._compile.sequence.buffer_accesses import takes_strides
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor, bytes_of
-from chameleon_networks._compile.sequence.marks import CONCAT, SLICE, SPLIT, mark_of
-from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._compile.sequence.view_candidates import CONCAT, SLICE, SPLIT, mark_of
+from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import Shape, reshaped_strides
 
 Function = Any

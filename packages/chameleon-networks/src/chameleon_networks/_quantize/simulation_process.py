@@ -1,6 +1,6 @@
 """A process that calibrates a network, and computes it with the rounding of reduced dtypes.
 
-Chameleon starts it as ``python -m chameleon_networks._quantize.simulating``.
+Chameleon starts it as ``python -m chameleon_networks._quantize.simulation_process``.
 
 Requests and replies are lines of JSON on standard input and output. Arrays are passed in files.
 """
@@ -21,6 +21,7 @@ from chameleon_tvm.api import INT8
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._quantize.data_flow import Network
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import (
     Affine,
@@ -29,8 +30,7 @@ from chameleon_networks._quantize.ranges import (
     ranges_from_json,
     ranges_to_json,
 )
-from chameleon_networks._quantize.reads import Network
-from chameleon_networks._quantize.simulated import SimulatedNetwork
+from chameleon_networks._quantize.simulated_network import SimulatedNetwork
 from chameleon_networks._quantize.weights import Means, channel_means
 from chameleon_networks._running.requests import read_arrays, requested_network, serve, write_arrays
 from chameleon_networks._running.verify import Sample, error_between, magnitudes

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
+from chameleon_networks._importers.onnx.emulated_types import Typed
 from chameleon_networks._importers.onnx.nodes import (
     Unsupported,
     Value,
@@ -22,7 +23,6 @@ from chameleon_networks._importers.onnx.nodes import (
     relax_constant,
     shape_of,
 )
-from chameleon_networks._importers.onnx.typed import Typed
 
 _MOST_TURNS = 4096
 """Most turns of a loop that are unrolled. Each turn is a copy of the loop's body."""

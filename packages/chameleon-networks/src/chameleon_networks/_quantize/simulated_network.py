@@ -13,14 +13,14 @@ from chameleon_tvm.api import UNCHECKED, AutoOptions, AutoSpace, tvm_target
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.compile import fused, interpreted
+from chameleon_networks._compile.insert_kernels import with_kernels
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.loop_tasks import TunedLoops
-from chameleon_networks._compile.placing import with_kernels
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import bindings_of, relax, tvm
+from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
+from chameleon_networks._quantize.data_flow import Form, Network, Reads
 from chameleon_networks._quantize.ranges import LEVELS, Affine
-from chameleon_networks._quantize.reads import Form, Network, Reads
 from chameleon_networks._quantize.weights import Means, constants_in
 
 _ALGORITHMS: Any = ("direct",)

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from chameleon_networks._graph import relaxed
+from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import ELEMENTWISE as EVALUATED
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
 Axes = tuple[int, ...]
 
@@ -136,7 +136,7 @@ def without_moves(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return relaxed.rewritten(module, _Mover(module))
+    return relax_utils.rewritten(module, _Mover(module))
 
 
 @relax.expr_functor.mutator
@@ -148,7 +148,7 @@ class _Mover(relax.PyExprMutator):
         self._permuted: dict[Any, tuple[Any, tuple[int, ...]]] = {}
         self._reshaped: dict[Any, Any] = {}
         self._split: dict[Any, tuple[int, ...]] = {}
-        self._users = relaxed.users_of(module["main"])
+        self._users = relax_utils.users_of(module["main"])
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = self.visit_expr(binding.value)
@@ -275,7 +275,7 @@ class _Mover(relax.PyExprMutator):
         origin, axes = known
         reduced = [int(axis) % len(axes) for axis in call.attrs.axis]
         dropped, order = through_reduction(axes, reduced)
-        reduction = self.builder_.emit(relaxed.called(call, [origin], axis=list(dropped)))
+        reduction = self.builder_.emit(relax_utils.called(call, [origin], axis=list(dropped)))
         return self._permute(reduction, axes if call.attrs.keepdims else order)
 
     def _resized(self, call: Any) -> Any | None:
@@ -294,7 +294,7 @@ class _Mover(relax.PyExprMutator):
         before = "".join(layout[axes.index(position)] for position in range(len(layout)))
         if before not in {"NCHW", "NHWC"}:
             return None
-        resized = relaxed.called(call, [origin, call.args[1]], layout=before)
+        resized = relax_utils.called(call, [origin, call.args[1]], layout=before)
         return self._permute(self.builder_.emit(resized), axes)
 
     def _elementwise(self, call: Any, variable: Any) -> Any | None:
@@ -328,7 +328,7 @@ class _Mover(relax.PyExprMutator):
             inverse = [axes.index(axis) for axis in range(len(axes))]
             moved = np.ascontiguousarray(whole.transpose(inverse))
             arguments[position] = relax.const(moved, str(array.dtype))
-        return self._permute(self.builder_.emit(relaxed.called(call, arguments)), axes)
+        return self._permute(self.builder_.emit(relax_utils.called(call, arguments)), axes)
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:
@@ -340,7 +340,7 @@ def shape_of(expression: Any) -> tuple[int, ...]:
     Raises:
         ConfigError: An extent is not known.
     """
-    return relaxed.extents_of(getattr(expression, "ty", expression))
+    return relax_utils.extents_of(getattr(expression, "ty", expression))
 
 
 def axes_of(call: Any) -> tuple[int, ...]:
@@ -351,4 +351,4 @@ def axes_of(call: Any) -> tuple[int, ...]:
 
 
 def _is_tensor(expression: Any) -> bool:
-    return relaxed.known_extents(getattr(expression, "ty", None)) is not None
+    return relax_utils.known_extents(getattr(expression, "ty", None)) is not None

@@ -24,7 +24,7 @@ import attrs
 import numpy as np
 from chameleon_tvm.api import emit, tirx
 
-from chameleon_networks._compile.sequence.accesses import table_axis, takes_strides
+from chameleon_networks._compile.sequence.buffer_accesses import table_axis, takes_strides
 from chameleon_networks._compile.sequence.calls import (
     Call,
     CallSequence,
@@ -33,8 +33,8 @@ from chameleon_networks._compile.sequence.calls import (
     Tensor,
     bytes_of,
 )
-from chameleon_networks._compile.sequence.changes import Changes, part_of
-from chameleon_networks._compile.sequence.marks import SHUFFLE, SLICE, mark_of
+from chameleon_networks._compile.sequence.copy_elision import Changes, part_of
+from chameleon_networks._compile.sequence.view_candidates import SHUFFLE, SLICE, mark_of
 from chameleon_networks._graph.strides import dense_strides, reshaped_strides
 from chameleon_networks._runtime.pack import ALIGNMENT
 

@@ -24,15 +24,18 @@ from chameleon_tvm.api import WAY_OUT, first_line
 from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
-from chameleon_networks._graph.relaxed import bindings_of, known_extents, relax
-from chameleon_networks._graph.steps import is_quantized, is_rounded
-from chameleon_networks._importers.onnx import converters, nodes, standard
+from chameleon_networks._graph.quantization import is_quantized, is_rounded
+from chameleon_networks._graph.relax_utils import bindings_of, known_extents, relax
+from chameleon_networks._importers.onnx import converters, nodes, schemas
 from chameleon_networks._importers.onnx.arithmetic import KERNEL_TYPES
-from chameleon_networks._importers.onnx.control import SPECIAL
+from chameleon_networks._importers.onnx.control_flow import SPECIAL
+from chameleon_networks._importers.onnx.emulated_types import TYPES, Typed, interface, read, written
 from chameleon_networks._importers.onnx.nodes import Node, Unsupported, Value, ValueNeeded
-from chameleon_networks._importers.onnx.quantized import ONNXRUNTIME_DOMAIN, without_functions
-from chameleon_networks._importers.onnx.typed import TYPES, Typed, interface, read, written
-from chameleon_networks._importers.refusals import OperatorSurvey, Refusal
+from chameleon_networks._importers.onnx.quantized_operators import (
+    ONNXRUNTIME_DOMAIN,
+    without_functions,
+)
+from chameleon_networks._importers.unsupported_operators import OperatorSurvey, Refusal
 from chameleon_networks._source_location import ImportedGraph, SourceLocation
 
 log = structlog.get_logger()
@@ -280,12 +283,12 @@ class _Importer:
         return found
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
-        domain = "" if node.domain in standard.STANDARD else node.domain
+        domain = "" if node.domain in schemas.STANDARD else node.domain
         # A model of other domains may leave the standard's version out.
         opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
         inputs = [scope[name] if name else None for name in node.input]
         if node.op_type == "CastLike":
-            node, inputs = standard.as_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
+            node, inputs = schemas.as_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
         if node.op_type == "Resize":
             inputs = [*inputs[:1], *map(nodes.unless_empty, inputs[1:])]
         special = SPECIAL.get(node.op_type) if not domain else None
@@ -294,13 +297,13 @@ class _Importer:
         if nodes.is_folded(node, inputs):
             with contextlib.suppress(Unsupported):  # a kernel may compute it
                 return nodes.evaluated(node, inputs, opset)
-        schema = standard.schema_of(node, domain, opset)
+        schema = schemas.schema_of(node, domain, opset)
         given = Node(
             builder=self._builder,
             kind=node.op_type,
             inputs=tuple(value.value if isinstance(value, Typed) else value for value in inputs),
             kinds=tuple(value.kind if isinstance(value, Typed) else None for value in inputs),
-            attributes=standard.attributes_of(node, schema),
+            attributes=schemas.attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
         )
@@ -325,7 +328,7 @@ class _Importer:
                 empty = None if said else _empty_outputs(node, inputs, given.opset)
                 if empty is not None:
                     return empty
-        body = standard.body_of(node, schema, inputs, given.opset)
+        body = schemas.body_of(node, schema, inputs, given.opset)
         if body is not None:
             return self._by_body(node, body, inputs, schema)
         if isinstance(problem, Unsupported):
@@ -356,7 +359,7 @@ class _Importer:
         inputs.extend(given.inputs)
         attributes = {
             name: value.encode() if isinstance(value, str) else value
-            for name, value in standard.attributes_of(node, None).items()
+            for name, value in schemas.attributes_of(node, None).items()
         }
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
         with contextlib.redirect_stdout(io.StringIO()):
@@ -388,7 +391,7 @@ class _Importer:
         }
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
-        protos = [standard.with_attributes(one, given, node) for one in body.node]
+        protos = [schemas.with_attributes(one, given, node) for one in body.node]
         try:
             self._convert_nodes(protos, scope, opsets)
         except _RefusedNode as refused:

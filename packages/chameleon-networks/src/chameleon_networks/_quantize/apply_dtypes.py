@@ -13,13 +13,13 @@ from chameleon_tvm.api import COMPUTE, ConvolutionSpec, DenseSpec, FusedSpec, is
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.moving import with_encoded_moves
-from chameleon_networks._graph.relaxed import emitted, relax, rewritten, tvm
+from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.propagate_quantization import with_encoded_moves
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import emitted, relax, rewritten, tvm
+from chameleon_networks._quantize.data_flow import Form, Network, Reads
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import Affine
-from chameleon_networks._quantize.reads import Form, Network, Reads
 from chameleon_networks._quantize.weights import (
     Means,
     constants_in,

@@ -9,13 +9,13 @@ import numpy as np
 from chameleon_tvm.api import symbol_of, with_shapes
 from numpy.typing import NDArray
 
-from chameleon_networks._compile.defaults import OURS
+from chameleon_networks._compile.default_schedules import OURS
 from chameleon_networks._compile.kernels import OperatorKernel
 from chameleon_networks._compile.network_pipeline import PLAIN
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import emitted, relax, rewritten, tvm
+from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import emitted, relax, rewritten, tvm
 
 _OPAQUE = 8
 """TVM's ``OpPatternKind`` of functions that are never fused."""

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from chameleon_networks._graph.attention_operators import attentions_of
 from chameleon_networks._graph.constants import array_of, per_channel
-from chameleon_networks._graph.fused_operators import Constants, FusedOperator
+from chameleon_networks._graph.fusion_groups import Constants, FusedOperator
 from chameleon_networks._graph.matching_activations import activation_after
 from chameleon_networks._graph.matching_products import product_of
-from chameleon_networks._graph.moves import axes_of, shape_of
-from chameleon_networks._graph.relaxed import bindings_of, operator_name, relax, tvm, users_of
-from chameleon_networks._graph.steps import Steps
+from chameleon_networks._graph.propagate_transposes import axes_of, shape_of
+from chameleon_networks._graph.quantization import Steps
+from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, tvm, users_of
 from chameleon_networks._graph.typed_operators import TypedOperators
 
 

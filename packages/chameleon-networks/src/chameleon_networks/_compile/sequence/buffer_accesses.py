@@ -14,8 +14,12 @@ from chameleon_tvm.api import tirx
 from tvm_ffi.structural import WalkResult, structural_hash, structural_walk
 
 from chameleon_networks._compile.network_pipeline import PLAIN
-from chameleon_networks._compile.sequence.variants import aliases, axis_by_buffer, extents
-from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._compile.sequence.buffer_specialization import (
+    aliases,
+    axis_by_buffer,
+    extents,
+)
+from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import axis_in, is_dense, reshaped_strides
 
 Function = Any

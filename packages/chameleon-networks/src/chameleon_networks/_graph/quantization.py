@@ -17,7 +17,13 @@ from chameleon_tvm.api import FLOATING_IN, STORAGE, rounding, widening
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.relaxed import bindings_of, each_number, operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import (
+    bindings_of,
+    each_number,
+    operator_name,
+    relax,
+    tvm,
+)
 
 ENCODE, DECODE = "relax.quantize", "relax.dequantize"
 _FUNCTIONS = {ENCODE: ("round", rounding), DECODE: ("widen", widening)}

@@ -21,10 +21,10 @@ import numpy as np
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 from chameleon_tvm.api import COMPUTE, FusedSpec, StorageType
 
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.moving import is_carrying
-from chameleon_networks._graph.relaxed import bindings_of, relax, users_of
-from chameleon_networks._graph.steps import Step
+from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.propagate_quantization import is_carrying
+from chameleon_networks._graph.quantization import Step
+from chameleon_networks._graph.relax_utils import bindings_of, relax, users_of
 from chameleon_networks._quantize.ranges import Affine
 
 

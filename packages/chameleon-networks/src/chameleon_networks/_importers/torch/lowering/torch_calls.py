@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 
 
 @attrs.frozen(eq=False)

@@ -14,11 +14,11 @@ import attrs
 import numpy as np
 from chameleon_tvm.api import INT8, STORAGE, UINT8, te, tirx
 
-from chameleon_networks._graph import relaxed
+from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, evaluate
-from chameleon_networks._graph.moves import axes_of, shape_of
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
-from chameleon_networks._graph.steps import DECODE, ENCODE, Step, Steps, is_call
+from chameleon_networks._graph.propagate_transposes import axes_of, shape_of
+from chameleon_networks._graph.quantization import DECODE, ENCODE, Step, Steps, is_call
+from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 from chameleon_networks._graph.strides import axis_in
 
 _SHIFT = -STORAGE[INT8].low
@@ -59,7 +59,7 @@ def with_encoded_moves(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return relaxed.rewritten(module, _Mover(module))
+    return relax_utils.rewritten(module, _Mover(module))
 
 
 @attrs.define(eq=False)
@@ -105,7 +105,7 @@ class _Mover(relax.PyExprMutator):
         """The variables that are only read, perhaps after moves, to be encoded as floats."""
         variables: set[Any] = set()
         other = set(relax.analysis.free_vars(function.body.body))
-        for binding in reversed(relaxed.bindings_of(function)):
+        for binding in reversed(relax_utils.bindings_of(function)):
             step = self._steps.of(binding.value, ENCODE)
             moving = operator_name(binding.value) in {*_MOVES, *_POOLS, _CONCAT}
             encoded = moving and binding.var in variables if step is None else step.floating
@@ -123,7 +123,7 @@ class _Mover(relax.PyExprMutator):
         inner = isinstance(binding.var, relax.DataflowVar)
         result = self._rewritten(value, binding.var, inner=inner)
         if result is None:
-            result = relaxed.emitted(self.builder_, value, binding.var)
+            result = relax_utils.emitted(self.builder_, value, binding.var)
         elif not inner:
             result = self.builder_.emit_output(result)
         self.set_var_remap(binding.var, result)
@@ -210,7 +210,7 @@ class _Mover(relax.PyExprMutator):
         source, *others = call.args
         signed = self._known.unsigned.get(source)
         if signed is not None:
-            return self._signed(self.builder_.emit(relaxed.called(call, [signed, *others])))
+            return self._signed(self.builder_.emit(relax_utils.called(call, [signed, *others])))
         step = self._movable(source, variable)
         axis = None if step is None else _axis_after(call, step)
         if step is None or axis is None:
@@ -218,7 +218,7 @@ class _Mover(relax.PyExprMutator):
         if step.floating and operator_name(call) in _POOLS:
             moved = _pooled(self.builder_, step, call)
         else:
-            moved = relaxed.called(call, [step.source, *others])
+            moved = relax_utils.called(call, [step.source, *others])
         if isinstance(step.source, tvm.ir.GenericConst):
             array = evaluate(self.builder_.normalize(moved), {})
             if array is None:
@@ -241,14 +241,14 @@ class _Mover(relax.PyExprMutator):
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
         unsigned = self._known.unsigned
         if fields and all(field in unsigned for field in fields):
-            joined = relaxed.called(call, [relax.Tuple([unsigned[field] for field in fields])])
+            joined = relax_utils.called(call, [relax.Tuple([unsigned[field] for field in fields])])
             return self._signed(self.builder_.emit(joined))
         steps = [self._movable(field, variable) for field in fields]
         first = steps[0] if steps else None
         if first is None or not all(_alike(first, step) for step in steps):
             return None
         parts = [step.source for step in steps if step is not None]
-        concatenated = self.builder_.emit(relaxed.called(call, [relax.Tuple(parts)]))
+        concatenated = self.builder_.emit(relax_utils.called(call, [relax.Tuple(parts)]))
         return self._decoded(attrs.evolve(first, source=concatenated))
 
     def _limited(self, call: Any, _: Any) -> Any | None:
@@ -257,7 +257,7 @@ class _Mover(relax.PyExprMutator):
         if unsigned is None or not isinstance(bound, tvm.ir.GenericConst):
             return None
         shifted = relax.const((array_of(bound).astype(np.int32) + _SHIFT).astype(UINT8))
-        return self._signed(self.builder_.emit(relaxed.called(call, [unsigned, shifted])))
+        return self._signed(self.builder_.emit(relax_utils.called(call, [unsigned, shifted])))
 
     def _positive(self, call: Any, _: Any) -> Any | None:
         """A ReLU, computed on encoded numbers."""

@@ -21,9 +21,9 @@ import attrs
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import te, tirx
 
-from chameleon_networks._compile.sequence.accesses import count_lookups, table_axis
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import (
+from chameleon_networks._compile.sequence.buffer_accesses import count_lookups, table_axis
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import (
     bindings_of,
     known_extents,
     operator_name,
@@ -31,7 +31,7 @@ from chameleon_networks._graph.relaxed import (
     rewritten,
     tvm,
 )
-from chameleon_networks._graph.strided import Step, View, step_of, views_of
+from chameleon_networks._graph.strided_views import Step, View, step_of, views_of
 from chameleon_networks._graph.strides import dense_strides
 
 _PATTERN = "op_pattern"

@@ -21,7 +21,7 @@ from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import BFLOAT16, FLOAT16, STORAGE, StorageType, rounding, tirx, widening
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.relaxed import each_number, relax
+from chameleon_networks._graph.relax_utils import each_number, relax
 
 op = relax.op
 

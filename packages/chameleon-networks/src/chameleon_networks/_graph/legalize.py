@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from chameleon_tvm.api import INT8, SPATIAL
 
-from chameleon_networks._graph import relaxed
+from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
 _MOST_FACTORS = 4
 """The largest integer power that is written as products."""
@@ -25,7 +25,7 @@ def lowered(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form, as it was imported.
     """
-    return relaxed.rewritten(module, _Lowering(module))
+    return relax_utils.rewritten(module, _Lowering(module))
 
 
 @relax.expr_functor.mutator
@@ -105,7 +105,7 @@ def _comparison(call: Any, emit: Any) -> Any:
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
     numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
-    return relaxed.called(call, numbers)
+    return relax_utils.called(call, numbers)
 
 
 def _negation(call: Any, emit: Any) -> Any:
@@ -139,7 +139,7 @@ def _extremum(call: Any, emit: Any) -> Any:
     """The largest or least of booleans, of which TVM knows no limits, as that of numbers."""
     if str(call.ty.dtype) != "bool":
         return None
-    made = emit(relaxed.called(call, [emit(relax.op.astype(call.args[0], INT8))]))
+    made = emit(relax_utils.called(call, [emit(relax.op.astype(call.args[0], INT8))]))
     return relax.op.not_equal(made, relax.const(0, INT8))
 
 
@@ -149,7 +149,7 @@ def _whole_is(answer: bool) -> Callable[[Any, Any], Any]:
     def answered(call: Any, _emit: Any) -> Any:
         if "float" in str(call.args[0].ty.dtype):
             return None
-        return constant_of(np.full(relaxed.extents_of(call.ty), answer))
+        return constant_of(np.full(relax_utils.extents_of(call.ty), answer))
 
     return answered
 
@@ -206,15 +206,17 @@ def _inside(indices: Any, extents: Any, emit: Any) -> Any:
 def _gathered(call: Any, emit: Any) -> Any:
     """An operator that reads elements by indices, with all indices inside the data."""
     data, indices = call.args
-    extents = relaxed.extents_of(data.ty)
+    extents = relax_utils.extents_of(data.ty)
     if isinstance(indices, relax.Tuple):
         parts = [_inside(*each, emit) for each in zip(indices.fields, extents, strict=False)]
-        return relaxed.called(call, [data, relax.Tuple(parts)])
+        return relax_utils.called(call, [data, relax.Tuple(parts)])
     if operator_name(call) == "relax.gather_elements":
-        return relaxed.called(call, [data, _inside(indices, extents[int(call.attrs.axis)], emit)])
+        return relax_utils.called(
+            call, [data, _inside(indices, extents[int(call.attrs.axis)], emit)]
+        )
     first = int(call.attrs.batch_dims)
-    chosen = extents[first : first + relaxed.extents_of(indices.ty)[-1]]
-    return relaxed.called(call, [data, _inside(indices, chosen, emit)])
+    chosen = extents[first : first + relax_utils.extents_of(indices.ty)[-1]]
+    return relax_utils.called(call, [data, _inside(indices, chosen, emit)])
 
 
 def _as_numbers(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -225,7 +227,7 @@ def _as_numbers(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
         if str(data.ty.dtype) != "bool":
             return scatter(call, emit)
         data, updates = (emit(relax.op.astype(one, INT8)) for one in (data, updates))
-        made = emit(scatter(relaxed.called(call, [data, indices, updates]), emit))
+        made = emit(scatter(relax_utils.called(call, [data, indices, updates]), emit))
         return relax.op.not_equal(made, relax.const(0, INT8))
 
     return scattered
@@ -234,8 +236,8 @@ def _as_numbers(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 @_as_numbers
 def _scattered_slices(call: Any, emit: Any) -> Any:
     data, indices, updates = call.args
-    chosen = relaxed.extents_of(data.ty)[: relaxed.extents_of(indices.ty)[-1]]
-    return relaxed.called(call, [data, _inside(indices, chosen, emit), updates])
+    chosen = relax_utils.extents_of(data.ty)[: relax_utils.extents_of(indices.ty)[-1]]
+    return relax_utils.called(call, [data, _inside(indices, chosen, emit), updates])
 
 
 @_as_numbers
@@ -247,11 +249,11 @@ def _scattered(call: Any, emit: Any) -> Any:
     """
     whole, places, updates = call.args
     axis = int(call.attrs.axis) % len(places.ty.shape)
-    indices = _inside(places, relaxed.extents_of(whole.ty)[axis], emit)
+    indices = _inside(places, relax_utils.extents_of(whole.ty)[axis], emit)
 
     def scattered(data: Any, later: int) -> Any:
         shapes = enumerate(
-            zip(relaxed.extents_of(data.ty), relaxed.extents_of(places.ty), strict=True)
+            zip(relax_utils.extents_of(data.ty), relax_utils.extents_of(places.ty), strict=True)
         )
         for other, (size, written) in shapes:
             if other >= later and other != axis and written < size:
@@ -316,7 +318,7 @@ def _divided_integers(call: Any, emit: Any) -> Any:
     for number in ends:
         is_end = emit(relax.op.equal(hidden, relax.const(number, kind)))
         safe = emit(relax.op.where(is_end, one, safe))
-    result = relaxed.called(call, [dividend, safe])
+    result = relax_utils.called(call, [dividend, safe])
     if len(ends) == 1 or "mod" in operator_name(call):
         return result
     sign = emit(relax.op.where(is_end, relax.const(-1, kind), one))

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from chameleon_tvm.api import COMPUTE
 
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._precision.choice import Tensor
-from chameleon_networks._precision.fronts import Floats
-from chameleon_networks._quantize.reads import Network
+from chameleon_networks._precision.pareto_front import Floats
+from chameleon_networks._quantize.data_flow import Network
 
 _FLOAT_BYTES = 4
 _COPIED_BYTES = 8 << 20

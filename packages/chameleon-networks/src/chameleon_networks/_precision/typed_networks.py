@@ -12,14 +12,14 @@ from typing import Any
 import attrs
 from chameleon_core.plugin_api import FLOAT32
 
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.fusion import chains_of
+from chameleon_networks._graph.fusion_groups import FusedOperator
 from chameleon_networks._graph.operators import signatures_of
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._quantize.apply_dtypes import with_types
+from chameleon_networks._quantize.data_flow import Network
 from chameleon_networks._quantize.eligibility import eligible, reading_as
 from chameleon_networks._quantize.ranges import Affine
-from chameleon_networks._quantize.reads import Network
-from chameleon_networks._quantize.types import with_types
 from chameleon_networks._quantize.weights import Means
 
 Types = Mapping[int, str]

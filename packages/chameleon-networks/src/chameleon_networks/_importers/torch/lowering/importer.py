@@ -21,13 +21,17 @@ from torch.utils import _pytree as pytree
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from chameleon_networks import _source_location as source_location
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._graph.steps import is_quantized, is_rounded
-from chameleon_networks._importers.refusals import OperatorsRefusedError, OperatorSurvey, Refusal
+from chameleon_networks._graph.quantization import is_quantized, is_rounded
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
 from chameleon_networks._importers.torch.lowering.decompositions import calls_of, decomposed
-from chameleon_networks._importers.torch.lowering.few_numbers import is_along_number, is_number
-from chameleon_networks._importers.torch.lowering.values import Call, Converter
+from chameleon_networks._importers.torch.lowering.empty_tensors import is_along_number, is_number
+from chameleon_networks._importers.torch.lowering.torch_calls import Call, Converter
+from chameleon_networks._importers.unsupported_operators import (
+    OperatorsRefusedError,
+    OperatorSurvey,
+    Refusal,
+)
 from chameleon_networks._source_location import ImportedGraph, SourceLocation
 
 CONVERTERS = {

@@ -14,11 +14,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks._graph import relaxed
+from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, per_channel
 from chameleon_networks._graph.matching_products import convolution_of
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
+from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _SEVERAL = 2
@@ -59,13 +59,13 @@ def with_folded_scales(module: Any) -> Any:
     chains = _chains(function)
     if not chains:
         return module
-    return relaxed.rewritten(module, _AffineFolder(module, chains))
+    return relax_utils.rewritten(module, _AffineFolder(module, chains))
 
 
 def _chains(function: Any) -> dict[Any, AffineChain]:
     """The longest sequences of scales and shifts, by the variable at their end."""
-    users = relaxed.users_of(function)
-    bindings = relaxed.bindings_of(function)
+    users = relax_utils.users_of(function)
+    bindings = relax_utils.bindings_of(function)
     values = {binding.var: binding.value for binding in bindings}
     chains: dict[Any, AffineChain] = {}
     for binding in bindings:
@@ -182,7 +182,7 @@ class _AffineFolder(relax.PyExprMutator):
         super().__init__(module)
         self._chains = chains
         self._values = {
-            binding.var: binding.value for binding in relaxed.bindings_of(module["main"])
+            binding.var: binding.value for binding in relax_utils.bindings_of(module["main"])
         }
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -201,7 +201,7 @@ class _AffineFolder(relax.PyExprMutator):
         call = value
         if (chain.shift != 0.0).any():
             call = relax.op.add(value, _constant(chain.shift, shape, chain.axis))
-        self.set_var_remap(binding.var, relaxed.emitted(self.builder_, call, binding.var))
+        self.set_var_remap(binding.var, relax_utils.emitted(self.builder_, call, binding.var))
 
     def _weighted(self, producer: Any, chain: AffineChain) -> Any | None:
         """The convolution or matrix product before a sequence, with scaled weights, or None."""
@@ -213,7 +213,7 @@ class _AffineFolder(relax.PyExprMutator):
         else:
             scaled = relax.const((array_of(producer.args[1]) * chain.scale).astype(np.float32))
         return self.builder_.emit(
-            relaxed.called(producer, [self.visit_expr(producer.args[0]), scaled])
+            relax_utils.called(producer, [self.visit_expr(producer.args[0]), scaled])
         )
 
 

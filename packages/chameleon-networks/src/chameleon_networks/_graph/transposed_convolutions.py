@@ -23,15 +23,15 @@ import numpy as np
 from chameleon_tvm.api import SPATIAL, is_channels_last
 from numpy.typing import NDArray
 
-from chameleon_networks._graph import relaxed
+from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, constant_of, per_channel
 from chameleon_networks._graph.matching_products import (
     TRANSPOSED_RANKS,
     ConvolutionCall,
     convolution_of,
 )
-from chameleon_networks._graph.moves import ELEMENTWISE, shape_of
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
+from chameleon_networks._graph.propagate_transposes import ELEMENTWISE, shape_of
+from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
 
 def without_transposed(module: Any) -> Any:
@@ -43,7 +43,7 @@ def without_transposed(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return relaxed.rewritten(module, _Rewriter(module))
+    return relax_utils.rewritten(module, _Rewriter(module))
 
 
 def with_transposed_kernels(module: Any) -> Any:
@@ -54,7 +54,7 @@ def with_transposed_kernels(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form, in NCHW.
     """
-    return relaxed.rewritten(module, _Legalizer(module))
+    return relax_utils.rewritten(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
@@ -65,7 +65,7 @@ class _Legalizer(relax.PyExprMutator):
         if operator_name(call) not in TRANSPOSED_RANKS or convolution_of(call) is not None:
             return super().visit_call_(call)
         arguments = [self.visit_expr(argument) for argument in call.args]
-        call = self.builder_.normalize(relaxed.called(call, arguments))
+        call = self.builder_.normalize(relax_utils.called(call, arguments))
         return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
@@ -363,7 +363,7 @@ class _Rewriter(relax.PyExprMutator):
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._users = relaxed.users_of(module["main"])
+        self._users = relax_utils.users_of(module["main"])
         self._parts: dict[Any, tuple[list[Any], PhaseShuffle]] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -475,5 +475,5 @@ class _Rewriter(relax.PyExprMutator):
                     return None
                 else:
                     arguments.append(argument)
-            results.append(relaxed.called(call, arguments))
+            results.append(relax_utils.called(call, arguments))
         return [self.builder_.emit(result) for result in results], shuffle

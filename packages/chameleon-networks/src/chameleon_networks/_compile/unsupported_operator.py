@@ -10,7 +10,7 @@ from chameleon_tvm.api import AutoOptions, AutoSpace, first_line
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import bindings_of, operator_name, relax
+from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax
 from chameleon_networks._source_location import SourceLocation
 
 
