@@ -169,7 +169,7 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
     suspects = [delivery.winners[1], delivery.winners[2]]
     delivery = attrs.evolve(delivery, winners=suspects)
     guilty = suspects[0].task.name
-    doubling(lambda kernels, chain: kernels.task_of(chain).name == guilty)
+    doubling(lambda kernels, fusion: kernels.task_of(fusion).name == guilty)
     result = NetworkFrontend(tiny).deliver(delivery)
     assert f"the kernel of {guilty} is to blame" in result.failure
     assert result.max_relative_error > TOLERANCE

@@ -13,7 +13,7 @@ from chameleon_networks._precision.points import Front, Point, in_words
 from chameleon_networks._precision.section import Precision
 
 EACH = 1e-3
-"""Error of every chain in int8, alone."""
+"""Error of every fusion in int8, alone."""
 
 
 class Errors:
@@ -46,8 +46,8 @@ def front(networks, target, kernels_taking):
 
 
 def _kinds(network):
-    """The type of what computes each chain."""
-    return [network.chain(index).spec.dtype for index in range(4)]
+    """The type of what computes each fusion."""
+    return [network.fusion(index).spec.dtype for index in range(4)]
 
 
 def test_every_chain_of_the_network_is_computed_in_eight_bits(networks):
@@ -137,7 +137,7 @@ def test_a_chain_without_a_time_stays_in_float32(networks, target, kernels):
 def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(
     networks, target, kernels
 ):
-    [alone] = [chain for chain in networks.of({1: "int8"}).chains if chain.spec.dtype == "int8"]
+    [alone] = [fusion for fusion in networks.of({1: "int8"}).fusions if fusion.spec.dtype == "int8"]
     assert alone.spec.output_dtype == "float32"
     assert alone.spec.task("x", target).key not in kernels.winners
     winner = kernels.like(alone)

@@ -62,14 +62,14 @@ def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of):
         x = emit(relax.op.nn.conv2d(x, relax.const(filters[0])))
         return emit(relax.op.nn.conv2d(x, relax.const(filters[1]), padding=1, groups=8))
 
-    module, chains = network_of(build, (1, 8, 6, 6))
-    able = eligible(chains, "int7")
+    module, fusions = network_of(build, (1, 8, 6, 6))
+    able = eligible(fusions, "int7")
     assert able.places == (0,)
     assert "no faster" in able.reasons[1]
-    networks = TypedNetworks(module, chains, None)
+    networks = TypedNetworks(module, fusions, None)
     assert (networks.able("int7"), networks.able("int8")) == ((0,), (0, 1))
     uniform = networks.uniform("int7")
-    written = [chain.spec.output_dtype for chain in uniform.chains]
+    written = [fusion.spec.output_dtype for fusion in uniform.fusions]
     assert written == ["uint8", "float32"], "the one behind it reads eight bits"
 
 

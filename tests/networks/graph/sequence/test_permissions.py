@@ -30,8 +30,8 @@ def test_permissions_of_kernels_are_those_of_the_network(deliver, monkeypatch):
     assert AMX not in deliver(module).compiled.permissions
     of = Kernels.of
 
-    def asking(self, chain):
-        kernel = of(self, chain)
+    def asking(self, fusion):
+        kernel = of(self, fusion)
         return attrs.evolve(kernel, function=using(kernel.function, [Asking()]))
 
     monkeypatch.setattr(Kernels, "of", asking)

@@ -17,10 +17,10 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
-from chameleon_networks._compile.compile import compiled
-from chameleon_networks._compile.unsupported_operator import no_kernels
-from chameleon_networks._graph.fusion import chains_of
-from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._compile.compile import compile_network
+from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.onnx.emulated_types import from_interface, to_interface
 from chameleon_networks._importers.onnx.importer import imported
@@ -47,11 +47,11 @@ def untuned(graph: Any, threads: int = 1) -> Any:
         ChameleonError: The network cannot be compiled or loaded.
     """
     target = TVMTargets(NoOptions()).resolve("native")
-    module = prepared(graph, DEFAULT)
-    chains, none = chains_of(module), no_kernels(target)
-    executable = compiled(module, chains, none, target).executable
+    module = prepare_module(graph, DEFAULT)
+    fusions, none = find_fusions(module), empty_kernels(target)
+    executable = compile_network(module, fusions, none, target).executable
     folder = temporary_folder()
-    manifest = {**manifest_of(module, chains, none, target, threads), "untuned": {}}
+    manifest = {**manifest_of(module, fusions, none, target, threads), "untuned": {}}
     write_package(Path(folder.name), executable, manifest)
     try:
         network: Any = load(folder.name)

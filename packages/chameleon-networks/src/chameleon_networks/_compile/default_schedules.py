@@ -23,20 +23,20 @@ from chameleon_tvm.api import (
 
 log = structlog.get_logger()
 
-OURS = "chameleon.task"
+TASK_ATTRIBUTE = "chameleon.task"
 """An attribute of functions that are already scheduled: the task that they were tuned as."""
 
 
-LOOPS = "chameleon.loops"
+LOOPS_ATTRIBUTE = "chameleon.loops"
 """An attribute of functions that are already vectorized and parallel loops."""
 
 
 def is_scheduled(function: Any) -> bool:
     """Whether a function has a schedule of Chameleon. Without one, TVM runs it on one thread."""
-    return any(name in (function.attrs or {}) for name in (OURS, LOOPS, LANES))
+    return any(name in (function.attrs or {}) for name in (TASK_ATTRIBUTE, LOOPS_ATTRIBUTE, LANES))
 
 
-def with_default_schedules(
+def apply_default_schedules(
     module: Any, target: str, plan_of: Callable[[str, Any], LoopPlan | None] | None = None
 ) -> Any:
     """Schedule each function of a module that has no schedule yet, for a CPU.

@@ -1,4 +1,4 @@
-"""Puts tuned kernels into a network's graph: one call replaces each fused operator."""
+"""Puts tuned kernels into a network's graph: one call replaces each fusion group."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ import numpy as np
 from chameleon_tvm.api import symbol_of, with_shapes
 from numpy.typing import NDArray
 
-from chameleon_networks._compile.default_schedules import OURS
+from chameleon_networks._compile.default_schedules import TASK_ATTRIBUTE
 from chameleon_networks._compile.kernels import OperatorKernel
-from chameleon_networks._compile.network_pipeline import PLAIN
+from chameleon_networks._compile.network_pipeline import PLAIN_LOOPS
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import emitted, relax, rewritten, tvm
+from chameleon_networks._graph.relax_utils import apply_mutator, emit_like, relax, tvm
 
 _OPAQUE = 8
 """TVM's ``OpPatternKind`` of functions that are never fused."""
 
 
-def with_kernels(
+def insert_kernels(
     module: Any,
-    chains: Sequence[FusedOperator],
-    kernel_of: Callable[[FusedOperator], OperatorKernel | None],
+    fusions: Sequence[FusionGroup],
+    kernel_of: Callable[[FusionGroup], OperatorKernel | None],
     *,
     reshape: bool = False,
-    reading: Callable[[FusedOperator, int, Any], Any] | None = None,
+    reading: Callable[[FusionGroup, int, Any], Any] | None = None,
 ) -> Any:
-    """Replace fused operators of a network by calls of kernels.
+    """Replace fusion groups of a network by calls of kernels.
 
     Args:
         module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
-        kernel_of: A function that returns the kernel of a fused operator, or None to keep the
+        fusions: The fusion groups of the network.
+        kernel_of: A function that returns the kernel of a fusion group, or None to keep the
             operators.
         reshape: Whether the graph reshapes its tensors to the shapes of the kernels' parameters. If
             False, the kernels' parameters are declared with the shapes of the tensors instead.
         reading: A function that replaces the inputs of kernels, for example by rounded tensors. It
-            gets the fused operator, the number of the input, and the tensor, and returns the tensor
+            gets the fusion group, the number of the input, and the tensor, and returns the tensor
             that the kernel reads. With ``reading``, the constants of the kernels become further
             parameters of ``main``, in the order of the calls.
     """
-    kernels = {chain.last: (chain, kernel_of(chain)) for chain in chains}
+    kernels = {fusion.last: (fusion, kernel_of(fusion)) for fusion in fusions}
     placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}
-    return rewritten(module, _Placer(module, placed, reshape=reshape, reading=reading))
+    return apply_mutator(module, _KernelInserter(module, placed, reshape=reshape, reading=reading))
 
 
 @relax.expr_functor.mutator
-class _Placer(relax.PyExprMutator):
-    """Replaces the last operator of each fused operator by a call of the kernel.
+class _KernelInserter(relax.PyExprMutator):
+    """Replaces the last operator of each fusion group by a call of the kernel.
 
     The first operator would be too early: the residual may be defined after the convolution.
     """
@@ -58,10 +58,10 @@ class _Placer(relax.PyExprMutator):
     def __init__(
         self,
         module: Any,
-        placed: dict[Any, tuple[FusedOperator, Any]],
+        placed: dict[Any, tuple[FusionGroup, Any]],
         *,
         reshape: bool,
-        reading: Callable[[FusedOperator, int, Any], Any] | None,
+        reading: Callable[[FusionGroup, int, Any], Any] | None,
     ) -> None:
         super().__init__(module)
         self._placed = placed
@@ -79,10 +79,10 @@ class _Placer(relax.PyExprMutator):
         if binding.var not in self._placed:
             super().visit_var_binding_(binding)
             return
-        chain, kernel = self._placed[binding.var]
-        inputs = iter(enumerate(chain.inputs))
+        fusion, kernel = self._placed[binding.var]
+        inputs = iter(enumerate(fusion.inputs))
         arguments = [
-            self._input(chain, *next(inputs)) if constant is None else self._constant(constant)
+            self._input(fusion, *next(inputs)) if constant is None else self._constant(constant)
             for constant in kernel.arguments
         ]
         shape = shape_of(binding.var)
@@ -101,14 +101,14 @@ class _Placer(relax.PyExprMutator):
         )
         if out != list(shape):
             call = relax.op.reshape(self.builder_.emit(call), list(shape))
-        self.set_var_remap(binding.var, emitted(self.builder_, call, binding.var))
+        self.set_var_remap(binding.var, emit_like(self.builder_, call, binding.var))
 
-    def _input(self, chain: FusedOperator, number: int, tensor: Any) -> Any:
+    def _input(self, fusion: FusionGroup, number: int, tensor: Any) -> Any:
         argument = self.visit_expr(tensor)
         # Data may be constant as well, such as a recurrent layer's first state.
         if self._reading is not None and not isinstance(argument, tvm.ir.GenericConst):
-            argument = self._reading(chain, number, argument)
-        # A chain may ask for a value that the graph does not have yet.
+            argument = self._reading(fusion, number, argument)
+        # A fusion may ask for a value that the graph does not have yet.
         return self.builder_.emit(argument) if isinstance(argument, relax.Call) else argument
 
     def _constant(self, array: NDArray[Any]) -> Any:
@@ -132,16 +132,18 @@ class _Placer(relax.PyExprMutator):
         kinds = tuple(str(parameter.dtype) for parameter in kernel.function.params)
         key = kernel.task, shapes, kinds
         if key not in self._functions:
-            function = _shaped(kernel.function, shapes).without_attr("global_symbol")
-            function = function.with_attr("op_pattern", _OPAQUE).with_attr(OURS, kernel.task)
+            function = _with_shapes(kernel.function, shapes).without_attr("global_symbol")
+            function = function.with_attr("op_pattern", _OPAQUE).with_attr(
+                TASK_ATTRIBUTE, kernel.task
+            )
             if kernel.plain_loops:
-                function = _in_block(function).with_attr(PLAIN, 1)
+                function = _in_block(function).with_attr(PLAIN_LOOPS, 1)
             variable = self.builder_.add_func(function, symbol_of(kernel.task))
             self._functions[key] = variable
         return self._functions[key]
 
 
-def _shaped(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
+def _with_shapes(function: Any, shapes: Sequence[Sequence[int]]) -> Any:
     """A function whose parameters have the shapes of the graph's arrays."""
     names = [str(parameter.name) for parameter in function.params]
     shaped = with_shapes(function, dict(zip(names, shapes, strict=True)))

@@ -30,16 +30,16 @@ from chameleon_tvm.api import (
     tvm,
 )
 
-from chameleon_networks._compile.default_schedules import OURS
+from chameleon_networks._compile.default_schedules import TASK_ATTRIBUTE
 
 log = structlog.get_logger()
 
-SHARE = 0.02
+TUNED_SHARE = 0.02
 """The least share of an inference's time that makes a function worth measurements. A kernel that is
 twice as fast then saves 1 % of the time."""
 
 
-LARGE = 0.1
+LARGE_SHARE = 0.1
 """The share of an inference's time above which a kernel without a schedule is reported."""
 
 
@@ -61,7 +61,10 @@ class TunedLoops:
         for winner in winners:
             if winner.task.operator == KIND:
                 function = operator_of(winner.task).prim_func()
-                plans[_identity(function)] = winner.task.name, plan_of(winner.task, winner.config)
+                plans[_structural_key(function)] = (
+                    winner.task.name,
+                    plan_of(winner.task, winner.config),
+                )
         return cls(plans=plans)
 
     def task_of(self, function: Any) -> str | None:
@@ -70,7 +73,7 @@ class TunedLoops:
         Args:
             function: The function, a ``PrimFunc`` without a schedule.
         """
-        plan = self.plans.get(_identity(function)) if self.plans else None
+        plan = self.plans.get(_structural_key(function)) if self.plans else None
         return None if plan is None else plan[0]
 
     def plan(self, function: Any) -> LoopPlan | None:
@@ -79,7 +82,7 @@ class TunedLoops:
         Args:
             function: The function, a ``PrimFunc`` without a schedule.
         """
-        plan = self.plans.get(_identity(function)) if self.plans else None
+        plan = self.plans.get(_structural_key(function)) if self.plans else None
         return None if plan is None else plan[1]
 
 
@@ -110,22 +113,22 @@ def costly_functions(
             tuned already are left out.
         kernels: The result of ``profile.kernel_seconds`` for the network.
         seconds: Seconds of one inference. A function is worth tuning if all its calls take at least
-            the share ``SHARE`` of this time.
+            the share ``TUNED_SHARE`` of this time.
     """
     alike: dict[int, list[KernelTime]] = defaultdict(list)
     for row in kernels:
         function = functions.get(row.name)
-        if function is not None and OURS not in (function.attrs or {}):
-            alike[_identity(function)].append(row)
+        if function is not None and TASK_ATTRIBUTE not in (function.attrs or {}):
+            alike[_structural_key(function)].append(row)
     costly = [
         CostlyFunction(
             name=rows[0].name,
-            function=tvm.ir.save_json(_bare(functions[rows[0].name])),
+            function=tvm.ir.save_json(_without_attributes(functions[rows[0].name])),
             calls=sum(row.calls for row in rows),
             seconds=took,
         )
         for rows in alike.values()
-        if (took := sum(row.seconds for row in rows)) >= SHARE * seconds
+        if (took := sum(row.seconds for row in rows)) >= TUNED_SHARE * seconds
         and _has_float_inputs(functions[rows[0].name])
     ]
     return tuple(sorted(costly, key=lambda function: -function.seconds))
@@ -148,7 +151,7 @@ def large_shares(
     for kernel in kernels:
         if kernel.name in names:
             shares[kernel.name] += kernel.seconds / total
-    return {name: share for name, share in shares.items() if share > LARGE}
+    return {name: share for name, share in shares.items() if share > LARGE_SHARE}
 
 
 def loop_tasks(
@@ -162,14 +165,14 @@ def loop_tasks(
             often each is called.
         target: The resolved target.
     """
-    occurrences = {_identity(function): (function, calls) for function, calls in functions}
+    occurrences = {_structural_key(function): (function, calls) for function, calls in functions}
     tasks = []
     for entry in costly:
         name = f"{KIND}_{entry.name}"
         function = loaded_function(entry.function)
-        own, calls = occurrences.get(_identity(function), (None, 0))
+        own, calls = occurrences.get(_structural_key(function), (None, 0))
         # An entry may come out of a file: only what the network itself computes is ever built.
-        if not calls or not structural_equal(_bare(own), function):
+        if not calls or not structural_equal(_without_attributes(own), function):
             continue
         try:
             arguments = function_arguments(function, name)
@@ -190,13 +193,13 @@ def loop_tasks(
     return tasks
 
 
-def _bare(function: Any) -> Any:
+def _without_attributes(function: Any) -> Any:
     """A function without its attributes, such as its name and the notes of passes."""
     return tirx.PrimFunc(function.params, function.body, function.ret_type)
 
 
-def _identity(function: Any) -> int:
-    return int(structural_hash(_bare(function)))
+def _structural_key(function: Any) -> int:
+    return int(structural_hash(_without_attributes(function)))
 
 
 def _has_float_inputs(function: Any) -> bool:

@@ -9,11 +9,11 @@ from chameleon_tvm.api import LANES, keeping_nan, loops_of, plain_loops_pipeline
 from chameleon_networks._graph.relax_utils import tvm
 
 PIPELINE = "chameleon-network"
-PLAIN = "chameleon.plain_loops"
+PLAIN_LOOPS = "chameleon.plain_loops"
 """An attribute of a function that consists of loops inside a block of its own."""
 
 
-def _as_loops(function: Any) -> Any:
+def _unwrap_loops(function: Any) -> Any:
     """Turn a function into plain loops: one whose block holds loops, or one with vector lanes."""
     if LANES in (function.attrs or {}):
         return loops_of(function)
@@ -27,9 +27,9 @@ def _network_pipeline() -> tuple[Any, Any, Any]:
 
     def both(module: Any, _context: Any) -> Any:
         marked = {
-            variable: _as_loops(function)
+            variable: _unwrap_loops(function)
             for variable, function in module.functions_items()
-            if any(name in (function.attrs or {}) for name in (PLAIN, LANES))
+            if any(name in (function.attrs or {}) for name in (PLAIN_LOOPS, LANES))
         }
         others = {
             variable: function.with_body(keeping_nan(function.body))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from chameleon_networks._graph.fusion import chains_of
-from chameleon_networks._graph.fusion_groups import FusedOperator
-from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
-Prepared = tuple[Any, list[FusedOperator]]
+Prepared = tuple[Any, list[FusionGroup]]
 """A Relax module, and its fused operators."""
 
-_KNOWN: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDictionary()
 
 
 def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Prepared:
@@ -31,11 +31,11 @@ def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Pre
     Raises:
         ConfigError: The network cannot be read or converted to the layout.
     """
-    known = _KNOWN.setdefault(network, {})
+    known = _CACHE.setdefault(network, {})
     layout = layout or network.layout
     if layout not in known:
         imported = network.imported
         with warnings_once():
-            module = prepared(imported, layout)
-            known[layout] = module, chains_of(module)
+            module = prepare_module(imported, layout)
+            known[layout] = module, find_fusions(module)
     return known[layout]

@@ -7,19 +7,19 @@ from typing import Any
 
 from chameleon_tvm.api import AutoOptions, AutoSpace, first_line
 
-from chameleon_networks._compile.compile import compiled
+from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._graph.prepare import prepared
+from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax
 from chameleon_networks._source_location import SourceLocation
 
 
-def no_kernels(target: str) -> Kernels:
+def empty_kernels(target: str) -> Kernels:
     """The kernels of a network in which nothing is tuned."""
     return Kernels({}, AutoSpace(AutoOptions()), target)
 
 
-def first_uncompilable(
+def first_unsupported_operator(
     module: Any, target: str, locations: Mapping[str, SourceLocation]
 ) -> str | None:
     """Find the first operator that fails to compile, to name the operator in an error.
@@ -42,7 +42,7 @@ def first_uncompilable(
         if key in tried:
             continue
         tried.add(key)
-        problem = _problem(call, target)
+        problem = _compile_error(call, target)
         if problem is not None:
             known = locations.get(str(binding.var.name))
             unknown = f"an operator {name} that gives {binding.var.ty}"
@@ -56,7 +56,7 @@ def _key(call: Any) -> str:
     return f"{call.op.name} {types} {call.attrs}"
 
 
-def _problem(call: Any, target: str) -> str | None:
+def _compile_error(call: Any, target: str) -> str | None:
     """Compile a call of an operator alone. Returns the compiler's error, or None if it succeeds."""
     inputs: dict[Any, Any] = {}
 
@@ -75,7 +75,7 @@ def _problem(call: Any, target: str) -> str | None:
                 output = builder.emit(relax.Call(call.op, arguments, call.attrs, call.ty_args))
                 result = builder.emit_output(output)
             builder.emit_func_output(result)
-        compiled(prepared(builder.get(), "NCHW"), [], no_kernels(target), target)
+        compile_network(prepare_module(builder.get(), "NCHW"), [], empty_kernels(target), target)
     # TVM raises errors of many classes at operators that it cannot compile.
     except Exception as error:  # noqa: BLE001 - the error is the answer
         return first_line(error)

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from chameleon_networks._graph.constants import array_of
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
-from chameleon_networks._graph.strided_views import scalar_of, step_of
+from chameleon_networks._graph.strided_views import rearrangement_of, scalar_of
 
 _NEUTRAL = frozenset(
     f"relax.{name}"
     for name in ("reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "astype")
 )
-_HIDES = -1e4
+_MASK_VALUE = -1e4
 """Networks replace hidden scores by this number or a lower one."""
-_LEAST = float(np.finfo(np.float32).min)
-_GUARD = {"equal", "astype", "max", "reshape", "any"}
+_FLOAT32_MIN = float(np.finfo(np.float32).min)
+_ROW_TEST_OPERATORS = {"equal", "astype", "max", "reshape", "any"}
 """Operators of the test whether all scores of a row are minus infinity."""
 
 
@@ -94,7 +94,7 @@ class SoftmaxInputFinder:
         if int(call.attrs.axis) % rank != rank - 1 or str(call.ty.dtype) != "float32":
             return None
         scores = self._scores(call.args[0])
-        return None if scores is None else _longer(scores, tensor, *passed)
+        return None if scores is None else _with_members(scores, tensor, *passed)
 
     def _scores(self, tensor: Any) -> SoftmaxInput | None:
         call = self._call(tensor)
@@ -111,12 +111,14 @@ class SoftmaxInputFinder:
         elif name == "maximum":
             # Networks keep scores with masks finite; hidden ones stay hidden.
             number = scalar_of(call.args[1])
-            scores = self._scores(call.args[0]) if number is not None and number < _HIDES else None
+            scores = (
+                self._scores(call.args[0]) if number is not None and number < _MASK_VALUE else None
+            )
         elif name == "add":
             scores = self._added(call)
         elif name == "where":
             scores = self._hidden(call)
-        return None if scores is None else _longer(scores, tensor)
+        return None if scores is None else _with_members(scores, tensor)
 
     def _scaled(self, call: Any, name: str) -> SoftmaxInput | None:
         left, right = call.args
@@ -137,7 +139,7 @@ class SoftmaxInputFinder:
                 continue
             constant = isinstance(other, tvm.ir.GenericConst)
             value = array_of(other) if constant else other
-            return _masked(scores, Mask(value=value, shape=shape_of(other), scores=shape))
+            return _with_mask(scores, Mask(value=value, shape=shape_of(other), scores=shape))
         return None
 
     def _hidden(self, call: Any) -> SoftmaxInput | None:
@@ -145,14 +147,14 @@ class SoftmaxInputFinder:
         seen, *tensors = call.args
         numbers = [scalar_of(tensor) for tensor in tensors]
         for position, number in enumerate(numbers):
-            if number is None or number > _HIDES:
+            if number is None or number > _MASK_VALUE:
                 continue
             tensor = tensors[1 - position]
             scores = self._scores(tensor)
             if scores is None or shape_of(tensor) != shape_of(call):
                 continue
             # The least number swallows what it is added to, as if it were put in its place.
-            low = number if math.isinf(number) else _LEAST
+            low = number if math.isinf(number) else _FLOAT32_MIN
             pair = (low, 0.0) if position == 0 else (0.0, low)
             value: Any
             if isinstance(seen, tvm.ir.GenericConst):
@@ -160,7 +162,7 @@ class SoftmaxInputFinder:
             else:
                 value = relax.op.where(seen, *(relax.const(bound, "float32") for bound in pair))
             mask = Mask(value=value, shape=shape_of(seen), scores=shape_of(call))
-            return _masked(scores, mask)
+            return _with_mask(scores, mask)
         return None
 
     def _guarded(self, call: Any) -> tuple[Any, tuple[Any, ...]] | None:
@@ -189,7 +191,7 @@ class SoftmaxInputFinder:
             # An equality with zero is the negation of a test.
             if _name(test) == "isnan" or (_name(test) == "equal" and scalar_of(test.args[1])):
                 break
-            if _name(test) not in _GUARD:
+            if _name(test) not in _ROW_TEST_OPERATORS:
                 return None
             condition = test.args[0]
         tested, scores = test.args[0], self._call(softmax).args[0]
@@ -240,22 +242,22 @@ def _is_neutral(call: Any) -> bool:
     )
 
 
-def _longer(scores: SoftmaxInput, *members: Any) -> SoftmaxInput:
+def _with_members(scores: SoftmaxInput, *members: Any) -> SoftmaxInput:
     shape = max((scores.shape, *(shape_of(member) for member in members[:1])), key=len)
     return attrs.evolve(scores, members=(*scores.members, *members), shape=shape)
 
 
-def _masked(scores: SoftmaxInput, mask: Mask) -> SoftmaxInput:
+def _with_mask(scores: SoftmaxInput, mask: Mask) -> SoftmaxInput:
     return attrs.evolve(scores, masks=(*scores.masks, mask))
 
 
-_SURELY_HIDES = -1e9
+_CERTAIN_MASK_VALUE = -1e9
 """A mask with this value or a lower one hides a key, whatever its score is."""
 RANK = 4
 """Number of the axes of scores: batch, heads, queries, keys."""
 
 
-def four_axes(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+def scores_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """The shape of scores, with four axes: (batch, heads, queries, keys)."""
     padded = (*(1,) * (RANK - len(shape)), *shape)
     *batch, heads, queries, keys = padded
@@ -278,7 +280,9 @@ class Masking:
         seen = np.tri(*self.constant.shape[2:], dtype=np.bool_)
         later = self.constant[..., ~seen]
         return bool(
-            later.size and (later <= _SURELY_HIDES).all() and not self.constant[..., seen].any()
+            later.size
+            and (later <= _CERTAIN_MASK_VALUE).all()
+            and not self.constant[..., seen].any()
         )
 
     @property
@@ -337,7 +341,7 @@ def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:
         return (1, 1, *last)
     if leading == whole:
         return (*scores[:2], *last)
-    if rank < RANK or four_axes(mask.scores) != scores:
+    if rank < RANK or scores_shape(mask.scores) != scores:
         return None
     *batch, heads = leading
     if math.prod(batch) == 1 or tuple(batch) == tuple(whole[:-1]):
@@ -374,7 +378,7 @@ def readers_of(
         current, reader = operand, product
         while (position := _position_of(current, inputs)) is None:
             value = values.get(current)
-            step = step_of(value, values)
+            step = rearrangement_of(value, values)
             if step is None:
                 return None
             reader = value.tuple_value if isinstance(value, relax.TupleGetItem) else current

@@ -14,7 +14,13 @@ import numpy as np
 from chameleon_tvm.api import ARRAYS
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.relax_utils import extents_of, operator_name, relax, rewritten, tvm
+from chameleon_networks._graph.relax_utils import (
+    apply_mutator,
+    extents_of,
+    operator_name,
+    relax,
+    tvm,
+)
 
 Array = NDArray[Any]
 Known = Callable[[Any], Array | None]
@@ -51,7 +57,7 @@ ELEMENTWISE = frozenset((*_ELEMENTWISE, "relax.nn.leakyrelu"))
 """Element-wise operators that ``evaluate`` computes."""
 
 
-def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
+def _evaluator(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
     """Make an evaluator of calls whose first arguments are all constant.
 
     Args:
@@ -60,18 +66,18 @@ def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
     """
 
     def evaluated(call: Any, known: Known) -> Array | None:
-        operands = _all(call.args[:count], known)
+        operands = _constant_arguments(call.args[:count], known)
         return None if not operands else function(call, *operands)
 
     return evaluated
 
 
-def _all(arguments: Sequence[Any], known: Known) -> list[Array] | None:
+def _constant_arguments(arguments: Sequence[Any], known: Known) -> list[Array] | None:
     constants = [value for argument in arguments if (value := known(argument)) is not None]
     return constants if len(constants) == len(arguments) else None
 
 
-def integers(argument: Any) -> list[int]:
+def integers_of(argument: Any) -> list[int]:
     """The integers of an operator's argument: a shape expression, or a tuple of constants."""
     values = argument.values if isinstance(argument, relax.ShapeExpr) else argument.fields
     return [int(getattr(number, "value", number)) for number in values]
@@ -79,13 +85,13 @@ def integers(argument: Any) -> list[int]:
 
 def slices_of(call: Any) -> list[tuple[int, ...]]:
     """The axis, begin, end and step of each axis that a call of ``strided_slice`` cuts."""
-    axes, *others = map(integers, call.args[1:])
+    axes, *others = map(integers_of, call.args[1:])
     if len(call.args) == 4:  # noqa: PLR2004 - without steps
         others.append([1] * len(axes))
     return list(zip(axes, *others, strict=True))
 
 
-def _permuted(call: Any, value: Array) -> Array:
+def _permute(call: Any, value: Array) -> Array:
     axes = call.attrs.axes
     return value.transpose(None if axes is None else [int(axis) for axis in axes])
 
@@ -98,7 +104,7 @@ def _full(call: Any, known: Known) -> Array | None:
 
 def _concat(call: Any, known: Known) -> Array | None:
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
-    arrays = _all(fields, known)
+    arrays = _constant_arguments(fields, known)
     return np.concatenate(arrays, axis=int(call.attrs.axis)) if arrays else None
 
 
@@ -134,12 +140,12 @@ def _index_tensor(call: Any, known: Known) -> Array | None:
     data = known(call.args[0])
     if data is None or not isinstance(call.args[1], relax.Tuple):
         return None
-    places = _all(call.args[1].fields, known)
+    places = _constant_arguments(call.args[1].fields, known)
     value: Array | None = None if places is None else data[tuple(places)]
     return value
 
 
-def _reduced(call: Any, value: Array) -> Array:
+def _reduce(call: Any, value: Array) -> Array:
     axes = call.attrs.axis
     over = None if axes is None else tuple(int(axis) for axis in axes)
     name = operator_name(call).removeprefix("relax.")
@@ -147,7 +153,7 @@ def _reduced(call: Any, value: Array) -> Array:
     return np.asarray(reduce(value, axis=over, keepdims=bool(call.attrs.keepdims)))
 
 
-def _normalised(call: Any, value: Array, *factors: Array) -> Array:
+def _normalize(call: Any, value: Array, *factors: Array) -> Array:
     """Instance, layer or group normalization of a constant."""
     known, shape, rank = call.attrs, value.shape, value.ndim
     over = {int(axis) % rank for axis in known.axes}
@@ -176,41 +182,47 @@ def _cumsum(call: Any, value: Array) -> Array | None:
     return np.cumsum(value, axis=int(call.attrs.axis))
 
 
-_EVALUATED: dict[str, Evaluate] = {
+_EVALUATORS: dict[str, Evaluate] = {
     **dict.fromkeys(
-        _ELEMENTWISE, _of(None, lambda call, *values: _ELEMENTWISE[operator_name(call)](*values))
+        _ELEMENTWISE,
+        _evaluator(None, lambda call, *values: _ELEMENTWISE[operator_name(call)](*values)),
     ),
-    "relax.nn.leakyrelu": _of(
+    "relax.nn.leakyrelu": _evaluator(
         1, lambda call, value: np.where(value < 0, float(call.attrs.alpha) * value, value)
     ),
     **dict.fromkeys(
         (f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten")),
-        _of(1, lambda call, value: value.reshape(extents_of(call.ty))),
+        _evaluator(1, lambda call, value: value.reshape(extents_of(call.ty))),
     ),
-    "relax.permute_dims": _of(1, _permuted),
-    "relax.broadcast_to": _of(1, lambda call, value: np.broadcast_to(value, extents_of(call.ty))),
-    "relax.astype": _of(1, lambda call, value: value.astype(str(call.ty.dtype))),
-    "relax.tile": _of(1, lambda call, value: np.tile(value, [int(n) for n in call.attrs.repeats])),
-    "relax.arange": _of(
+    "relax.permute_dims": _evaluator(1, _permute),
+    "relax.broadcast_to": _evaluator(
+        1, lambda call, value: np.broadcast_to(value, extents_of(call.ty))
+    ),
+    "relax.astype": _evaluator(1, lambda call, value: value.astype(str(call.ty.dtype))),
+    "relax.tile": _evaluator(
+        1, lambda call, value: np.tile(value, [int(n) for n in call.attrs.repeats])
+    ),
+    "relax.arange": _evaluator(
         None, lambda call, *ends: np.arange(*(end.item() for end in ends), dtype=str(call.ty.dtype))
     ),
     **dict.fromkeys(("relax.full", "relax.full_like"), _full),
     "relax.concat": _concat,
-    "relax.strided_slice": _of(1, _strided_slice),
-    "relax.slice_scatter": _of(None, _slice_scatter),
-    "relax.take": _of(2, _take),
-    "relax.gather_elements": _of(
+    "relax.strided_slice": _evaluator(1, _strided_slice),
+    "relax.slice_scatter": _evaluator(None, _slice_scatter),
+    "relax.take": _evaluator(2, _take),
+    "relax.gather_elements": _evaluator(
         None,
         lambda call, data, at: np.take_along_axis(data, at, axis=int(call.attrs.axis)),
     ),
     "relax.index_tensor": _index_tensor,
-    "relax.cumsum": _of(1, _cumsum),
+    "relax.cumsum": _evaluator(1, _cumsum),
     **dict.fromkeys(
         (f"relax.{name}" for name in ("sum", "mean", "max", "min", "prod", "std", "variance")),
-        _of(1, _reduced),
+        _evaluator(1, _reduce),
     ),
     **dict.fromkeys(
-        (f"relax.nn.{name}_norm" for name in ("instance", "layer", "group")), _of(None, _normalised)
+        (f"relax.nn.{name}_norm" for name in ("instance", "layer", "group")),
+        _evaluator(None, _normalize),
     ),
 }
 
@@ -221,7 +233,7 @@ def fold_constants(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions.
     """
-    return rewritten(module, _ConstantFolder(module))
+    return apply_mutator(module, _ConstantFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -258,7 +270,7 @@ class _ConstantFolder(relax.PyExprMutator):
         return None if result is None else np.asarray(result, str(value.ty.dtype), order="C")
 
 
-def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
+def shared_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
     """The matrix that an array repeats for every sample, or None if the matrices differ.
 
     PyTorch exports some linear layers as batched matrix products, with the layer's weights repeated
@@ -278,7 +290,7 @@ def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
         call: A call of a Relax operator.
         known: The values of variables that were evaluated before.
     """
-    evaluated = _EVALUATED.get(operator_name(call))
+    evaluated = _EVALUATORS.get(operator_name(call))
     result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))
     return None if result is None else np.asarray(result)
 

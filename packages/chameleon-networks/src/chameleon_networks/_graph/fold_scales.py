@@ -21,7 +21,7 @@ from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
-_SEVERAL = 2
+_UNFOLDED_LENGTH = 2
 """Chains with more steps than a scale and a shift are replaced."""
 
 
@@ -46,7 +46,7 @@ class AffineChain:
     steps: int
 
 
-def with_folded_scales(module: Any) -> Any:
+def fold_scales(module: Any) -> Any:
     """Fold scales and shifts of channels into the weights before them.
 
     If there are no weights before them, several operators become one scale and one shift.
@@ -56,27 +56,27 @@ def with_folded_scales(module: Any) -> Any:
             their framework (channels first).
     """
     function = module["main"]
-    chains = _chains(function)
+    chains = _find_chains(function)
     if not chains:
         return module
-    return relax_utils.rewritten(module, _AffineFolder(module, chains))
+    return relax_utils.apply_mutator(module, _AffineFolder(module, chains))
 
 
-def _chains(function: Any) -> dict[Any, AffineChain]:
+def _find_chains(function: Any) -> dict[Any, AffineChain]:
     """The longest sequences of scales and shifts, by the variable at their end."""
     users = relax_utils.users_of(function)
     bindings = relax_utils.bindings_of(function)
     values = {binding.var: binding.value for binding in bindings}
     chains: dict[Any, AffineChain] = {}
     for binding in bindings:
-        chain = _step(binding.value, values)
+        chain = _single_operator_chain(binding.value, values)
         if chain is None:
             continue
         before = chains.get(chain.base)
         if (
             before is not None
             and len(users[chain.base]) == 1
-            and not _shifts_all(chain)
+            and not _shifts_uniformly(chain)
             and (None in {before.axis, chain.axis} or before.axis == chain.axis)
         ):
             del chains[chain.base]
@@ -94,24 +94,24 @@ def _chains(function: Any) -> dict[Any, AffineChain]:
         if (
             _channel_axis(values.get(chain.base)) is not None
             and len(users[chain.base]) == 1
-            and _scales(chain)
+            and _changes_more_than_bias(chain)
         )
-        or chain.steps > _SEVERAL
+        or chain.steps > _UNFOLDED_LENGTH
     }
 
 
-def _shifts_all(chain: AffineChain) -> bool:
+def _shifts_uniformly(chain: AffineChain) -> bool:
     """Whether one number is added to all channels, as at the beginning of a hard sigmoid."""
     same = chain.shift.size == 1 and bool(chain.shift.any())
     return same and bool((chain.scale == 1.0).all())
 
 
-def _scales(chain: AffineChain) -> bool:
+def _changes_more_than_bias(chain: AffineChain) -> bool:
     """Whether a sequence does more than add a bias, or adds several."""
     return chain.steps > 1 or bool((chain.scale != 1.0).any())
 
 
-def _step(value: Any, values: dict[Any, Any]) -> AffineChain | None:
+def _single_operator_chain(value: Any, values: dict[Any, Any]) -> AffineChain | None:
     """A call that scales or shifts channels by a constant, as a sequence of one, or None."""
     operands = _operands(value)
     if operands is None:
@@ -192,7 +192,7 @@ class _AffineFolder(relax.PyExprMutator):
             return
         shape = shape_of(binding.var)
         producer = self._values.get(chain.base)
-        value = self._weighted(producer, chain)
+        value = self._scaled_weights(producer, chain)
         if value is None:
             value = self.visit_expr(chain.base)
             if (chain.scale != 1.0).any():
@@ -201,9 +201,9 @@ class _AffineFolder(relax.PyExprMutator):
         call = value
         if (chain.shift != 0.0).any():
             call = relax.op.add(value, _constant(chain.shift, shape, chain.axis))
-        self.set_var_remap(binding.var, relax_utils.emitted(self.builder_, call, binding.var))
+        self.set_var_remap(binding.var, relax_utils.emit_like(self.builder_, call, binding.var))
 
-    def _weighted(self, producer: Any, chain: AffineChain) -> Any | None:
+    def _scaled_weights(self, producer: Any, chain: AffineChain) -> Any | None:
         """The convolution or matrix product before a sequence, with scaled weights, or None."""
         if _channel_axis(producer) is None:
             return None
@@ -213,7 +213,7 @@ class _AffineFolder(relax.PyExprMutator):
         else:
             scaled = relax.const((array_of(producer.args[1]) * chain.scale).astype(np.float32))
         return self.builder_.emit(
-            relax_utils.called(producer, [self.visit_expr(producer.args[0]), scaled])
+            relax_utils.replace_arguments(producer, [self.visit_expr(producer.args[0]), scaled])
         )
 
 

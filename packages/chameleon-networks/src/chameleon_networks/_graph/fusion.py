@@ -16,23 +16,23 @@ from chameleon_tvm.api import (
 )
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.attention_operators import attentions_of
+from chameleon_networks._graph.attention_operators import find_attentions
 from chameleon_networks._graph.constants import array_of, per_channel
-from chameleon_networks._graph.fusion_groups import Constants, FusedOperator
-from chameleon_networks._graph.matching_activations import activation_after
+from chameleon_networks._graph.fusion_groups import Constants, FusionGroup
+from chameleon_networks._graph.matching_activations import match_activation
 from chameleon_networks._graph.matching_products import product_of
 from chameleon_networks._graph.propagate_transposes import axes_of, shape_of
-from chameleon_networks._graph.quantization import Steps
+from chameleon_networks._graph.quantization import QParamsFinder
 from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, tvm, users_of
-from chameleon_networks._graph.typed_operators import TypedOperators
+from chameleon_networks._graph.typed_operators import DtypeAssigner
 
 
-def chains_of(module: Any) -> list[FusedOperator]:
-    """Find the fused operators of a prepared network, in order.
+def find_fusions(module: Any) -> list[FusionGroup]:
+    """Find the fusion groups of a prepared network, in order.
 
-    A fused operator is a convolution or matrix product in float32. The bias, the residual and the
-    activation that follow it are part of the fused operator, if nothing else uses them. A fused
-    operator can also be an attention, from the product of queries and keys to the weighted sum of
+    A fusion group is a convolution or matrix product in float32. The bias, the residual and the
+    activation that follow it are part of the fusion group, if nothing else uses them. A fusion
+    group can also be an attention, from the product of queries and keys to the weighted sum of
     values.
 
     If data and weights are dequantized 8-bit integers, the kernel computes with the integers. The
@@ -46,20 +46,20 @@ def chains_of(module: Any) -> list[FusedOperator]:
     Raises:
         ConfigError: The attributes of an operator contradict each other.
     """
-    return list(_Finder(module["main"], Steps(module)).chains())
+    return list(_FusionFinder(module["main"], QParamsFinder(module)).fusions())
 
 
-class _Finder:
-    def __init__(self, function: Any, steps: Steps) -> None:
+class _FusionFinder:
+    def __init__(self, function: Any, steps: QParamsFinder) -> None:
         self._bindings = bindings_of(function)
         self._values = {binding.var: binding.value for binding in self._bindings}
         self._users = users_of(function)
         self._fused: set[Any] = set()
-        self._typed = TypedOperators(steps, self._values, self._users)
+        self._typed = DtypeAssigner(steps, self._values, self._users)
 
-    def chains(self) -> Iterator[FusedOperator]:
+    def fusions(self) -> Iterator[FusionGroup]:
         attentions = {}
-        for match in attentions_of(self._bindings, self._values, self._users):
+        for match in find_attentions(self._bindings, self._values, self._users):
             attentions[match.members[0]] = match
             self._fused.update(match.members)
         for binding in self._bindings:
@@ -74,25 +74,25 @@ class _Finder:
             product = operands or product_of(value)
             if product is None:
                 continue
-            chain = FusedOperator(
+            fusion = FusionGroup(
                 spec=product.spec,
                 inputs=product.inputs,
                 constants=Constants(weights=product.weights),
                 members=(binding.var,),
             )
             if operands is None:
-                chain = self._with_move(chain)
-            longer = self._extended(chain) if isinstance(product.spec, FusedSpec) else chain
+                fusion = self._with_move(fusion)
+            longer = self._extended(fusion) if isinstance(product.spec, FusedSpec) else fusion
             if operands is not None:
-                longer = self._typed.with_operands(longer, chain, operands)
+                longer = self._typed.with_operands(longer, fusion, operands)
             else:
                 longer = self._typed.typed(longer)
             self._fused.update(longer.members)
             yield longer
 
-    def _with_move(self, chain: FusedOperator) -> FusedOperator:
+    def _with_move(self, fusion: FusionGroup) -> FusionGroup:
         """Let an operator read its image before a permutation that only it reads."""
-        spec, data = chain.spec, chain.inputs[0]
+        spec, data = fusion.spec, fusion.inputs[0]
         move: Any = self._values.get(data)
         if (
             not isinstance(spec, GroupedSpec)
@@ -102,37 +102,37 @@ class _Finder:
             or len(self._users[data]) != 1
             or data in self._fused
         ):
-            return chain
+            return fusion
         return attrs.evolve(
-            chain,
+            fusion,
             spec=attrs.evolve(spec, layout=channels_first(spec.rank), output_layout=spec.layout),
             inputs=(move.args[0],),
-            members=(data, *chain.members),
+            members=(data, *fusion.members),
         )
 
-    def _extended(self, chain: FusedOperator) -> FusedOperator:
+    def _extended(self, fusion: FusionGroup) -> FusionGroup:
         """Add all following operators that the kernel can compute in registers."""
         passed: list[Any] = []
-        variable = chain.last
+        variable = fusion.last
         while True:
-            activation = activation_after(variable, self._users, self._values)
+            activation = match_activation(variable, self._users, self._values)
             if activation is not None and not self._fused.intersection(activation.members):
-                members = (*chain.members, *passed, *activation.members)
-                assert isinstance(chain.spec, FusedSpec)  # noqa: S101 - only those are extended
-                spec = attrs.evolve(chain.spec, activation=activation.name)
-                return attrs.evolve(chain, spec=spec, members=members)
+                members = (*fusion.members, *passed, *activation.members)
+                assert isinstance(fusion.spec, FusedSpec)  # noqa: S101 - only those are extended
+                spec = attrs.evolve(fusion.spec, activation=activation.name)
+                return attrs.evolve(fusion, spec=spec, members=members)
             user = self._only_user(variable)
             if user is None:
-                return chain
+                return fusion
             call = user.value
             variable = user.var
             passed.append(variable)
             if str(call.op.name) == "relax.reshape":
                 continue  # only counts if something follows
-            longer = _with(chain, call, passed)
+            longer = _add_epilogue(fusion, call, passed)
             if longer is None:
-                return chain
-            chain = longer
+                return fusion
+            fusion = longer
             passed = []
 
     def _only_user(self, variable: Any) -> Any | None:
@@ -140,41 +140,41 @@ class _Finder:
         if len(users) != 1 or users[0] is None or users[0].var in self._fused:
             return None
         call = users[0].value
-        # Another reader of a variable than the chain itself, as in x + x, is no residual.
+        # Another reader of a variable than the fusion itself, as in x + x, is no residual.
         once = operator_name(call) and sum(a.same_as(variable) for a in call.args) == 1
         return users[0] if once else None
 
 
-def _with(chain: FusedOperator, call: Any, passed: list[Any]) -> FusedOperator | None:
-    """A fused operator with a sum at its end: with a bias or a residual. None if it does not fit.
+def _add_epilogue(fusion: FusionGroup, call: Any, passed: list[Any]) -> FusionGroup | None:
+    """A fusion group with a sum at its end: with a bias or a residual. None if it does not fit.
 
     Args:
-        chain: The fused operator.
+        fusion: The fusion group.
         call: The operator that reads the result, perhaps after reshapes.
         passed: The variables of these reshapes and of the operator.
     """
-    spec = chain.spec
+    spec = fusion.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
     if str(call.op.name) != "relax.add" or spec.residual:
         return None
     # A sum with something larger repeats what the kernel computes; that is no epilogue.
-    if math.prod(shape_of(call)) != math.prod(shape_of(chain.last)):
+    if math.prod(shape_of(call)) != math.prod(shape_of(fusion.last)):
         return None
-    longer = attrs.evolve(chain, members=(*chain.members, *passed))
+    longer = attrs.evolve(fusion, members=(*fusion.members, *passed))
     other = next(a for a in call.args if not any(a.same_as(member) for member in longer.members))
     if isinstance(other, tvm.ir.GenericConst):
-        bias = None if spec.bias else _bias(array_of(other), spec, call)
+        bias = None if spec.bias else _channel_bias(array_of(other), spec, call)
         if bias is None:
             return None
-        constants = attrs.evolve(chain.constants, bias=bias)
+        constants = attrs.evolve(fusion.constants, bias=bias)
         return attrs.evolve(longer, spec=attrs.evolve(spec, bias=True), constants=constants)
     if not isinstance(other, relax.Var) or shape_of(other) != shape_of(call):
         return None
-    inputs = (*chain.inputs, other)
+    inputs = (*fusion.inputs, other)
     return attrs.evolve(longer, spec=attrs.evolve(spec, residual=True), inputs=inputs)
 
 
-def _bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:
+def _channel_bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:
     """A constant as one number per channel. None if it is something else."""
     rank = len(shape_of(call))
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)

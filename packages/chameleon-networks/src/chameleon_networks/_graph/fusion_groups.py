@@ -1,4 +1,4 @@
-"""A fused operator: an operator worth tuning, with the operators that its kernel computes too.
+"""A fusion group: an operator worth tuning, with the operators that its kernel computes too.
 
 If int8 weights have only 7 bits, a sum of a few products of bytes fits into 16 bits. Some CPUs have
 a faster instruction for that. The weights are not changed, and the instruction computes exactly the
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 @attrs.frozen(kw_only=True, eq=False)
 class Constants:
-    """The constants of a fused operator, in the order of the operator's inputs.
+    """The constants of a fusion group, in the order of the operator's inputs.
 
     Attributes:
         weights: The weights, output channels first.
@@ -52,7 +52,7 @@ class Constants:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class FusedOperator:
+class FusionGroup:
     """An operator of a network with the operators that one kernel computes together with it.
 
     Attributes:
@@ -90,7 +90,7 @@ class FusedOperator:
         return self.members[-1]
 
 
-def shares_data(spec: OperatorSpec) -> bool:
+def reuses_data(spec: OperatorSpec) -> bool:
     """Whether several output channels of an operator multiply the same data.
 
     Only such operators become faster with weights of 7 bits.
@@ -101,19 +101,19 @@ def shares_data(spec: OperatorSpec) -> bool:
     return isinstance(spec, GroupedSpec | DenseSpec)
 
 
-def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
-    """Yield the operators as which a fused operator can be tuned, the fastest first.
+def candidate_specs(fusion: FusionGroup, target: str) -> Iterator[OperatorSpec]:
+    """Yield the operators as which a fusion group can be tuned, the fastest first.
 
     Some CPUs multiply bytes faster by weights of 7 bits than by weights of 8 bits. On such a CPU,
-    the first operator has 7-bit weights, if the weights of the fused operator fit into 7 bits. The
-    last operator is always the fused operator's own.
+    the first operator has 7-bit weights, if the weights of the fusion group fit into 7 bits. The
+    last operator is always the fusion group's own.
 
     Args:
-        chain: A fused operator of a network.
+        fusion: A fusion group of a network.
         target: The resolved target.
     """
-    spec, weights = chain.spec, chain.constants.weights
-    if isinstance(spec, FusedSpec) and weights is not None and shares_data(spec):
+    spec, weights = fusion.spec, fusion.constants.weights
+    if isinstance(spec, FusedSpec) and weights is not None and reuses_data(spec):
         for kind in COMPUTE.values():
             # Whether the target gains by it is asked last: that looks through its instructions.
             narrow = kind.variant_of == spec.dtype and _fit(weights, kind.weights)
@@ -122,14 +122,14 @@ def specs_for(chain: FusedOperator, target: str) -> Iterator[OperatorSpec]:
     yield spec
 
 
-def fastest(chains: Sequence[FusedOperator], target: str) -> list[FusedOperator]:
-    """Replace each fused operator by the fastest operator with the same results, if there is one.
+def with_fastest_specs(fusions: Sequence[FusionGroup], target: str) -> list[FusionGroup]:
+    """Replace each fusion group by the fastest operator with the same results, if there is one.
 
     Args:
-        chains: The fused operators of a network.
+        fusions: The fusion groups of a network.
         target: The resolved target.
     """
-    return [attrs.evolve(chain, spec=next(specs_for(chain, target))) for chain in chains]
+    return [attrs.evolve(fusion, spec=next(candidate_specs(fusion, target))) for fusion in fusions]
 
 
 def _fit(weights: NDArray[Any], kind: StorageType) -> bool:

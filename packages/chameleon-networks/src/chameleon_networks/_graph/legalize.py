@@ -15,28 +15,28 @@ from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
-_MOST_FACTORS = 4
+_MAX_POWER = 4
 """The largest integer power that is written as products."""
 
 
-def lowered(module: Any) -> Any:
+def legalize(module: Any) -> Any:
     """Replace operators that TVM or later passes cannot handle by operators that they can.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form, as it was imported.
     """
-    return relax_utils.rewritten(module, _Lowering(module))
+    return relax_utils.apply_mutator(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
-class _Lowering(relax.PyExprMutator):
+class _Legalizer(relax.PyExprMutator):
     """Replaces operator calls one at a time."""
 
     def visit_call_(self, call: Any) -> Any:
         call = super().visit_call_(call)
         if operator_name(call) == "relax.log" and isinstance(call.args[0], relax.Var):
             return self._logarithm(call)
-        lower = _LOWERINGS.get(operator_name(call))
+        lower = _LEGALIZATIONS.get(operator_name(call))
         if lower is None or not isinstance(call.ty, relax.TensorType):
             return call
         result = lower(call, self.builder_.emit)
@@ -47,11 +47,11 @@ class _Lowering(relax.PyExprMutator):
         total = self.lookup_binding(call.args[0])
         for one, x in permutations(total.args) if operator_name(total) == "relax.add" else ():
             if isinstance(one, tvm.ir.GenericConst) and array_of(one).tolist() == 1:
-                return _log_of_sum(x, self.builder_.emit)
+                return _log1p(x, self.builder_.emit)
         return call
 
 
-def _log_of_sum(x: Any, emit: Any) -> Any:
+def _log1p(x: Any, emit: Any) -> Any:
     """``log(1 + x)``, corrected by what the sum lost of x."""
     one = relax.const(1.0, str(x.ty.dtype))
     total = emit(x + one)
@@ -66,7 +66,7 @@ def _reshape(call: Any, _emit: Any) -> Any:
     return relax.op.reshape(call.args[0], call.ty.shape)
 
 
-def _permuted(call: Any, _emit: Any) -> Any:
+def _normalize_permutation(call: Any, _emit: Any) -> Any:
     """A permutation with axes from the front; ``ConvertLayout`` misreads those from the end."""
     axes = call.attrs.axes
     if axes is None or all(int(axis) >= 0 for axis in axes):
@@ -74,16 +74,16 @@ def _permuted(call: Any, _emit: Any) -> Any:
     return relax.op.permute_dims(call.args[0], [int(axis) % len(axes) for axis in axes])
 
 
-def _stacked(call: Any, emit: Any) -> Any:
+def _stack_as_concat(call: Any, emit: Any) -> Any:
     """A concatenation in place of ``stack``, whose change of rank breaks ``ConvertLayout``."""
     shape = [int(extent) for extent in call.ty.shape]
     axis = int(call.attrs.axis) % len(shape)
     shape[axis] = 1
-    parts = [emit(relax.op.reshape(part, shape)) for part in _parts(call.args[0], emit)]
+    parts = [emit(relax.op.reshape(part, shape)) for part in _tuple_fields(call.args[0], emit)]
     return relax.op.concat(parts, axis)
 
 
-def _parts(value: Any, emit: Any) -> list[Any]:
+def _tuple_fields(value: Any, emit: Any) -> list[Any]:
     if isinstance(value, relax.Tuple):
         return list(value.fields)
     return [emit(relax.TupleGetItem(value, place)) for place in range(len(value.ty.fields))]
@@ -105,7 +105,7 @@ def _comparison(call: Any, emit: Any) -> Any:
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
     numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
-    return relax_utils.called(call, numbers)
+    return relax_utils.replace_arguments(call, numbers)
 
 
 def _negation(call: Any, emit: Any) -> Any:
@@ -116,7 +116,7 @@ def _negation(call: Any, emit: Any) -> Any:
     return relax.op.equal(number, relax.const(0, INT8))
 
 
-def _of_bools(call: Any, _emit: Any) -> Any:
+def _boolean_arithmetic(call: Any, _emit: Any) -> Any:
     """A sum, product or extremum of booleans, as torch has them; LLVM has no code for these."""
     if str(call.ty.dtype) != "bool":
         return None
@@ -127,7 +127,7 @@ def _of_bools(call: Any, _emit: Any) -> Any:
 def _product(call: Any, emit: Any) -> Any:
     """A product with zero, which is NaN for what is not finite; the compiler takes it for zero."""
     if "float" not in str(call.ty.dtype):
-        return _of_bools(call, emit)
+        return _boolean_arithmetic(call, emit)
     for x, zero in (call.args, reversed(call.args)):
         if isinstance(zero, tvm.ir.GenericConst) and not np.asarray(array_of(zero)).any():
             lost = relax.const(math.nan, str(call.ty.dtype))
@@ -135,15 +135,15 @@ def _product(call: Any, emit: Any) -> Any:
     return None
 
 
-def _extremum(call: Any, emit: Any) -> Any:
+def _boolean_reduction(call: Any, emit: Any) -> Any:
     """The largest or least of booleans, of which TVM knows no limits, as that of numbers."""
     if str(call.ty.dtype) != "bool":
         return None
-    made = emit(relax_utils.called(call, [emit(relax.op.astype(call.args[0], INT8))]))
+    made = emit(relax_utils.replace_arguments(call, [emit(relax.op.astype(call.args[0], INT8))]))
     return relax.op.not_equal(made, relax.const(0, INT8))
 
 
-def _whole_is(answer: bool) -> Callable[[Any, Any], Any]:
+def _constant_answer(answer: bool) -> Callable[[Any, Any], Any]:
     """Make a function that answers a question about fractions for integers and booleans."""
 
     def answered(call: Any, _emit: Any) -> Any:
@@ -154,7 +154,7 @@ def _whole_is(answer: bool) -> Callable[[Any, Any], Any]:
     return answered
 
 
-def _number(call: Any, _emit: Any) -> Any:
+def _bool_to_float(call: Any, _emit: Any) -> Any:
     """A conversion of bool to float as a choice of 0 or 1.
 
     TVM has no code for functions such as ``tanh`` of vectors that are converted from bool.
@@ -184,7 +184,7 @@ def _take(call: Any, _emit: Any) -> Any:
     return relax.op.take(*call.args, None if axis is None else int(axis), mode="clip")
 
 
-def _inside(indices: Any, extents: Any, emit: Any) -> Any:
+def _clip_indices(indices: Any, extents: Any, emit: Any) -> Any:
     """Indices that are counted from the front and clipped, so that all are inside an array.
 
     Frameworks report an error for indices outside it.
@@ -203,23 +203,23 @@ def _inside(indices: Any, extents: Any, emit: Any) -> Any:
     return emit(relax.op.minimum(emit(relax.op.maximum(forward, zero)), last))
 
 
-def _gathered(call: Any, emit: Any) -> Any:
+def _gather(call: Any, emit: Any) -> Any:
     """An operator that reads elements by indices, with all indices inside the data."""
     data, indices = call.args
     extents = relax_utils.extents_of(data.ty)
     if isinstance(indices, relax.Tuple):
-        parts = [_inside(*each, emit) for each in zip(indices.fields, extents, strict=False)]
-        return relax_utils.called(call, [data, relax.Tuple(parts)])
+        parts = [_clip_indices(*each, emit) for each in zip(indices.fields, extents, strict=False)]
+        return relax_utils.replace_arguments(call, [data, relax.Tuple(parts)])
     if operator_name(call) == "relax.gather_elements":
-        return relax_utils.called(
-            call, [data, _inside(indices, extents[int(call.attrs.axis)], emit)]
+        return relax_utils.replace_arguments(
+            call, [data, _clip_indices(indices, extents[int(call.attrs.axis)], emit)]
         )
     first = int(call.attrs.batch_dims)
     chosen = extents[first : first + relax_utils.extents_of(indices.ty)[-1]]
-    return relax_utils.called(call, [data, _inside(indices, chosen, emit)])
+    return relax_utils.replace_arguments(call, [data, _clip_indices(indices, chosen, emit)])
 
 
-def _as_numbers(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Make a function of scatters that computes those of booleans in int8; LLVM has no code."""
 
     def scattered(call: Any, emit: Any) -> Any:
@@ -227,21 +227,23 @@ def _as_numbers(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
         if str(data.ty.dtype) != "bool":
             return scatter(call, emit)
         data, updates = (emit(relax.op.astype(one, INT8)) for one in (data, updates))
-        made = emit(scatter(relax_utils.called(call, [data, indices, updates]), emit))
+        made = emit(scatter(relax_utils.replace_arguments(call, [data, indices, updates]), emit))
         return relax.op.not_equal(made, relax.const(0, INT8))
 
     return scattered
 
 
-@_as_numbers
-def _scattered_slices(call: Any, emit: Any) -> Any:
+@_bool_as_int8
+def _scatter_nd(call: Any, emit: Any) -> Any:
     data, indices, updates = call.args
     chosen = relax_utils.extents_of(data.ty)[: relax_utils.extents_of(indices.ty)[-1]]
-    return relax_utils.called(call, [data, _inside(indices, chosen, emit), updates])
+    return relax_utils.replace_arguments(
+        call, [data, _clip_indices(indices, chosen, emit), updates]
+    )
 
 
-@_as_numbers
-def _scattered(call: Any, emit: Any) -> Any:
+@_bool_as_int8
+def _scatter_elements(call: Any, emit: Any) -> Any:
     """Scatter updates into the part of the data that the indices cover.
 
     TVM assumes that the data and the indices have equal extents along all axes but the scattered
@@ -249,7 +251,7 @@ def _scattered(call: Any, emit: Any) -> Any:
     """
     whole, places, updates = call.args
     axis = int(call.attrs.axis) % len(places.ty.shape)
-    indices = _inside(places, relax_utils.extents_of(whole.ty)[axis], emit)
+    indices = _clip_indices(places, relax_utils.extents_of(whole.ty)[axis], emit)
 
     def scattered(data: Any, later: int) -> Any:
         shapes = enumerate(
@@ -267,7 +269,7 @@ def _scattered(call: Any, emit: Any) -> Any:
     return scattered(whole, 0)
 
 
-def _resized(call: Any, emit: Any) -> Any:
+def _resize_one_row(call: Any, emit: Any) -> Any:
     """TVM divides by zero to align the corners of one row, which is the first of more."""
     sizes = [int(extent) for extent in call.args[1]]
     if str(call.attrs.coordinate_transformation_mode) != "align_corners" or 1 not in sizes:
@@ -278,12 +280,12 @@ def _resized(call: Any, emit: Any) -> Any:
     return relax.op.strided_slice(whole, axes, [0] * len(axes), sizes)
 
 
-def _divided(call: Any, emit: Any) -> Any:
+def _divide(call: Any, emit: Any) -> Any:
     """TVM refuses to divide by a zero that it knows; infinity times a number is what that gives."""
     dividend, divisor = call.args
     kind = str(call.ty.dtype)
     if "int" in kind:
-        return _divided_integers(call, emit)
+        return _divide_integers(call, emit)
     if isinstance(dividend, tvm.ir.GenericConst) and "float" in kind:
         number = array_of(dividend)
         if number.size == 1 and not number.any():  # TVM's zero over NaN or zero is zero
@@ -297,7 +299,7 @@ def _divided(call: Any, emit: Any) -> Any:
     return relax.op.multiply(call.args[0], constant_of(np.copysign(np.inf, number)))
 
 
-def _divided_integers(call: Any, emit: Any) -> Any:
+def _divide_integers(call: Any, emit: Any) -> Any:
     """A quotient or remainder of integers that never ends the process.
 
     Processors of x86 do so at a division by 0, and of the least number by -1. Frameworks report an
@@ -318,7 +320,7 @@ def _divided_integers(call: Any, emit: Any) -> Any:
     for number in ends:
         is_end = emit(relax.op.equal(hidden, relax.const(number, kind)))
         safe = emit(relax.op.where(is_end, one, safe))
-    result = relax_utils.called(call, [dividend, safe])
+    result = relax_utils.replace_arguments(call, [dividend, safe])
     if len(ends) == 1 or "mod" in operator_name(call):
         return result
     sign = emit(relax.op.where(is_end, relax.const(-1, kind), one))
@@ -331,7 +333,7 @@ def _power(call: Any, emit: Any) -> Any:
     if not isinstance(exponent, tvm.ir.GenericConst) or array_of(exponent).size != 1:
         return None
     power = float(array_of(exponent).reshape(()))
-    if power not in range(1, _MOST_FACTORS + 1) or list(call.ty.shape) != list(base.ty.shape):
+    if power not in range(1, _MAX_POWER + 1) or list(call.ty.shape) != list(base.ty.shape):
         return None
     return reduce(lambda product, factor: emit(product * factor), [base] * int(power))
 
@@ -347,13 +349,13 @@ def _hyperbolic(call: Any, emit: Any) -> Any:
     return whole if operator_name(call) == "relax.cosh" else relax.op.tanh(x) * whole
 
 
-def _extreme(call: Any, emit: Any) -> Any:
+def _propagate_nan(call: Any, emit: Any) -> Any:
     """A maximum or minimum that is NaN if an operand is; TVM's is then the second operand.
 
     An operand without axes becomes the first one when functions are compiled.
     """
     if "float" not in str(call.ty.dtype):
-        return _of_bools(call, emit)
+        return _boolean_arithmetic(call, emit)
     x, y = call.args
     x_is_safe, y_is_safe = map(_has_no_nan, (x, y))
     becomes_first = y.ty.ndim == 0
@@ -372,38 +374,38 @@ def _has_no_nan(operand: Any) -> bool:
     return not np.isnan(np.asarray(array_of(operand), np.float32)).any()
 
 
-def _inverse_of_tanh(call: Any, emit: Any) -> Any:
+def _atanh(call: Any, emit: Any) -> Any:
     """``atanh`` as half of ``log(1 + x) - log(1 - x)``, of which TVM loses a small x."""
     x = call.args[0]
-    above, below = (_log_of_sum(part, emit) for part in (x, emit(relax.op.negative(x))))
+    above, below = (_log1p(part, emit) for part in (x, emit(relax.op.negative(x))))
     return (above - below) * relax.const(0.5, str(call.ty.dtype))
 
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
-_LOWERINGS: dict[str, Callable[[Any, Any], Any]] = {
+_LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("relax.squeeze", "relax.expand_dims", "relax.flatten"), _reshape),
-    "relax.permute_dims": _permuted,
-    "relax.stack": _stacked,
+    "relax.permute_dims": _normalize_permutation,
+    "relax.stack": _stack_as_concat,
     "relax.full": _full,
-    "relax.astype": _number,
+    "relax.astype": _bool_to_float,
     "relax.take": _take,
-    "relax.add": _of_bools,
+    "relax.add": _boolean_arithmetic,
     "relax.logical_not": _negation,
     "relax.multiply": _product,
-    **dict.fromkeys(("relax.max", "relax.min"), _extremum),
-    **dict.fromkeys(("relax.isnan", "relax.isinf"), _whole_is(answer=False)),
-    "relax.isfinite": _whole_is(answer=True),
-    "relax.divide": _divided,
-    **dict.fromkeys(("relax.floor_divide", "relax.mod", "relax.floor_mod"), _divided_integers),
+    **dict.fromkeys(("relax.max", "relax.min"), _boolean_reduction),
+    **dict.fromkeys(("relax.isnan", "relax.isinf"), _constant_answer(answer=False)),
+    "relax.isfinite": _constant_answer(answer=True),
+    "relax.divide": _divide,
+    **dict.fromkeys(("relax.floor_divide", "relax.mod", "relax.floor_mod"), _divide_integers),
     "relax.split": lambda call, _emit: call.args[0],  # one part, which is no tuple
-    **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resized),
+    **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resize_one_row),
     "relax.power": _power,
-    **dict.fromkeys(("relax.maximum", "relax.minimum"), _extreme),
-    "relax.atanh": _inverse_of_tanh,
-    "relax.scatter_elements": _scattered,
-    "relax.scatter_nd": _scattered_slices,
-    **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gathered),
+    **dict.fromkeys(("relax.maximum", "relax.minimum"), _propagate_nan),
+    "relax.atanh": _atanh,
+    "relax.scatter_elements": _scatter_elements,
+    "relax.scatter_nd": _scatter_nd,
+    **dict.fromkeys(("relax.gather_elements", "relax.gather_nd", "relax.index_tensor"), _gather),
     **dict.fromkeys(("relax.sinh", "relax.cosh"), _hyperbolic),
     **{f"relax.{name}": _comparison for name in _COMPARISONS},
 }

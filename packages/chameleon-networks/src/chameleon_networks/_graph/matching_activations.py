@@ -18,19 +18,19 @@ from chameleon_networks._graph.constants import ELEMENTWISE, array_of, evaluate
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
-_MOST = 16
+_MAX_OPERATORS = 16
 """Most operators that are examined. The longest known activation, Mish of ONNX, has 14."""
-_SETTLED = [-3e38, -60.0, 0.0, 60.0, 3e38]
+_EXTREME_POINTS = [-3e38, -60.0, 0.0, 60.0, 3e38]
 """Points at which no form of an activation rounds by more than ``_RELATIVE`` and ``_ABSOLUTE``, but
 small summands and bounds show, such as 1e-7 before a logarithm, and 255 in images."""
-_POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, *_SETTLED]])
+_POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, *_EXTREME_POINTS]])
 _TOLERANCE = 1e-6
 """Largest |difference| over the larger of 1 and the value: constants of networks are float32."""
 _RELATIVE, _ABSOLUTE = 1e-7, 1e-20
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class FoundActivation:
+class ActivationMatch:
     """An activation that was found in a graph, with the operators that compute it.
 
     Attributes:
@@ -42,9 +42,9 @@ class FoundActivation:
     members: tuple[Any, ...]
 
 
-def activation_after(
+def match_activation(
     variable: Any, users: Mapping[Any, Sequence[Any]], values: Mapping[Any, Any]
-) -> FoundActivation | None:
+) -> ActivationMatch | None:
     """Find the operators that compute an activation, such as a hard swish, from a variable.
 
     Several operators may compute one activation together. Operators outside of the activation may
@@ -64,7 +64,7 @@ def activation_after(
     longest = None
     known = {variable: _POINTS.reshape((1,) * (rank - 1) + (-1,))}
     members: list[Any] = []
-    while len(members) < _MOST and (last := _next(known, users)) is not None:
+    while len(members) < _MAX_OPERATORS and (last := _next_operator(known, users)) is not None:
         value = values[last]
         if not _is_elementwise(value) or shape_of(last) != shape_of(variable):
             break
@@ -78,14 +78,14 @@ def activation_after(
         closed = all(
             user is not None and user.var in known for member in inside for user in users[member]
         )
-        name = _named(outputs.reshape(-1)) if closed else None
+        name = _matching_name(outputs.reshape(-1)) if closed else None
         if name is not None:
             # A ReLU may be the beginning of something else, such as its square.
-            longest = FoundActivation(name=name, members=tuple(members))
+            longest = ActivationMatch(name=name, members=tuple(members))
     return longest
 
 
-def _next(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> Any | None:
+def _next_operator(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> Any | None:
     """The next variable that is computed from known variables alone, or None."""
     readers = (user for variable in known for user in users[variable] if user is not None)
     for reader in readers:
@@ -103,7 +103,7 @@ def _is_elementwise(value: Any) -> bool:
     )
 
 
-def _named(outputs: Any) -> str | None:
+def _matching_name(outputs: Any) -> str | None:
     """The activation that has the given values at ``_POINTS``, or None."""
     slope = float(outputs[0] / _POINTS[0])
     names = [*ARRAYS, leaky_relu(slope)] if 0.0 < slope < 1.0 else [*ARRAYS]
@@ -113,7 +113,7 @@ def _named(outputs: Any) -> str | None:
         # Some forms overflow far from zero.
         exact = (difference <= _RELATIVE * size + _ABSOLUTE) | np.isnan(outputs)
         close = difference <= _TOLERANCE * np.maximum(1.0, size)
-        settled = exact[-len(_SETTLED) :]
-        if name != "none" and close[: -len(_SETTLED)].all() and settled.all():
+        settled = exact[-len(_EXTREME_POINTS) :]
+        if name != "none" and close[: -len(_EXTREME_POINTS)].all() and settled.all():
             return name
     return None

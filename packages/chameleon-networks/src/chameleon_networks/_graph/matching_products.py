@@ -22,9 +22,9 @@ from chameleon_tvm.api import (
 )
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.constants import array_of, constant_of, single_matrix
+from chameleon_networks._graph.constants import array_of, constant_of, shared_matrix
 from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import called, operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import operator_name, relax, replace_arguments, tvm
 
 CONVOLUTION_RANKS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
 """Names of convolutions in a graph, with the number of spatial axes of each."""
@@ -113,7 +113,7 @@ class ConvolutionCall:
         weights = self.weights * factors.reshape(*factors.shape, *axes)
         weights = weights.astype(self.weights.dtype)
         moved = np.moveaxis(weights, 1, -1) if is_channels_last(self.layout) else weights
-        return called(self.call, [self.call.args[0], constant_of(moved)])
+        return replace_arguments(self.call, [self.call.args[0], constant_of(moved)])
 
 
 def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:
@@ -225,7 +225,7 @@ def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | Non
         return None
     if numbers is None and isinstance(right, tvm.ir.GenericConst):
         numbers = array_of(right)
-    matrix = None if numbers is None else single_matrix(numbers)
+    matrix = None if numbers is None else shared_matrix(numbers)
     sizes: dict[str, Any]
     if matrix is not None:
         sizes = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}

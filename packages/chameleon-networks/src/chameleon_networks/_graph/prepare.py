@@ -13,16 +13,16 @@ from chameleon_tvm.api import INT8, STORAGE, UINT8, telling_line
 
 from chameleon_networks._graph import quantization, relax_utils
 from chameleon_networks._graph.constants import array_of, fold_constants
-from chameleon_networks._graph.fold_scales import with_folded_scales
-from chameleon_networks._graph.legalize import lowered
+from chameleon_networks._graph.fold_scales import fold_scales
+from chameleon_networks._graph.legalize import legalize
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS, channels_last_layouts
-from chameleon_networks._graph.propagate_quantization import with_encoded_moves
-from chameleon_networks._graph.propagate_transposes import shape_of, without_moves
-from chameleon_networks._graph.quantization import DECODE, ENCODE, Step, is_call
+from chameleon_networks._graph.propagate_quantization import propagate_quantization
+from chameleon_networks._graph.propagate_transposes import propagate_transposes, shape_of
+from chameleon_networks._graph.quantization import DEQUANTIZE, QUANTIZE, QParams, is_call
 from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 from chameleon_networks._graph.transposed_convolutions import (
-    with_transposed_kernels,
-    without_transposed,
+    legalize_transposed_convolutions,
+    rewrite_transposed_convolutions,
 )
 from chameleon_networks._graph.typed_operators import operands_of
 
@@ -31,14 +31,14 @@ class LayoutError(ConfigError):
     """A network cannot be converted to a layout, but perhaps to another one."""
 
 
-NEXT_STEP = "Try `layout: NCHW` in the model's section."
+LAYOUT_HINT = "Try `layout: NCHW` in the model's section."
 """The hint in errors about shapes and layouts."""
 
 
 _ADD, _ASTYPE = "relax.add", "relax.astype"
 
 
-def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
+def convert_quantized_layout(module: Any, change: Callable[[Any], Any]) -> Any:
     """Run a pass that changes layouts, but does not know quantization, on a quantized module.
 
     The pass does not see the quantization steps. They are put back afterwards, in the new layouts.
@@ -51,50 +51,50 @@ def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
         LayoutError: A quantization step is missing in the changed module, which would then compute
             something else.
     """
-    hider = _Hider(module)
-    hidden = relax_utils.rewritten(module, hider)
+    hider = _QuantizationHider(module)
+    hidden = relax_utils.apply_mutator(module, hider)
     if not hider.steps:
         return change(module)
     changed = change(hidden)
-    shower = _Shower(changed, hider.steps)
-    shown = relax_utils.rewritten(changed, shower)
+    shower = _QuantizationRestorer(changed, hider.steps)
+    shown = relax_utils.apply_mutator(changed, shower)
     if shower.shown != {*hider.steps}:
         lost = len(hider.steps) - len(shower.shown)
         raise LayoutError(
             f"TVM lost {lost} of {len(hider.steps)} steps of quantization when it changed layouts",
-            hint=NEXT_STEP,
+            hint=LAYOUT_HINT,
         )
     return shown
 
 
 @relax.expr_functor.mutator
-class _Hider(relax.PyExprMutator):
+class _QuantizationHider(relax.PyExprMutator):
     """Replaces quantization steps by sums with constants, the keys of the steps in ``steps``."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self.steps: dict[Any, tuple[str, Step]] = {}
+        self.steps: dict[Any, tuple[str, QParams]] = {}
         """The hidden steps, by the constant that is added, which the module has nowhere else."""
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        for name in (ENCODE, DECODE):
-            step = quantization.step_of(call, name) if is_call(call, name) else None
+        for name in (QUANTIZE, DEQUANTIZE):
+            step = quantization.qparams_of(call, name) if is_call(call, name) else None
             if step is None or not step.whole or not isinstance(step.source, relax.Var):
                 continue
             mark, source = relax.const(float(len(self.steps)), "float32"), step.source
             self.steps[mark] = name, step
-            if name == ENCODE:
+            if name == QUANTIZE:
                 return relax.op.astype(source + mark, step.dtype)
             return relax.op.astype(source, "float32") + mark
         return call
 
 
 @relax.expr_functor.mutator
-class _Shower(relax.PyExprMutator):
-    """Replaces the sums of ``_Hider`` by quantization steps. ``shown`` collects the constants."""
+class _QuantizationRestorer(relax.PyExprMutator):
+    """Replaces the sums of ``_QuantizationHider`` by quantization steps. ``shown`` collects the constants."""
 
-    def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
+    def __init__(self, module: Any, steps: dict[Any, tuple[str, QParams]]) -> None:
         super().__init__(module)
         self.shown: set[Any] = set()
         self._steps = steps
@@ -108,28 +108,28 @@ class _Shower(relax.PyExprMutator):
         before: Any = self._values.get(call.args[0]) if call.args else None
         if is_call(call, _ASTYPE):
             marked = self._marked(before)
-            if marked is not None and marked[0] == ENCODE:
+            if marked is not None and marked[0] == QUANTIZE:
                 self.shown.add(before.args[1])
                 return marked[1].encode(self.builder_, self.visit_expr(before.args[0]))
         marked = self._marked(call)
-        if marked is not None and marked[0] == DECODE and is_call(before, _ASTYPE):
+        if marked is not None and marked[0] == DEQUANTIZE and is_call(before, _ASTYPE):
             self.shown.add(call.args[1])
             return marked[1].decode(self.builder_, self.visit_expr(before.args[0]))
         return super().visit_call_(call)
 
-    def _marked(self, value: Any) -> tuple[str, Step] | None:
+    def _marked(self, value: Any) -> tuple[str, QParams] | None:
         """The quantization step that a sum stands for, or None."""
         if not is_call(value, _ADD) or not isinstance(value.args[1], tvm.ir.GenericConst):
             return None
         return self._steps.get(value.args[1])
 
 
-_CENTRE = -STORAGE[INT8].low
+_MIDDLE = -STORAGE[INT8].low
 """The zero point that kernels are compiled with, in the middle of uint8. Sums are small with it,
 and so are their rounding errors in float32. It is also the difference of uint8 and int8."""
 
 
-def with_known_zero_points(module: Any) -> Any:
+def make_zero_points_constant(module: Any) -> Any:
     """Rewrite integer matrix products whose data have a zero point that the network computes.
 
     Kernels support only constant zero points. The product is computed with a constant zero point
@@ -139,18 +139,18 @@ def with_known_zero_points(module: Any) -> Any:
     Args:
         module: An ``IRModule`` whose ``main`` is a quantized network.
     """
-    return relax_utils.rewritten(module, _Centring(module))
+    return relax_utils.apply_mutator(module, _ZeroPointRewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Centring(relax.PyExprMutator):
+class _ZeroPointRewriter(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         if not is_call(call, "relax.matmul"):
             return call
         data, weights = (self._value(argument) for argument in call.args)
-        known = quantization.step_of(weights, DECODE)
-        if known is None or not is_call(data, DECODE) or not _is_computed(data):
+        known = quantization.qparams_of(weights, DEQUANTIZE)
+        if known is None or not is_call(data, DEQUANTIZE) or not _is_computed(data):
             return call
         if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
             return call
@@ -159,17 +159,17 @@ class _Centring(relax.PyExprMutator):
     def _value(self, variable: Any) -> Any:
         return self.lookup_binding(variable) if isinstance(variable, relax.Var) else None
 
-    def _centred(self, call: Any, data: Any, weights: Step) -> Any:
+    def _centred(self, call: Any, data: Any, weights: QParams) -> Any:
         emit, op = self.builder_.emit, relax.op
         numbers, scale, zero = data.args
-        centre = relax.const(_CENTRE, "int32")
+        centre = relax.const(_MIDDLE, "int32")
         if str(numbers.ty.dtype) == INT8:
             numbers = emit(op.astype(op.astype(numbers, "int32") + centre, UINT8))
             zero = emit(op.astype(zero, "int32") + centre)
         sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
         centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
-        product = emit(relax_utils.called(call, [centred, call.args[1]]))
-        apart = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_CENTRE))
+        product = emit(relax_utils.replace_arguments(call, [centred, call.args[1]]))
+        apart = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_MIDDLE))
         product = emit(product - apart * relax.const(sums.astype(np.float32)))
         return product * emit(op.reshape(scale, []))
 
@@ -185,29 +185,29 @@ def _is_computed(call: Any) -> bool:
     )
 
 
-def _is_matrix(weights: Step) -> bool:
+def _is_matrix(weights: QParams) -> bool:
     """Whether weights are one matrix, with one scale for all columns or one for each."""
     *_, axis = range(len(shape_of(weights.source)))
     return axis == 1 and (weights.whole or weights.axis == axis)
 
 
-def with_real_constants(module: Any) -> Any:
+def dequantize_constants(module: Any) -> Any:
     """Dequantize constants at compile time, except the weights of int8 kernels.
 
     A quantized constant and its dequantization become one float32 constant. Later passes can then
     fold it like any other constant, for example a factor of a multiplication.
 
     Args:
-        module: The module that ``with_encoded_moves`` returned.
+        module: The module that ``propagate_quantization`` returned.
     """
     bindings = relax_utils.bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
     products = {b.value for b in bindings if operands_of(b.value, values) is not None}
-    return relax_utils.rewritten(module, _Folder(module, products))
+    return relax_utils.apply_mutator(module, _ConstantDequantizer(module, products))
 
 
 @relax.expr_functor.mutator
-class _Folder(relax.PyExprMutator):
+class _ConstantDequantizer(relax.PyExprMutator):
     """Replaces dequantized constants. Weights that something else reads too exist in both forms."""
 
     def __init__(self, module: Any, products: AbstractSet[Any]) -> None:
@@ -216,7 +216,7 @@ class _Folder(relax.PyExprMutator):
         self._constants: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        constant = quantization.decoded_constant(binding.value)
+        constant = quantization.dequantized_constant(binding.value)
         if constant is not None and isinstance(binding.var, relax.DataflowVar):
             self._constants[binding.var] = relax.const(np.ascontiguousarray(constant), "float32")
         super().visit_var_binding_(binding)
@@ -226,7 +226,7 @@ class _Folder(relax.PyExprMutator):
         if weights is None:
             return super().visit_call_(call)
         data = self.visit_expr(call.args[0])
-        return relax_utils.called(call, [data, super().visit_dataflow_var_(weights)])
+        return relax_utils.replace_arguments(call, [data, super().visit_dataflow_var_(weights)])
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
@@ -236,17 +236,17 @@ class _Folder(relax.PyExprMutator):
         return super().visit_dataflow_var_(variable) if constant is None else constant
 
 
-_LEADING = 2
+_NON_SPATIAL_AXES = 2
 """Number of axes before the spatial ones: batch and channels."""
 
 
-def with_folded_pads(module: Any) -> Any:
+def fold_pads(module: Any) -> Any:
     """Make zero padding before convolutions a part of the convolutions, to save a copy.
 
     Args:
         module: An ``IRModule`` whose ``main`` is a network with channels first.
     """
-    return relax_utils.rewritten(module, _PadFolder(module))
+    return relax_utils.apply_mutator(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -270,7 +270,9 @@ class _PadFolder(relax.PyExprMutator):
         if folded is None:
             super().visit_var_binding_(binding)
         else:
-            self.set_var_remap(binding.var, relax_utils.emitted(self.builder_, folded, binding.var))
+            self.set_var_remap(
+                binding.var, relax_utils.emit_like(self.builder_, folded, binding.var)
+            )
 
     def _folded(self, call: Any, name: str) -> Any | None:
         """The convolution of the unpadded tensor with more padding.
@@ -279,21 +281,21 @@ class _PadFolder(relax.PyExprMutator):
         """
         source, widths = self._padded[call.args[0]]
         axes = CONVOLUTION_RANKS[name]
-        if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
+        if any(widths[: 2 * _NON_SPATIAL_AXES]) or len(widths) != 2 * (_NON_SPATIAL_AXES + axes):
             return None
-        before, after = widths[2 * _LEADING :: 2], widths[2 * _LEADING + 1 :: 2]
+        before, after = widths[2 * _NON_SPATIAL_AXES :: 2], widths[2 * _NON_SPATIAL_AXES + 1 :: 2]
         own = [int(width) for width in call.attrs.padding]
         own = own if len(own) == 2 * axes else [*own, *own]
         padding = [mine + more for mine, more in zip(own, [*before, *after], strict=True)]
         arguments = [self.visit_expr(argument) for argument in (source, call.args[1])]
-        return relax_utils.called(call, arguments, padding=padding)
+        return relax_utils.replace_arguments(call, arguments, padding=padding)
 
 
 _LAYOUTS = ("NHWC", "NCHW")
 """Layouts of a whole graph: channels last, or first. They also mean one or three spatial axes."""
 
 
-def prepared(module: Any, layout: str) -> Any:
+def prepare_module(module: Any, layout: str) -> Any:
     """Prepare a network for tuning and compilation.
 
     Batch normalizations, and other scales and shifts of channels, become part of the preceding
@@ -319,45 +321,45 @@ def prepared(module: Any, layout: str) -> Any:
         _check_shape(parameter)
     passes = relax.transform
     small = (
-        [with_encoded_moves, passes.CanonicalizeBindings()]
+        [propagate_quantization, passes.CanonicalizeBindings()]
         if quantization.is_quantized(module)
         else []
     )
     try:
-        folded = _sequence(
+        folded = _run_passes(
             module,
-            lowered,
-            *(_integers(passes) if small else []),
+            legalize,
+            *(_quantization_passes(passes) if small else []),
             passes.FoldBatchnormToConv2D(),
             passes.CanonicalizeBindings(),
             fold_constants,
             passes.DecomposeOpsForInference(),
             passes.CanonicalizeBindings(),
             fold_constants,
-            with_folded_scales,
-            with_folded_pads,
-            with_transposed_kernels,
+            fold_scales,
+            fold_pads,
+            legalize_transposed_convolutions,
         )
         layouts = {
             name: orders
             for name, orders in channels_last_layouts().items()
-            if name in operators_in(folded)
+            if name in operator_names(folded)
         }
         # It breaks on some networks of other operators, in which it has nothing to convert.
         if layout == "NHWC" and layouts:
-            folded = _sequence(
+            folded = _run_passes(
                 folded,
-                partial(with_steps_passed, change=passes.ConvertLayout(layouts)),
+                partial(convert_quantized_layout, change=passes.ConvertLayout(layouts)),
                 passes.Normalize(),
                 fold_constants,
                 *small,
             )
-        return _sequence(
+        return _run_passes(
             folded,
             passes.CanonicalizeBindings(),
-            without_transposed,
+            rewrite_transposed_convolutions,
             passes.CanonicalizeBindings(),
-            without_moves,
+            propagate_transposes,
             passes.CanonicalizeBindings(),
             *small,
             passes.DeadCodeElimination(),
@@ -365,25 +367,25 @@ def prepared(module: Any, layout: str) -> Any:
     except tvm.error.InternalError as error:
         raise LayoutError(
             f"TVM cannot convert the network to {layout}: {telling_line(error)}",
-            hint=NEXT_STEP,
+            hint=LAYOUT_HINT,
         ) from error
 
 
-def _integers(passes: Any) -> list[Any]:
+def _quantization_passes(passes: Any) -> list[Any]:
     """Passes after which only products of integers read quantized constants."""
     simplified = passes.CanonicalizeBindings(), fold_constants
     return [
         *simplified,
-        with_encoded_moves,
-        with_folded_pads,
-        with_known_zero_points,
+        propagate_quantization,
+        fold_pads,
+        make_zero_points_constant,
         *simplified,
-        with_real_constants,
+        dequantize_constants,
         *simplified,
     ]
 
 
-def operators_in(module: Any) -> set[str]:
+def operator_names(module: Any) -> set[str]:
     """Names of the operators of a module's ``main``."""
     return {operator_name(binding.value) for binding in relax_utils.bindings_of(module["main"])} - {
         ""
@@ -393,7 +395,7 @@ def operators_in(module: Any) -> set[str]:
 def _check_shape(parameter: Any) -> None:
     """Check that the shape of an input is known."""
     kind = getattr(parameter, "ty", None)
-    if relax_utils.known_extents(kind) is None:
+    if relax_utils.static_shape(kind) is None:
         known = [getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()]
         shown = f"[{', '.join(map(str, known))}]" if known else "unknown"
         name = str(parameter.name)
@@ -404,7 +406,7 @@ def _check_shape(parameter: Any) -> None:
         )
 
 
-def _sequence(module: Any, *passes: Any) -> Any:
+def _run_passes(module: Any, *passes: Any) -> Any:
     with tvm.transform.PassContext(opt_level=3):
         for module_pass in passes:
             module = module_pass(module)

@@ -17,11 +17,17 @@ from chameleon_tvm.api import INT8, STORAGE, UINT8, te, tirx
 from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, evaluate
 from chameleon_networks._graph.propagate_transposes import axes_of, shape_of
-from chameleon_networks._graph.quantization import DECODE, ENCODE, Step, Steps, is_call
+from chameleon_networks._graph.quantization import (
+    DEQUANTIZE,
+    QUANTIZE,
+    QParams,
+    QParamsFinder,
+    is_call,
+)
 from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 from chameleon_networks._graph.strides import axis_in
 
-_SHIFT = -STORAGE[INT8].low
+_UINT8_OFFSET = -STORAGE[INT8].low
 """The shift from int8 to uint8."""
 _POOLS = {f"relax.nn.max_pool{rank}d": f"pool{rank}d" for rank in (1, 2, 3)}
 """Max-poolings, each with the function of TVM's library that computes it."""
@@ -36,18 +42,18 @@ _CONCAT, _SPLIT = "relax.concat", "relax.split"
 _BOUNDS = ("relax.maximum", "relax.minimum")
 
 
-def is_carrying(value: Any) -> bool:
+def is_data_movement(value: Any) -> bool:
     """Whether an expression only moves or selects the numbers that it reads, as a reshape does."""
     if isinstance(value, relax.TupleGetItem | relax.Tuple):
         return True
     return operator_name(value) in {*_MOVES, *_POOLS, _CONCAT, _SPLIT}
 
 
-def with_encoded_moves(module: Any) -> Any:
+def propagate_quantization(module: Any) -> Any:
     """Let operators that only move or select numbers work on quantized (encoded) numbers.
 
     Examples of such operators are transpositions and maximum poolings. If the operator reads a
-    quantized constant, its result is computed at compile time. An ``ENCODE`` after a ``DECODE`` of
+    quantized constant, its result is computed at compile time. An ``QUANTIZE`` after a ``DEQUANTIZE`` of
     equal parameters is removed. Encoded int8 becomes uint8, because kernels read 8-bit data only in
     uint8.
 
@@ -59,11 +65,11 @@ def with_encoded_moves(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return relax_utils.rewritten(module, _Mover(module))
+    return relax_utils.apply_mutator(module, _QuantizationMover(module))
 
 
 @attrs.define(eq=False)
-class _Known:
+class _BlockFacts:
     """Facts about the variables of one block.
 
     Attributes:
@@ -75,22 +81,22 @@ class _Known:
         real: For each encoded variable whose source was padded, that source.
     """
 
-    decoded: dict[Any, Step] = attrs.field(factory=dict)
+    decoded: dict[Any, QParams] = attrs.field(factory=dict)
     unsigned: dict[Any, Any] = attrs.field(factory=dict)
-    encoded: dict[Any, list[tuple[Step, Any]]] = attrs.field(factory=dict)
-    clipped: dict[Any, tuple[Step, Any, Any]] = attrs.field(factory=dict)
-    padded: dict[Any, Step] = attrs.field(factory=dict)
+    encoded: dict[Any, list[tuple[QParams, Any]]] = attrs.field(factory=dict)
+    clipped: dict[Any, tuple[QParams, Any, Any]] = attrs.field(factory=dict)
+    padded: dict[Any, QParams] = attrs.field(factory=dict)
     real: dict[Any, Any] = attrs.field(factory=dict)
 
 
 @relax.expr_functor.mutator
-class _Mover(relax.PyExprMutator):
+class _QuantizationMover(relax.PyExprMutator):
     """Notes for every decoded variable the step that decodes it."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._known = _Known()
-        self._steps = Steps(module)
+        self._known = _BlockFacts()
+        self._steps = QParamsFinder(module)
         self._encoded_again = self._encoded_in(module["main"])
         self._rewrites: dict[str, Callable[[Any, Any], Any | None]] = {
             **dict.fromkeys((*_MOVES, *_POOLS), self._moved),
@@ -106,7 +112,7 @@ class _Mover(relax.PyExprMutator):
         variables: set[Any] = set()
         other = set(relax.analysis.free_vars(function.body.body))
         for binding in reversed(relax_utils.bindings_of(function)):
-            step = self._steps.of(binding.value, ENCODE)
+            step = self._steps.of(binding.value, QUANTIZE)
             moving = operator_name(binding.value) in {*_MOVES, *_POOLS, _CONCAT}
             encoded = moving and binding.var in variables if step is None else step.floating
             for variable in relax.analysis.free_vars(binding.value):
@@ -115,7 +121,7 @@ class _Mover(relax.PyExprMutator):
         return variables
 
     def visit_dataflow_block_(self, block: Any) -> Any:
-        self._known = _Known()
+        self._known = _BlockFacts()
         return super().visit_dataflow_block_(block)
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -123,14 +129,14 @@ class _Mover(relax.PyExprMutator):
         inner = isinstance(binding.var, relax.DataflowVar)
         result = self._rewritten(value, binding.var, inner=inner)
         if result is None:
-            result = relax_utils.emitted(self.builder_, value, binding.var)
+            result = relax_utils.emit_like(self.builder_, value, binding.var)
         elif not inner:
             result = self.builder_.emit_output(result)
         self.set_var_remap(binding.var, result)
 
     def _rewritten(self, value: Any, variable: Any, *, inner: bool) -> Any | None:
         """The variable that replaces a value. None if the value stays."""
-        for which, computed in ((ENCODE, self._encoded), (DECODE, self._decoded)):
+        for which, computed in ((QUANTIZE, self._encoded), (DEQUANTIZE, self._decoded)):
             step = self._steps.of(value, which)
             if step is None:
                 continue
@@ -143,13 +149,13 @@ class _Mover(relax.PyExprMutator):
 
     # -- steps ------------------------------------------------------------------------------
 
-    def _decoded(self, step: Step, call: Any = None) -> Any:
+    def _decoded(self, step: QParams, call: Any = None) -> Any:
         known, source = self._known, step.source
         if step.dtype == INT8 and step.whole and isinstance(source, relax.Var):
             step = attrs.evolve(
                 step,
                 source=self._in_unsigned(source),
-                zero_point=step.zero_point + _SHIFT,
+                zero_point=step.zero_point + _UINT8_OFFSET,
                 dtype=UINT8,
             )
         padded = known.real.get(step.source)
@@ -159,7 +165,7 @@ class _Mover(relax.PyExprMutator):
         known.decoded[real] = step
         return real
 
-    def _encoded(self, step: Step, call: Any = None) -> Any:
+    def _encoded(self, step: QParams, call: Any = None) -> Any:
         for earlier, encoded in self._known.encoded.get(step.source, ()):
             if earlier.same(step):
                 return encoded
@@ -167,12 +173,12 @@ class _Mover(relax.PyExprMutator):
         self._known.encoded.setdefault(step.source, []).append((step, encoded))
         return encoded
 
-    def _encoded_anew(self, step: Step, call: Any) -> Any:
+    def _encoded_anew(self, step: QParams, call: Any) -> Any:
         known = self._known
         if isinstance(step.source, tvm.ir.GenericConst):
             return self.builder_.emit(relax.const(step.encoded(array_of(step.source))))
         if step.dtype == INT8 and step.whole:
-            shifted = attrs.evolve(step, zero_point=step.zero_point + _SHIFT, dtype=UINT8)
+            shifted = attrs.evolve(step, zero_point=step.zero_point + _UINT8_OFFSET, dtype=UINT8)
             return self._signed(self._encoded(shifted))
         if step.source in known.clipped:
             before, low, high = known.clipped[step.source]
@@ -192,14 +198,14 @@ class _Mover(relax.PyExprMutator):
         """A variable of int8 plus 128, in uint8."""
         known = self._known.unsigned.get(source)
         if known is None:
-            wide = relax.op.astype(source, "int32") + relax.const(_SHIFT, "int32")
+            wide = relax.op.astype(source, "int32") + relax.const(_UINT8_OFFSET, "int32")
             known = self.builder_.emit(relax.op.astype(wide, UINT8))
             self._known.unsigned[source] = known
         return known
 
     def _signed(self, unsigned: Any) -> Any:
         """Numbers of int8, from the variable that holds them plus 128 in uint8."""
-        wide = relax.op.astype(unsigned, "int32") - relax.const(_SHIFT, "int32")
+        wide = relax.op.astype(unsigned, "int32") - relax.const(_UINT8_OFFSET, "int32")
         signed = self.builder_.emit(relax.op.astype(wide, INT8))
         self._known.unsigned[signed] = unsigned
         return signed
@@ -210,15 +216,17 @@ class _Mover(relax.PyExprMutator):
         source, *others = call.args
         signed = self._known.unsigned.get(source)
         if signed is not None:
-            return self._signed(self.builder_.emit(relax_utils.called(call, [signed, *others])))
+            return self._signed(
+                self.builder_.emit(relax_utils.replace_arguments(call, [signed, *others]))
+            )
         step = self._movable(source, variable)
         axis = None if step is None else _axis_after(call, step)
         if step is None or axis is None:
             return None
         if step.floating and operator_name(call) in _POOLS:
-            moved = _pooled(self.builder_, step, call)
+            moved = _max_pool_float16(self.builder_, step, call)
         else:
-            moved = relax_utils.called(call, [step.source, *others])
+            moved = relax_utils.replace_arguments(call, [step.source, *others])
         if isinstance(step.source, tvm.ir.GenericConst):
             array = evaluate(self.builder_.normalize(moved), {})
             if array is None:
@@ -231,7 +239,7 @@ class _Mover(relax.PyExprMutator):
             return None
         return self._decoded(attrs.evolve(step, source=self.builder_.emit(moved)))
 
-    def _movable(self, source: Any, variable: Any) -> Step | None:
+    def _movable(self, source: Any, variable: Any) -> QParams | None:
         """The step of a decoded variable that can be moved while it is encoded, or None."""
         step = self._known.decoded.get(source)
         stays = step is not None and step.floating and variable not in self._encoded_again
@@ -241,14 +249,16 @@ class _Mover(relax.PyExprMutator):
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
         unsigned = self._known.unsigned
         if fields and all(field in unsigned for field in fields):
-            joined = relax_utils.called(call, [relax.Tuple([unsigned[field] for field in fields])])
+            joined = relax_utils.replace_arguments(
+                call, [relax.Tuple([unsigned[field] for field in fields])]
+            )
             return self._signed(self.builder_.emit(joined))
         steps = [self._movable(field, variable) for field in fields]
         first = steps[0] if steps else None
-        if first is None or not all(_alike(first, step) for step in steps):
+        if first is None or not all(_same_qparams(first, step) for step in steps):
             return None
         parts = [step.source for step in steps if step is not None]
-        concatenated = self.builder_.emit(relax_utils.called(call, [relax.Tuple(parts)]))
+        concatenated = self.builder_.emit(relax_utils.replace_arguments(call, [relax.Tuple(parts)]))
         return self._decoded(attrs.evolve(first, source=concatenated))
 
     def _limited(self, call: Any, _: Any) -> Any | None:
@@ -256,8 +266,10 @@ class _Mover(relax.PyExprMutator):
         unsigned, bound = self._known.unsigned.get(call.args[0]), call.args[1]
         if unsigned is None or not isinstance(bound, tvm.ir.GenericConst):
             return None
-        shifted = relax.const((array_of(bound).astype(np.int32) + _SHIFT).astype(UINT8))
-        return self._signed(self.builder_.emit(relax_utils.called(call, [unsigned, shifted])))
+        shifted = relax.const((array_of(bound).astype(np.int32) + _UINT8_OFFSET).astype(UINT8))
+        return self._signed(
+            self.builder_.emit(relax_utils.replace_arguments(call, [unsigned, shifted]))
+        )
 
     def _positive(self, call: Any, _: Any) -> Any | None:
         """A ReLU, computed on encoded numbers."""
@@ -287,7 +299,7 @@ class _Mover(relax.PyExprMutator):
         self._known.padded[padded] = step
         return padded
 
-    def _whole_numbers(self, source: Any) -> Step | None:
+    def _whole_numbers(self, source: Any) -> QParams | None:
         """The step of a variable that is decoded from integers with a single scale, or None."""
         step = self._known.decoded.get(source)
         return None if step is None or step.floating or not step.whole else step
@@ -304,11 +316,11 @@ class _Mover(relax.PyExprMutator):
         return numbers
 
 
-def _alike(first: Step, other: Step | None) -> bool:
+def _same_qparams(first: QParams, other: QParams | None) -> bool:
     return other is not None and first.same(other) and isinstance(other.source, relax.Var)
 
 
-def _axis_after(call: Any, step: Step) -> int | None:
+def _axis_after(call: Any, step: QParams) -> int | None:
     """The axis of a step's parameters after a move.
 
     None if the parameters cannot follow the move.
@@ -325,7 +337,7 @@ def _axis_after(call: Any, step: Step) -> int | None:
     return None
 
 
-def _pooled(builder: Any, step: Step, call: Any) -> Any:
+def _max_pool_float16(builder: Any, step: QParams, call: Any) -> Any:
     """Max-pool encoded floating-point numbers as integers of the same order, in one function.
 
     Args:
@@ -341,7 +353,7 @@ def _pooled(builder: Any, step: Step, call: Any) -> Any:
 
     def pooled(source: te.Tensor) -> te.Tensor:
         best = getattr(tvm.topi.nn, pool)(
-            _keys(source, "int16", int(infinity)),
+            _order_preserving_bits(source, "int16", int(infinity)),
             kernel=kernel,
             stride=stride,
             dilation=dilation,
@@ -350,12 +362,12 @@ def _pooled(builder: Any, step: Step, call: Any) -> Any:
             ceil_mode=bool(known.ceil_mode),
             layout=str(known.layout),
         )
-        return _keys(best, str(source.dtype))
+        return _order_preserving_bits(best, str(source.dtype))
 
     return builder.call_te(pooled, step.source, primfunc_name_hint="max_" + pool)
 
 
-def _keys(source: te.Tensor, dtype: str, infinity: int = 0) -> te.Tensor:
+def _order_preserving_bits(source: te.Tensor, dtype: str, infinity: int = 0) -> te.Tensor:
     """Convert 16-bit floating-point numbers to integers of the same order, or back.
 
     The conversion flips all bits but the sign of negative numbers, and is its own inverse. NaN is

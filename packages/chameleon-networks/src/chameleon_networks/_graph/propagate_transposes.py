@@ -33,7 +33,7 @@ class PermutedReshape:
     last: Axes
 
 
-def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
+def keeps_memory_order(axes: Sequence[int], shape: Sequence[int]) -> bool:
     """Whether a permutation moves only axes of extent 1, so that memory stays the same.
 
     Args:
@@ -44,7 +44,7 @@ def moves_nothing(axes: Sequence[int], shape: Sequence[int]) -> bool:
     return moving == sorted(moving)
 
 
-def through_reshape(
+def move_past_reshape(
     shape: Sequence[int], axes: Sequence[int], reshaped: Sequence[int]
 ) -> PermutedReshape:
     """Move a permutation behind the reshape that follows it, as far as possible.
@@ -59,7 +59,7 @@ def through_reshape(
         axes: For each axis of the permuted tensor, the axis of the tensor that it comes from.
         reshaped: The shape that the permuted tensor is reshaped to.
     """
-    blocks = _blocks([shape[axis] for axis in axes], reshaped)
+    blocks = _reshape_blocks([shape[axis] for axis in axes], reshaped)
     origins = [tuple(axes[position] for position in inside) for inside, _ in blocks]
 
     def first_of(block: int) -> float:
@@ -67,15 +67,17 @@ def through_reshape(
         return min(real or origins[block], default=-1)
 
     order = sorted(range(len(blocks)), key=first_of)
-    places = {index: number for number, index in enumerate(_joined(blocks[b][1] for b in order))}
+    places = {
+        index: number for number, index in enumerate(_concatenate_axes(blocks[b][1] for b in order))
+    }
     return PermutedReshape(
-        first=_joined(origins[block] for block in order),
+        first=_concatenate_axes(origins[block] for block in order),
         shape=tuple(reshaped[position] for position in places),
         last=tuple(places[position] for position in range(len(reshaped))),
     )
 
 
-def through_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes, Axes]:
+def move_past_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes, Axes]:
     """Compute the axes for a reduction that moves before the permutation that it follows.
 
     Args:
@@ -90,7 +92,7 @@ def through_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes
     return dropped, tuple(sorted(remaining).index(axis) for axis in remaining)
 
 
-def _blocks(shape: Sequence[int], reshaped: Sequence[int]) -> list[tuple[Axes, Axes]]:
+def _reshape_blocks(shape: Sequence[int], reshaped: Sequence[int]) -> list[tuple[Axes, Axes]]:
     """The smallest groups of axes before and after a reshape that hold the same elements."""
     blocks: list[tuple[Axes, Axes]] = []
     here = there = 0
@@ -110,7 +112,7 @@ def _blocks(shape: Sequence[int], reshaped: Sequence[int]) -> list[tuple[Axes, A
     return blocks
 
 
-def _joined(parts: Iterable[Axes]) -> Axes:
+def _concatenate_axes(parts: Iterable[Axes]) -> Axes:
     return tuple(itertools.chain.from_iterable(parts))
 
 
@@ -125,7 +127,7 @@ _PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
 """Operators past which a permutation of their inputs can be moved."""
 
 
-def without_moves(module: Any) -> Any:
+def propagate_transposes(module: Any) -> Any:
     """Reduce the permutations and reshapes of a module.
 
     A permutation moves behind the element-wise operator, concatenation, split, reduction, resize or
@@ -136,11 +138,11 @@ def without_moves(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return relax_utils.rewritten(module, _Mover(module))
+    return relax_utils.apply_mutator(module, _TransposeMover(module))
 
 
 @relax.expr_functor.mutator
-class _Mover(relax.PyExprMutator):
+class _TransposeMover(relax.PyExprMutator):
     """Notes the source of every variable that is a permutation or a reshape."""
 
     def __init__(self, module: Any) -> None:
@@ -201,7 +203,7 @@ class _Mover(relax.PyExprMutator):
         shape = shape_of(source)
         if axes == tuple(range(len(axes))):
             return source
-        if moves_nothing(axes, shape):
+        if keeps_memory_order(axes, shape):
             return self._reshape(source, tuple(shape[axis] for axis in axes))
         permuted = self.builder_.emit(relax.op.permute_dims(source, list(axes)))
         self._permuted[permuted] = (source, axes)
@@ -220,8 +222,8 @@ class _Mover(relax.PyExprMutator):
     def _reshape_permuted(self, source: Any, shape: tuple[int, ...], variable: Any) -> Any | None:
         """Replace a reshape of a permutation by a permutation of a reshape, if that saves moves."""
         origin, axes = self._permuted[source]
-        passed = through_reshape(shape_of(origin), axes, shape)
-        still = moves_nothing(passed.first, shape_of(origin))
+        passed = move_past_reshape(shape_of(origin), axes, shape)
+        still = keeps_memory_order(passed.first, shape_of(origin))
         if not still and not self._undone(variable, passed.last):
             return self._reshape(source, shape)
         first = self._permute(origin, passed.first)
@@ -274,8 +276,10 @@ class _Mover(relax.PyExprMutator):
             return None
         origin, axes = known
         reduced = [int(axis) % len(axes) for axis in call.attrs.axis]
-        dropped, order = through_reduction(axes, reduced)
-        reduction = self.builder_.emit(relax_utils.called(call, [origin], axis=list(dropped)))
+        dropped, order = move_past_reduction(axes, reduced)
+        reduction = self.builder_.emit(
+            relax_utils.replace_arguments(call, [origin], axis=list(dropped))
+        )
         return self._permute(reduction, axes if call.attrs.keepdims else order)
 
     def _resized(self, call: Any) -> Any | None:
@@ -294,7 +298,7 @@ class _Mover(relax.PyExprMutator):
         before = "".join(layout[axes.index(position)] for position in range(len(layout)))
         if before not in {"NCHW", "NHWC"}:
             return None
-        resized = relax_utils.called(call, [origin, call.args[1]], layout=before)
+        resized = relax_utils.replace_arguments(call, [origin, call.args[1]], layout=before)
         return self._permute(self.builder_.emit(resized), axes)
 
     def _elementwise(self, call: Any, variable: Any) -> Any | None:
@@ -328,7 +332,9 @@ class _Mover(relax.PyExprMutator):
             inverse = [axes.index(axis) for axis in range(len(axes))]
             moved = np.ascontiguousarray(whole.transpose(inverse))
             arguments[position] = relax.const(moved, str(array.dtype))
-        return self._permute(self.builder_.emit(relax_utils.called(call, arguments)), axes)
+        return self._permute(
+            self.builder_.emit(relax_utils.replace_arguments(call, arguments)), axes
+        )
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:
@@ -351,4 +357,4 @@ def axes_of(call: Any) -> tuple[int, ...]:
 
 
 def _is_tensor(expression: Any) -> bool:
-    return relax_utils.known_extents(getattr(expression, "ty", None)) is not None
+    return relax_utils.static_shape(getattr(expression, "ty", None)) is not None

@@ -19,20 +19,20 @@ from numpy.typing import NDArray
 from chameleon_networks._graph.constants import array_of
 from chameleon_networks._graph.relax_utils import (
     bindings_of,
-    each_number,
+    map_elements,
     operator_name,
     relax,
     tvm,
 )
 
-ENCODE, DECODE = "relax.quantize", "relax.dequantize"
-_FUNCTIONS = {ENCODE: ("round", rounding), DECODE: ("widen", widening)}
-_STEP = "chameleon.step"
+QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
+_FUNCTIONS = {QUANTIZE: ("round", rounding), DEQUANTIZE: ("widen", widening)}
+_OPERATION = "chameleon.step"
 """An attribute of functions that are quantization steps: which step it is."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Step:
+class QParams:
     """A quantization step whose parameters are constants.
 
     An integer ``q`` represents ``(q - zero_point) * scale``. A floating-point number represents
@@ -63,7 +63,7 @@ class Step:
         """Whether the whole tensor has a single scale and a single zero point."""
         return len(self.scale) == 1
 
-    def same(self, other: Step) -> bool:
+    def same(self, other: QParams) -> bool:
         """Whether another step has the same dtype, scale and zero point.
 
         Steps with one scale per index of an axis are not compared, and the result is then False. So
@@ -113,7 +113,7 @@ class Step:
             numbers: A variable, or a constant of integers.
         """
         if self.floating:
-            return self._converted(builder, numbers, DECODE)
+            return self._converted(builder, numbers, DEQUANTIZE)
         return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
     def encode(self, builder: Any, numbers: Any) -> Any:
@@ -124,15 +124,15 @@ class Step:
             numbers: The float32 tensor, a variable.
         """
         if self.floating:
-            return self._converted(builder, numbers, ENCODE)
+            return self._converted(builder, numbers, QUANTIZE)
         return relax.op.quantize(numbers, *self._constants(), axis=self._axis, out_dtype=self.dtype)
 
     def _converted(self, builder: Any, tensor: Any, which: str) -> Any:
         name, convert = _FUNCTIONS[which]
         function = partial(convert, STORAGE[self.dtype])
-        marks = {_STEP: which}
+        marks = {_OPERATION: which}
         hint = f"{name}_{self.dtype}"
-        return each_number(builder, function, tensor, hint, primfunc_attrs=marks)
+        return map_elements(builder, function, tensor, hint, primfunc_attrs=marks)
 
     @property
     def _axis(self) -> int:
@@ -148,7 +148,7 @@ class Step:
         )
 
 
-class Steps:
+class QParamsFinder:
     """Recognizes the quantization steps of a module.
 
     Args:
@@ -158,12 +158,12 @@ class Steps:
     def __init__(self, module: Any) -> None:
         known = ((v, (getattr(f, "attrs", None) or {})) for v, f in module.functions_items())
         self._functions = {
-            variable.name_hint: str(attributes[_STEP])
+            variable.name_hint: str(attributes[_OPERATION])
             for variable, attributes in known
-            if _STEP in attributes
+            if _OPERATION in attributes
         }
 
-    def of(self, value: Any, which: str) -> Step | None:
+    def of(self, value: Any, which: str) -> QParams | None:
         """The quantization step that an expression computes, or None.
 
         The result is None if the expression calls no such step, or if the step's parameters are not
@@ -171,18 +171,18 @@ class Steps:
 
         Args:
             value: Any expression, or None.
-            which: ``ENCODE`` or ``DECODE``.
+            which: ``QUANTIZE`` or ``DEQUANTIZE``.
         """
         if not self._functions or not is_call(value, "relax.call_tir"):
-            return step_of(value, which)
+            return qparams_of(value, which)
         if self._functions.get(value.args[0].name_hint) != which:
             return None
         [source] = value.args[1].fields
-        encoded = value.ty_args[0] if which == ENCODE else source.ty
-        return Step(source=source, dtype=FLOATING_IN[str(encoded.dtype)].name)
+        encoded = value.ty_args[0] if which == QUANTIZE else source.ty
+        return QParams(source=source, dtype=FLOATING_IN[str(encoded.dtype)].name)
 
 
-def step_of(value: Any, which: str) -> Step | None:
+def qparams_of(value: Any, which: str) -> QParams | None:
     """The quantization step that an expression computes by ``relax.quantize`` or ``dequantize``.
 
     The result is None if the expression is no such call, or if its scale or zero point is not a
@@ -191,7 +191,7 @@ def step_of(value: Any, which: str) -> Step | None:
 
     Args:
         value: Any expression, or None.
-        which: ``ENCODE`` for a call of ``relax.quantize``, ``DECODE`` for ``relax.dequantize``.
+        which: ``QUANTIZE`` for a call of ``relax.quantize``, ``DEQUANTIZE`` for ``relax.dequantize``.
     """
     if not is_call(value, which):
         return None
@@ -199,12 +199,12 @@ def step_of(value: Any, which: str) -> Step | None:
     if not all(isinstance(parameter, tvm.ir.GenericConst) for parameter in parameters):
         return None
     scale, zero_point = (array_of(parameter).reshape(-1) for parameter in parameters)
-    dtype = str((value if which == ENCODE else source).ty.dtype)
-    real = str((source if which == ENCODE else value).ty.dtype)
+    dtype = str((value if which == QUANTIZE else source).ty.dtype)
+    real = str((source if which == QUANTIZE else value).ty.dtype)
     if not np.issubdtype(zero_point.dtype, np.integer) or real != FLOAT32:
         return None
     length = max(len(scale), len(zero_point))
-    return Step(
+    return QParams(
         source=source,
         scale=np.broadcast_to(scale, (length,)).astype(np.float32),
         zero_point=np.broadcast_to(zero_point, (length,)).astype(np.int64),
@@ -213,9 +213,9 @@ def step_of(value: Any, which: str) -> Step | None:
     )
 
 
-def decoded_constant(value: Any) -> NDArray[np.float32] | None:
+def dequantized_constant(value: Any) -> NDArray[np.float32] | None:
     """The float32 values of a quantized constant that an expression decodes, or None for others."""
-    step = step_of(value, DECODE)
+    step = qparams_of(value, DEQUANTIZE)
     if step is None or not isinstance(step.source, tvm.ir.GenericConst):
         return None
     return step.real(array_of(step.source))
@@ -228,12 +228,14 @@ def is_call(value: Any, name: str) -> bool:
 
 def is_quantized(module: Any) -> bool:
     """Whether a network contains quantization steps of integers."""
-    return any(operator_name(b.value) in {ENCODE, DECODE} for b in bindings_of(module["main"]))
+    return any(
+        operator_name(b.value) in {QUANTIZE, DEQUANTIZE} for b in bindings_of(module["main"])
+    )
 
 
-def is_rounded(module: Any) -> bool:
+def quantizes_activations(module: Any) -> bool:
     """Whether a network quantizes computed values, not only its weights."""
     return any(
-        is_call(binding.value, ENCODE) and isinstance(binding.value.args[0], relax.Var)
+        is_call(binding.value, QUANTIZE) and isinstance(binding.value.args[0], relax.Var)
         for binding in bindings_of(module["main"])
     )

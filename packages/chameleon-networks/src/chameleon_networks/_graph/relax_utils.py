@@ -32,7 +32,7 @@ _CONSTANT = "constant:"
 """Beginning of a name that no importer gives to a variable."""
 
 
-def rewritten(module: Any, mutator: Any) -> Any:
+def apply_mutator(module: Any, mutator: Any) -> Any:
     """Apply a mutator to each Relax function of a module, then remove values that nothing reads.
 
     Args:
@@ -45,7 +45,7 @@ def rewritten(module: Any, mutator: Any) -> Any:
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
 
 
-def emitted(builder: Any, value: Any, variable: Any, name: str = "") -> Any:
+def emit_like(builder: Any, value: Any, variable: Any, name: str = "") -> Any:
     """Bind a value to a new variable of the same kind as an old variable.
 
     The new variable is internal to a dataflow block or an output of it, like the old one.
@@ -81,11 +81,11 @@ def users_of(function: Any) -> dict[Any, list[Any]]:
 
 def operator_name(value: Any) -> str:
     """The name of the operator that an expression calls. Empty for other expressions."""
-    called = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return str(value.op.name) if called else ""
+    replace_arguments = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+    return str(value.op.name) if replace_arguments else ""
 
 
-def called(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
+def replace_arguments(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
     """A copy of a call with other arguments, and perhaps with other values of some attributes.
 
     Args:
@@ -101,7 +101,7 @@ def called(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
     return relax.Call(call.op, arguments, attrs, call.ty_args)
 
 
-def each_number(
+def map_elements(
     builder: Any, function: Callable[[Any], Any], tensor: Any, hint: str, **options: Any
 ) -> Any:
     """Make a call that applies a function to each number of a tensor.
@@ -121,7 +121,7 @@ def each_number(
     return builder.call_te(whole, tensor, primfunc_name_hint=hint, **options)
 
 
-def known_extents(kind: Any) -> tuple[int, ...] | None:
+def static_shape(kind: Any) -> tuple[int, ...] | None:
     """The extents of a tensor; None for other values, or if an extent is not constant.
 
     Graph passes call this function very often. For speed, the function reads the list of all
@@ -144,7 +144,7 @@ def extents_of(kind: Any) -> tuple[int, ...]:
     Raises:
         ConfigError: An extent is not constant.
     """
-    known = known_extents(kind)
+    known = static_shape(kind)
     if known is None:
         raise ConfigError(
             f"the network has a tensor of unknown shape: {kind}",
@@ -153,7 +153,7 @@ def extents_of(kind: Any) -> tuple[int, ...]:
     return known
 
 
-def without_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
+def extract_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
     """Convert a module to text in which variables replace large constants.
 
     The result has the text, and the constants in order.
@@ -180,8 +180,8 @@ def without_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
     return str(tvm.ir.save_json(tvm.IRModule(functions, module.attrs))), arrays
 
 
-def with_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The inverse of ``without_constants``."""
+def restore_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The inverse of ``extract_constants``."""
     # Without a dtype, TVM makes int32 of int64, and float32 of float64.
     constants = [relax.const(array, str(array.dtype)) for array in arrays]
 

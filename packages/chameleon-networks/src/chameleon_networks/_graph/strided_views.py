@@ -21,7 +21,7 @@ _RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "s
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class View:
+class StridedView:
     """A tensor as a rearrangement of the memory of another tensor, possibly times a number.
 
     Attributes:
@@ -42,16 +42,16 @@ class View:
         """The tensor's shape."""
         return tuple(math.prod(size for size, _ in axis) for axis in self.axes)
 
-    def permuted(self, order: Sequence[int]) -> View:
+    def permuted(self, order: Sequence[int]) -> StridedView:
         """The view with its axes in another order."""
         return attrs.evolve(self, axes=tuple(self.axes[axis] for axis in order))
 
-    def reshaped(self, shape: Sequence[int]) -> View | None:
+    def reshaped(self, shape: Sequence[int]) -> StridedView | None:
         """The same view in another shape, or None if an axis would have no fixed stride."""
         axes = reshaped_axes(self.axes, shape)
         return None if axes is None else attrs.evolve(self, axes=axes)
 
-    def broadcast(self, shape: Sequence[int]) -> View:
+    def broadcast(self, shape: Sequence[int]) -> StridedView:
         """The same view, repeated along axes of extent 1 and along new axes in front.
 
         Args:
@@ -64,7 +64,7 @@ class View:
         )
         return attrs.evolve(self, axes=axes)
 
-    def sliced(self, index: int, begin: int, extent: int) -> View | None:
+    def sliced(self, index: int, begin: int, extent: int) -> StridedView | None:
         """The view of a slice of this tensor: of some neighbouring indices on one axis.
 
         None if the axis is made of several axes of the memory, as after a reshape, because such an
@@ -83,12 +83,12 @@ class View:
         axes = (*self.axes[:index], part, *self.axes[index + 1 :])
         return attrs.evolve(self, axes=axes, offset=self.offset + begin * stride)
 
-    def without(self, index: int) -> View:
+    def without(self, index: int) -> StridedView:
         """The view without an axis of extent 1."""
         return attrs.evolve(self, axes=(*self.axes[:index], *self.axes[index + 1 :]))
 
 
-def view_of_all(source: Any) -> View:
+def identity_view(source: Any) -> StridedView:
     """A tensor as a view of itself."""
     shape = shape_of(source)
     strides = dense_strides(shape)
@@ -96,10 +96,10 @@ def view_of_all(source: Any) -> View:
         ((extent, stride),) if extent > 1 else ()
         for extent, stride in zip(shape, strides, strict=True)
     )
-    return View(source=source, axes=axes)
+    return StridedView(source=source, axes=axes)
 
 
-def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
+def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[StridedView]:
     """All views of a tensor: of itself, and of each earlier tensor that it is rearranged from.
 
     The view of the earliest tensor comes first.
@@ -108,9 +108,9 @@ def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
         tensor: A variable or constant of the graph.
         values: The expression that each variable is bound to.
     """
-    own = view_of_all(tensor)
+    own = identity_view(tensor)
     value = values.get(tensor) if isinstance(tensor, relax.Var) else None
-    step = step_of(value, values)
+    step = rearrangement_of(value, values)
     if step is None:
         return [own]
     parent, derive = step
@@ -118,12 +118,12 @@ def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[View]:
     return [*(view for view in derived if view is not None), own]
 
 
-Step = tuple[Any, Callable[[View], View | None]]
+Rearrangement = tuple[Any, Callable[[StridedView], StridedView | None]]
 """The tensor that another one is rearranged from, and a function that converts views of the latter
 to views of the former, or None."""
 
 
-def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
+def rearrangement_of(value: Any, values: Mapping[Any, Any]) -> Rearrangement | None:
     """Find the tensor that an expression rearranges, or None if it does not rearrange a tensor.
 
     The result is the tensor, and a function that turns a view of the tensor into a view of the
@@ -134,12 +134,12 @@ def step_of(value: Any, values: Mapping[Any, Any]) -> Step | None:
         values: The expression that each variable is bound to.
     """
     if isinstance(value, relax.TupleGetItem):
-        return _part_of_split(value, values)
-    step = _STEPS.get(operator_name(value))
+        return _split_part(value, values)
+    step = _REARRANGEMENTS.get(operator_name(value))
     return None if step is None else step(value)
 
 
-def _part_of_split(value: Any, values: Mapping[Any, Any]) -> Step | None:
+def _split_part(value: Any, values: Mapping[Any, Any]) -> Rearrangement | None:
     call: Any = values.get(value.tuple_value)
     if operator_name(call) != "relax.split":
         return None
@@ -152,7 +152,7 @@ def _part_of_split(value: Any, values: Mapping[Any, Any]) -> Step | None:
     return parent, lambda view: view.sliced(axis, begin, extents[index])
 
 
-def _one_of_axis(call: Any) -> Step | None:
+def _take_index(call: Any) -> Rearrangement | None:
     """``take`` of one element of an axis, which removes the axis."""
     data, places = call.args[:2]
     if call.attrs.axis is None or not isinstance(places, tvm.ir.GenericConst) or shape_of(places):
@@ -161,22 +161,22 @@ def _one_of_axis(call: Any) -> Step | None:
     axis = int(call.attrs.axis) % len(shape)
     index = int(array_of(places)) % shape[axis]
 
-    def derive(view: View) -> View | None:
+    def derive(view: StridedView) -> StridedView | None:
         element = view.sliced(axis, index, 1)
         return None if element is None else element.without(axis)
 
     return data, derive
 
 
-def _slice(call: Any) -> Step | None:
+def _slice(call: Any) -> Rearrangement | None:
     data, slices = call.args[0], slices_of(call)
     shape = shape_of(data)
     if any(step != 1 for *_, step in slices):
         return None
     parts = [(axis, *slice(begin, end).indices(shape[axis])[:2]) for axis, begin, end, _ in slices]
 
-    def derive(view: View) -> View | None:
-        result: View | None = view
+    def derive(view: StridedView) -> StridedView | None:
+        result: StridedView | None = view
         for axis, begin, end in parts:
             result = None if result is None else result.sliced(axis, begin, end - begin)
         return result
@@ -184,7 +184,7 @@ def _slice(call: Any) -> Step | None:
     return data, derive
 
 
-def _scaling(call: Any) -> Step | None:
+def _scaling(call: Any) -> Rearrangement | None:
     """A product with a constant number, or a quotient by one."""
     tensor, number = call.args
     divided = str(call.op.name) == "relax.divide"
@@ -197,10 +197,10 @@ def _scaling(call: Any) -> Step | None:
     return tensor, lambda view: attrs.evolve(view, factor=view.factor * scale)
 
 
-_STEPS: dict[str, Callable[[Any], Step | None]] = {
+_REARRANGEMENTS: dict[str, Callable[[Any], Rearrangement | None]] = {
     "relax.permute_dims": lambda call: (call.args[0], lambda view: view.permuted(axes_of(call))),
     "relax.broadcast_to": lambda call: (call.args[0], lambda view: view.broadcast(shape_of(call))),
-    "relax.take": _one_of_axis,
+    "relax.take": _take_index,
     "relax.strided_slice": _slice,
     "relax.multiply": _scaling,
     "relax.divide": _scaling,

@@ -34,7 +34,7 @@ from chameleon_networks._graph.propagate_transposes import ELEMENTWISE, shape_of
 from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
 
-def without_transposed(module: Any) -> Any:
+def rewrite_transposed_convolutions(module: Any) -> Any:
     """Rewrite transposed convolutions with constant weights as ordinary convolutions.
 
     Element-wise operators after a transposed convolution are computed before its outputs are put
@@ -43,18 +43,18 @@ def without_transposed(module: Any) -> Any:
     Args:
         module: An ``IRModule`` of Relax functions in normal form.
     """
-    return relax_utils.rewritten(module, _Rewriter(module))
+    return relax_utils.apply_mutator(module, _Rewriter(module))
 
 
-def with_transposed_kernels(module: Any) -> Any:
-    """Let a kernel of TVM compute each transposed convolution that ``without_transposed`` leaves.
+def legalize_transposed_convolutions(module: Any) -> Any:
+    """Let a kernel of TVM compute each transposed convolution that ``rewrite_transposed_convolutions`` leaves.
 
     TVM has such kernels for channels first only, so call this function before layouts are changed.
 
     Args:
         module: An ``IRModule`` of Relax functions in normal form, in NCHW.
     """
-    return relax_utils.rewritten(module, _Legalizer(module))
+    return relax_utils.apply_mutator(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
@@ -65,13 +65,13 @@ class _Legalizer(relax.PyExprMutator):
         if operator_name(call) not in TRANSPOSED_RANKS or convolution_of(call) is not None:
             return super().visit_call_(call)
         arguments = [self.visit_expr(argument) for argument in call.args]
-        call = self.builder_.normalize(relax_utils.called(call, arguments))
+        call = self.builder_.normalize(relax_utils.replace_arguments(call, arguments))
         return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
 _LANES = 16
 """Number of channels in a vector."""
-_SHUFFLED = 1.5
+_SHUFFLE_COST = 1.5
 """The weight of the products of a single convolution with a shuffled output, compared with those of
 several convolutions."""
 
@@ -185,7 +185,7 @@ def axis_plan(axis: TransposedAxis, *, together: bool = False) -> AxisPlan:
     return AxisPlan(phases=tuple(phases), positions=positions, out=axis.out)
 
 
-def shared_plan(axis: TransposedAxis) -> AxisPlan:
+def single_convolution_plan(axis: TransposedAxis) -> AxisPlan:
     """Plan a transposed convolution along an axis, with one convolution for all outputs.
 
     The convolution has a copy of the output channels for each of ``stride`` neighbouring outputs.
@@ -208,11 +208,11 @@ def shared_plan(axis: TransposedAxis) -> AxisPlan:
     return AxisPlan(phases=(phases,), positions=end - first, out=axis.out, crop=crop)
 
 
-def _products(plans: Sequence[AxisPlan], channels: int) -> int:
+def _count_products(plans: Sequence[AxisPlan], channels: int) -> int:
     """Number of vector products for each position, including those with zeros."""
     return sum(
         math.prod(max(1, len(phase.taps[0])) for phase in phases)
-        * -(-channels * math.prod(_counts(phases)) // _LANES)
+        * -(-channels * math.prod(_outputs_per_position(phases)) // _LANES)
         for phases in itertools.product(*(plan.phases for plan in plans))
     )
 
@@ -293,7 +293,7 @@ class PhaseShuffle:
         grouped = numbers.reshape(self._groups, 1, -1)
         shape = [1] * rank
         shape[axis] = -1
-        return np.repeat(grouped, math.prod(_counts(phases)), axis=1).reshape(shape)
+        return np.repeat(grouped, math.prod(_outputs_per_position(phases)), axis=1).reshape(shape)
 
     def emit(self, builder: Any, sources: Sequence[Any]) -> Any:
         """Emit the operators that put the outputs of all ordinary convolutions in order.
@@ -306,7 +306,7 @@ class PhaseShuffle:
         """
         rank, first = len(self._plans), 1 if self._last else 2
         parts = [
-            self._spread(builder, source, _counts(phases))
+            self._spread(builder, source, _outputs_per_position(phases))
             for source, phases in zip(sources, self.phases, strict=True)
         ]
         # From the last axis to the first: neighbours of it, each on an axis of its own.
@@ -352,7 +352,7 @@ class PhaseShuffle:
         return builder.emit(relax.op.reshape(source, [batch, *whole]))
 
 
-def _counts(phases: Sequence[Phases]) -> list[int]:
+def _outputs_per_position(phases: Sequence[Phases]) -> list[int]:
     """Number of outputs that a convolution computes for each position, along each axis."""
     return [len(phase.taps) for phase in phases]
 
@@ -404,14 +404,16 @@ class _Rewriter(relax.PyExprMutator):
         single = groups == 1 or not last
         plans = [*map(axis_plan, others), axis_plan(inner, together=single)]
         if last and groups == 1:
-            shared = list(map(shared_plan, axes))
+            shared = list(map(single_convolution_plan, axes))
             channels = conv.output_channels
             read = all(
                 plan.phases[0].offset < size and plan.phases[0].last + plan.positions > 0
                 for plan, size in zip(shared, conv.input[2:], strict=True)
             )
             # Few channels leave most of a vector empty, which is worse than to shuffle them.
-            if read and _SHUFFLED * _products(shared, channels) <= _products(plans, channels):
+            if read and _SHUFFLE_COST * _count_products(shared, channels) <= _count_products(
+                plans, channels
+            ):
                 plans = shared
         data, shuffle = self.visit_expr(conv.call.args[0]), PhaseShuffle(conv, plans)
         sources = [self._convolution(conv, data, plans, phases) for phases in shuffle.phases]
@@ -475,5 +477,5 @@ class _Rewriter(relax.PyExprMutator):
                     return None
                 else:
                     arguments.append(argument)
-            results.append(relax_utils.called(call, arguments))
+            results.append(relax_utils.replace_arguments(call, arguments))
         return [self.builder_.emit(result) for result in results], shuffle

@@ -1,4 +1,4 @@
-"""Gives fused operators the dtypes that a network's quantization steps imply.
+"""Gives fusion groups the dtypes that a network's quantization steps imply.
 
 A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
 (Jacob et al., arXiv 1712.05877, section 2.2). The operators after it compute in float32 until their
@@ -32,9 +32,16 @@ from chameleon_tvm.api import (
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.fusion_groups import Constants, FusedOperator
+from chameleon_networks._graph.fusion_groups import Constants, FusionGroup
 from chameleon_networks._graph.matching_products import product_of
-from chameleon_networks._graph.quantization import DECODE, ENCODE, Step, Steps, is_call, step_of
+from chameleon_networks._graph.quantization import (
+    DEQUANTIZE,
+    QUANTIZE,
+    QParams,
+    QParamsFinder,
+    is_call,
+    qparams_of,
+)
 from chameleon_networks._graph.relax_utils import relax, tvm
 
 _DATA, _WEIGHTS = COMPUTE[INT8].data, COMPUTE[INT8].weights
@@ -43,7 +50,7 @@ _HOMOGENEOUS = frozenset({"none", "relu"})
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Operands:
+class IntegerOperands:
     """The operands of a convolution or matrix product on integers.
 
     Attributes:
@@ -54,7 +61,7 @@ class Operands:
     """
 
     spec: FusedSpec
-    data: Step
+    data: QParams
     weights: NDArray[Any]
     scales: NDArray[np.float32]
 
@@ -85,7 +92,7 @@ class Operands:
         return rounded.astype(np.int32)
 
     def numbers(
-        self, residual: Step | None, output: Step | None, activation: str
+        self, residual: QParams | None, output: QParams | None, activation: str
     ) -> tuple[NDArray[np.float32], Quantization]:
         """The constants with which a kernel turns integer sums into its output.
 
@@ -116,7 +123,7 @@ class Operands:
         )
 
 
-def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
+def operands_of(value: Any, values: Mapping[Any, Any]) -> IntegerOperands | None:
     """The operands of a convolution or matrix product of 8-bit integers; None for others.
 
     Args:
@@ -125,10 +132,10 @@ def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
     """
     if not isinstance(value, relax.Call) or len(value.args) != 2:  # noqa: PLR2004
         return None
-    data, weights = (step_of(values.get(operand), DECODE) for operand in value.args)
+    data, weights = (qparams_of(values.get(operand), DEQUANTIZE) for operand in value.args)
     if data is None or weights is None or not _are_operands(data, weights):
         return None
-    numbers = _symmetric(weights)
+    numbers = _symmetric_weights(weights)
     product = None if numbers is None else product_of(value, numbers)
     if product is None or product.weights is None or not isinstance(product.spec, FusedSpec):
         return None
@@ -140,20 +147,20 @@ def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
     except ConfigError:
         return None  # its sums may pass 32 bits
     scales = np.broadcast_to(weights.scale, (product.spec.output_channels,)).astype(np.float32)
-    return Operands(spec=product.spec, data=data, weights=product.weights, scales=scales)
+    return IntegerOperands(spec=product.spec, data=data, weights=product.weights, scales=scales)
 
 
-def _are_operands(data: Step, weights: Step) -> bool:
+def _are_operands(data: QParams, weights: QParams) -> bool:
     """Whether data are computed in 8 bits with a single scale, and weights are constant."""
     return (
-        is_data(data, _DATA.name)
+        is_per_tensor_data(data, _DATA.name)
         and isinstance(weights.source, tvm.ir.GenericConst)
         and bool(data.scale[0] > 0)
         and bool((weights.scale > 0).all())
     )
 
 
-def is_data(step: Step, dtype: str) -> bool:
+def is_per_tensor_data(step: QParams, dtype: str) -> bool:
     """Whether a step decodes a tensor that the network computes, with a single scale.
 
     Args:
@@ -163,7 +170,7 @@ def is_data(step: Step, dtype: str) -> bool:
     return step.whole and step.dtype == dtype and isinstance(step.source, relax.Var)
 
 
-def _symmetric(weights: Step) -> NDArray[Any] | None:
+def _symmetric_weights(weights: QParams) -> NDArray[Any] | None:
     """Encoded weights with the zero point 0. None if they do not fit into int8 then."""
     if weights.dtype not in {INT8, UINT8}:
         return None
@@ -173,8 +180,8 @@ def _symmetric(weights: Step) -> NDArray[Any] | None:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _End:
-    """How the result of a fused operator is written.
+class _Output:
+    """How the result of a fusion group is written.
 
     Attributes:
         output: The step that encodes the result in the dtype of the data. None if it is float32.
@@ -182,8 +189,8 @@ class _End:
         passed: The variables after the operator, up to the encoded result.
     """
 
-    output: Step | None = None
-    residual: Step | None = None
+    output: QParams | None = None
+    residual: QParams | None = None
     passed: tuple[Any, ...] = ()
 
     def dtype(self, kind: ComputeType) -> str:
@@ -191,8 +198,8 @@ class _End:
         return FLOAT32 if self.output is None else kind.data.name
 
 
-class TypedOperators:
-    """Gives fused operators the dtypes that the network's quantization steps imply.
+class DtypeAssigner:
+    """Gives fusion groups the dtypes that the network's quantization steps imply.
 
     Args:
         steps: The object that recognizes the quantization steps of the module.
@@ -202,95 +209,95 @@ class TypedOperators:
     """
 
     def __init__(
-        self, steps: Steps, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
+        self, steps: QParamsFinder, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
     ) -> None:
         self._steps = steps
         self._values = values
         self._users = users
 
-    def operands(self, value: Any) -> Operands | None:
+    def operands(self, value: Any) -> IntegerOperands | None:
         """The result of ``operands_of`` for an expression."""
         return operands_of(value, self._values)
 
-    def typed(self, chain: FusedOperator) -> FusedOperator:
-        """Let a fused operator compute in the dtype from which its operands are dequantized.
+    def typed(self, fusion: FusionGroup) -> FusionGroup:
+        """Let a fusion group compute in the dtype from which its operands are dequantized.
 
         The result reads the quantized operands themselves, without dequantizing them to float32.
         The operator is returned unchanged if its operands have different dtypes, or if no kernel
         can multiply in their dtype.
 
         Args:
-            chain: A fused operator with its bias, residual and activation, but without the
+            fusion: A fusion group with its bias, residual and activation, but without the
                 quantization of its output.
         """
-        sides = [step for operand in chain.operands if (step := self._decoded(operand)) is not None]
-        kind, spec = _type_of(chain, sides), chain.spec
+        sides = [step for operand in fusion.operands if (step := self._decoded(operand)) is not None]
+        kind, spec = _compute_type(fusion, sides), fusion.spec
         if kind is None or not isinstance(spec, TypedSpec):
-            return chain
-        end = self._end(chain, kind.data.name)
-        constants = chain.constants
+            return fusion
+        end = self._end(fusion, kind.data.name)
+        constants = fusion.constants
         if kind.quantized:
-            constants = Constants(quantization=_product(sides, end.output).array)
+            constants = Constants(quantization=_product_quantization(sides, end.output).array)
         try:
             narrow = attrs.evolve(spec, dtype=kind.name, output_dtype=end.dtype(kind))
         except ConfigError:
-            return chain  # its sums may pass 32 bits
-        rest = chain.inputs[len(sides) :] if end.residual is None else (end.residual.source,)
+            return fusion  # its sums may pass 32 bits
+        rest = fusion.inputs[len(sides) :] if end.residual is None else (end.residual.source,)
         return attrs.evolve(
-            chain,
+            fusion,
             spec=narrow,
             inputs=(*(side.source for side in sides), *rest),
             constants=constants,
-            members=(*chain.members, *end.passed),
+            members=(*fusion.members, *end.passed),
         )
 
     def with_operands(
-        self, chain: FusedOperator, alone: FusedOperator, operands: Operands
-    ) -> FusedOperator:
-        """Turn a fused operator in float32 into one that computes in int8.
+        self, fusion: FusionGroup, alone: FusionGroup, operands: IntegerOperands
+    ) -> FusionGroup:
+        """Turn a fusion group in float32 into one that computes in int8.
 
         Args:
-            chain: A fused operator with its bias, residual and activation, but without the
+            fusion: A fusion group with its bias, residual and activation, but without the
                 quantization of its output.
             alone: The same product without bias, residual and activation. It is used if sums with
                 the bias might exceed 32 bits.
             operands: The operands of the product.
         """
-        spec = chain.spec
+        spec = fusion.spec
         assert isinstance(spec, FusedSpec)  # noqa: S101 - only those have operands
-        real = chain.constants.bias
+        real = fusion.constants.bias
         bias = operands.bias(np.zeros(spec.output_channels, np.float32) if real is None else real)
         if bias is None:
             return self.with_operands(alone, alone, operands)
-        end = self._end(chain, _DATA.name)
+        end = self._end(fusion, _DATA.name)
         scale, quantization = operands.numbers(end.residual, end.output, spec.activation)
-        rest = chain.inputs[1:] if end.residual is None else (end.residual.source,)
+        rest = fusion.inputs[1:] if end.residual is None else (end.residual.source,)
         return attrs.evolve(
-            chain,
+            fusion,
             spec=attrs.evolve(spec, dtype=INT8, bias=False, output_dtype=end.dtype(COMPUTE[INT8])),
             inputs=(operands.data.source, *rest),
             constants=Constants(
                 weights=operands.weights, scale=scale, bias=bias, quantization=quantization.array
             ),
-            members=(*chain.members, *end.passed),
+            members=(*fusion.members, *end.passed),
         )
 
-    def _decoded(self, variable: Any) -> Step | None:
-        return self._steps.of(self._values.get(variable), DECODE)
+    def _decoded(self, variable: Any) -> QParams | None:
+        return self._steps.of(self._values.get(variable), DEQUANTIZE)
 
-    def _end(self, chain: FusedOperator, dtype: str) -> _End:
-        """How the result of a fused operator is written if it reads a dtype."""
-        output, passed = self._encoded_after(chain.last)
+    def _end(self, fusion: FusionGroup, dtype: str) -> _Output:
+        """How the result of a fusion group is written if it reads a dtype."""
+        output, passed = self._encoded_after(fusion.last)
         if output is None or not output.whole or output.dtype != dtype:
-            return _End()
-        if not (isinstance(chain.spec, FusedSpec) and chain.spec.residual):
-            return _End(output=output, passed=passed)
-        residual = self._decoded(chain.inputs[1])
-        if residual is None or not is_data(residual, dtype):
-            return _End()
-        return _End(output=output, residual=residual, passed=passed)
+            return _Output()
+        if not (isinstance(fusion.spec, FusedSpec) and fusion.spec.residual):
+            return _Output(output=output, passed=passed)
+        residual = self._decoded(fusion.inputs[1])
+        if residual is None or not is_per_tensor_data(residual, dtype):
+            return _Output()
+        return _Output(output=output, residual=residual, passed=passed)
 
-    def _encoded_after(self, variable: Any) -> tuple[Step | None, tuple[Any, ...]]:
+    def _encoded_after(self, variable: Any) -> tuple[QParams | None, tuple[Any, ...]]:
         """The step that is a variable's only reader, and the variables up to its result."""
         passed: list[Any] = []
         while True:
@@ -299,24 +306,24 @@ class TypedOperators:
                 return None, ()
             value, variable = reading[0].value, reading[0].var
             passed.append(variable)
-            step = self._steps.of(value, ENCODE)
+            step = self._steps.of(value, QUANTIZE)
             if step is not None or not is_call(value, "relax.reshape"):
                 return step, tuple(passed)
 
 
-def _type_of(chain: FusedOperator, sides: Sequence[Step]) -> ComputeType | None:
-    """The dtype in which a fused operator can multiply its decoded operands, or None.
+def _compute_type(fusion: FusionGroup, sides: Sequence[QParams]) -> ComputeType | None:
+    """The dtype in which a fusion group can multiply its decoded operands, or None.
 
     Args:
-        chain: A fused operator in float32.
+        fusion: A fusion group in float32.
         sides: The steps that decode its operands.
     """
-    spec, weights = chain.spec, chain.constants.weights
-    if not isinstance(spec, TypedSpec) or not sides or len(sides) < len(chain.operands):
+    spec, weights = fusion.spec, fusion.constants.weights
+    if not isinstance(spec, TypedSpec) or not sides or len(sides) < len(fusion.operands):
         return None
     known = (compute for compute in COMPUTE.values() if not compute.variant_of)
     kind = next((compute for compute in known if compute.data.name == sides[0].dtype), None)
-    if kind is None or not all(is_data(side, kind.data.name) for side in sides):
+    if kind is None or not all(is_per_tensor_data(side, kind.data.name) for side in sides):
         return None
     if kind.quantized:
         return kind if isinstance(spec, BatchMatmulSpec) else None
@@ -324,7 +331,7 @@ def _type_of(chain: FusedOperator, sides: Sequence[Step]) -> ComputeType | None:
     return kind if fit else None
 
 
-def _product(sides: Sequence[Step], output: Step | None) -> QuantizedProduct:
+def _product_quantization(sides: Sequence[QParams], output: QParams | None) -> QuantizedProduct:
     """The zero points and the scale of a batch of products of two integer tensors."""
     left, right = sides
     scale = np.float32(left.scale[0]) * np.float32(right.scale[0])

@@ -41,25 +41,25 @@ def bytes_per_second() -> float:
 
 
 def order_of(network: Network) -> list[int]:
-    """Sort the fused operators so that each comes after all operators whose results it reads.
+    """Sort the fusion groups so that each comes after all operators whose results it reads.
 
     The result has the operators' indices, in the order of their last bindings in the graph. The
     order of their first bindings would be wrong for an operator that adds a residual. Its first
     binding may come before the operator that computes the residual.
 
     Args:
-        network: The prepared network, with its fused operators.
+        network: The prepared network, with its fusion groups.
     """
     ends = {
-        network.chain_at[binding.var]: position
+        network.fusion_at[binding.var]: position
         for position, binding in enumerate(network.bindings)
-        if binding.var in network.chain_at
+        if binding.var in network.fusion_at
     }
-    return sorted(range(len(network.chains)), key=ends.__getitem__)
+    return sorted(range(len(network.fusions)), key=ends.__getitem__)
 
 
 def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tensor]:
-    """The tensors that fused operators exchange, with the times to convert them.
+    """The tensors that fusion groups exchange, with the times to convert them.
 
     Operators are numbered in the order of ``order_of``.
 
@@ -72,22 +72,22 @@ def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tens
     for source, carried in network.carried():
         sources[carried].add(source)
     place_of = {index: position for position, index in enumerate(order_of(network))}
-    producers = {chain.last: place_of[index] for index, chain in enumerate(network.chains)}
+    producers = {fusion.last: place_of[index] for index, fusion in enumerate(network.fusions)}
     consumers: dict[Any, set[int]] = defaultdict(set)
-    for index in range(len(network.chains)):
+    for index in range(len(network.fusions)):
         added = network.residual(index)
         reads = [*(operand for operand, _ in network.operands(index)), *(added or ())[:1]]
         for read in reads:
             for root in _roots(read, sources):
                 consumers[root].add(place_of[index])
-    # An output, or an operator that is no chain and does not just move numbers, reads float32.
+    # An output, or an operator that is no fusion and does not just move numbers, reads float32.
     exact = {
         root
         for variable in network.names
         if any(
             user is None
             or (
-                user.var not in network.chain_at
+                user.var not in network.fusion_at
                 and user.var not in sources
                 and network.multiplying(user.var, variable) is None
             )

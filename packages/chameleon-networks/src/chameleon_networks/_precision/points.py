@@ -37,7 +37,7 @@ class Errors(Protocol):
     """
 
     def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
-        """The error if only one fused operator has a reduced dtype, for each operator and dtype.
+        """The error if only one fusion group has a reduced dtype, for each operator and dtype.
 
         Args:
             kinds: Names of reduced dtypes.
@@ -47,7 +47,7 @@ class Errors(Protocol):
         """
 
     def error_of(self, types: Types) -> float:
-        """The error if several fused operators have other dtypes than float32."""
+        """The error if several fusion groups have other dtypes than float32."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +55,7 @@ class Point:
     """A choice of dtypes for a network, with its seconds and its error.
 
     Attributes:
-        types: The dtypes of the fused operators that are not in float32, by index.
+        types: The dtypes of the fusion groups that are not in float32, by index.
         seconds: The seconds of the network's operators, with an estimate for conversions. The
             operators were timed inside networks, or alone if networks could not be profiled.
         error: The error of the outputs, simulated with all dtypes together.
@@ -65,20 +65,20 @@ class Point:
     seconds: float
     error: float
 
-    def counted(self, chains: int) -> dict[str, int]:
-        """How many of a network's ``chains`` fused operators have each dtype."""
+    def counted(self, fusions: int) -> dict[str, int]:
+        """How many of a network's ``fusions`` fusion groups have each dtype."""
         counts = Counter(self.types.values())
-        counts[FLOAT32] = chains - len(self.types)
+        counts[FLOAT32] = fusions - len(self.types)
         return {kind: count for kind, count in counts.items() if count}
 
-    def row(self, chains: int, *, delivered: bool) -> FrontPoint:
+    def row(self, fusions: int, *, delivered: bool) -> FrontPoint:
         """The point in the form that a result stores."""
-        types = self.counted(chains)
+        types = self.counted(fusions)
         return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
 
-    def line(self, chains: int) -> str:
+    def line(self, fusions: int) -> str:
         """The point as a phrase for the log."""
-        counts = ", ".join(f"{count} in {kind}" for kind, count in self.counted(chains).items())
+        counts = ", ".join(f"{count} in {kind}" for kind, count in self.counted(fusions).items())
         return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
 
 
@@ -217,7 +217,7 @@ def _undominated(points: Sequence[Point]) -> list[Point]:
 
 def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> Floats:
     """Array of shape (operators, dtypes): the square of the error of each operator alone."""
-    squares = np.zeros((len(networks.chains), len(kinds)))
+    squares = np.zeros((len(networks.fusions), len(kinds)))
     for (index, kind), error in errors.errors_alone(kinds[1:]).items():
         squares[index, kinds.index(kind)] = error**2
     return squares
@@ -236,27 +236,27 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
         A phrase for each reason, the most frequent reason first.
     """
     able = {index for kind in kinds for index in networks.able(kind)}
-    reasons = eligible(networks.chains, kinds[0]).reasons
+    reasons = eligible(networks.fusions, kinds[0]).reasons
     named = listing(list(dict.fromkeys(map(display_name, kinds))))
     counts: Counter[str] = Counter()
-    for index, chain in enumerate(networks.chains):
-        if getattr(chain.spec, "dtype", FLOAT32) != FLOAT32:
+    for index, fusion in enumerate(networks.fusions):
+        if getattr(fusion.spec, "dtype", FLOAT32) != FLOAT32:
             continue
         if index not in able:
             counts[reasons.get(index, "what is around it keeps it there")] += 1
         elif not np.isfinite(seconds[index, 1:]).any():
             counts[f"it was not measured in {named}"] += 1
     return [
-        f"{count} of {len(networks.chains)} operators stay in {FLOAT32}, each since {reason}"
+        f"{count} of {len(networks.fusions)} operators stay in {FLOAT32}, each since {reason}"
         for reason, count in counts.most_common()
     ]
 
 
-def in_words(types: Types, chains: int) -> str:
+def in_words(types: Types, fusions: int) -> str:
     """A phrase that says how many of a network's operators compute in which dtype.
 
     Args:
         types: The dtypes of the operators that are not in float32, by index.
-        chains: Number of fused operators in the network.
+        fusions: Number of fusion groups in the network.
     """
-    return types_in_words([*types.values(), *[FLOAT32] * (chains - len(types))])
+    return types_in_words([*types.values(), *[FLOAT32] * (fusions - len(types))])

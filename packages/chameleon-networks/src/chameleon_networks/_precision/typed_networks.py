@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 from chameleon_core.plugin_api import FLOAT32
 
-from chameleon_networks._graph.fusion import chains_of
-from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.operators import signatures_of
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._quantize.apply_dtypes import with_types
@@ -23,36 +23,36 @@ from chameleon_networks._quantize.ranges import Affine
 from chameleon_networks._quantize.weights import Means
 
 Types = Mapping[int, str]
-"""The dtypes of fused operators, by index in the float32 network. Operators that are missing here
+"""The dtypes of fusion groups, by index in the float32 network. Operators that are missing here
 are in float32."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class TypedNetwork:
-    """A network in which some fused operators have other dtypes than float32.
+    """A network in which some fusion groups have other dtypes than float32.
 
     Attributes:
         module: The prepared module of the network.
-        chains: The fused operators of the network.
-        places: For each fused operator of the float32 network, the index of the operator of this
+        fusions: The fusion groups of the network.
+        places: For each fusion group of the float32 network, the index of the operator of this
             network that computes it, or None.
     """
 
     module: Any
-    chains: Sequence[FusedOperator]
+    fusions: Sequence[FusionGroup]
     places: tuple[int | None, ...]
 
-    def chain(self, index: int) -> FusedOperator | None:
+    def fusion(self, index: int) -> FusionGroup | None:
         """The operator of this network that replaces an operator of the float32 network, or None.
 
         None means that this network has no such operator, because other dtypes led to other fused
         operators.
 
         Args:
-            index: The index of the fused operator in the float32 network.
+            index: The index of the fusion group in the float32 network.
         """
         here = self.places[index]
-        return None if here is None else self.chains[here]
+        return None if here is None else self.fusions[here]
 
 
 class TypedNetworks:
@@ -60,7 +60,7 @@ class TypedNetworks:
 
     Args:
         module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
+        fusions: The fusion groups of the network.
         ranges: The range of each tensor, by tensor name. None uses the same range for all, which is
             enough to see the dtypes of the operators.
         means: The mean of each channel of tensors, by tensor name; see ``with_types``.
@@ -69,13 +69,13 @@ class TypedNetworks:
     def __init__(
         self,
         module: Any,
-        chains: Sequence[FusedOperator],
+        fusions: Sequence[FusionGroup],
         ranges: Mapping[str, Affine] | None,
         means: Means = MappingProxyType({}),
     ) -> None:
         self.module = module
-        self.chains = chains
-        self.network = Network(module, chains)
+        self.fusions = fusions
+        self.network = Network(module, fusions)
         alike = Affine.between(-1.0, 1.0)
         self._ranges = (
             dict.fromkeys(self.network.names.values(), alike) if ranges is None else ranges
@@ -84,7 +84,7 @@ class TypedNetworks:
         self._uniform: dict[str, TypedNetwork] = {}
 
     def of(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
-        """Make the network in which some fused operators have reduced dtypes.
+        """Make the network in which some fusion groups have reduced dtypes.
 
         Args:
             types: The dtypes of these operators, by index.
@@ -95,9 +95,9 @@ class TypedNetworks:
         """
         ranges, means = self._ranges, self._means
         with warnings_once():
-            module = with_types(self.module, self.chains, types, ranges, means, sketched=sketched)
-            chains = chains_of(module)
-        return TypedNetwork(module=module, chains=chains, places=_places(self.chains, chains))
+            module = with_types(self.module, self.fusions, types, ranges, means, sketched=sketched)
+            fusions = find_fusions(module)
+        return TypedNetwork(module=module, fusions=fusions, places=_places(self.fusions, fusions))
 
     def uniform(self, kind: str) -> TypedNetwork:
         """The network with one dtype for every operator that can have it.
@@ -112,13 +112,13 @@ class TypedNetworks:
             types = {
                 index: variant
                 for variant in reading_as(kind)
-                for index in eligible(self.chains, variant).places
+                for index in eligible(self.fusions, variant).places
             }
             self._uniform[kind] = self.of(types, sketched=True)
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
-        """Indices of the fused operators that can compute in a dtype.
+        """Indices of the fusion groups that can compute in a dtype.
 
         Args:
             kind: The name of the dtype.
@@ -126,36 +126,34 @@ class TypedNetworks:
         network = self.uniform(kind)
         return tuple(
             index
-            for index in eligible(self.chains, kind).places
-            if (here := network.chain(index)) is not None and is_reduced(here, self.chains[index])
+            for index in eligible(self.fusions, kind).places
+            if (here := network.fusion(index)) is not None and is_reduced(here, self.fusions[index])
         )
 
 
-def is_reduced(here: FusedOperator, before: FusedOperator) -> bool:
-    """Whether a fused operator has another dtype than the float32 operator that it replaces.
+def is_reduced(here: FusionGroup, before: FusionGroup) -> bool:
+    """Whether a fusion group has another dtype than the float32 operator that it replaces.
 
     Args:
         here: The operator in the network with reduced dtypes.
         before: The operator in the float32 network.
     """
-    kinds = (getattr(chain.spec, "dtype", FLOAT32) for chain in (here, before))
+    kinds = (getattr(fusion.spec, "dtype", FLOAT32) for fusion in (here, before))
     return len(set(kinds)) > 1
 
 
-def _places(
-    before: Sequence[FusedOperator], now: Sequence[FusedOperator]
-) -> tuple[int | None, ...]:
-    """For each fused operator before, the index of the one that replaces it, or None.
+def _places(before: Sequence[FusionGroup], now: Sequence[FusionGroup]) -> tuple[int | None, ...]:
+    """For each fusion group before, the index of the one that replaces it, or None.
 
     Dtypes do not change the order of operators, and seldom their number.
     """
     if len(before) == len(now):
         return tuple(range(len(now)))
     places: list[int | None] = []
-    names = [signatures_of(chain.spec) for chain in now]
+    names = [signatures_of(fusion.spec) for fusion in now]
     start = 0
-    for chain in before:
-        own = signatures_of(chain.spec)
+    for fusion in before:
+        own = signatures_of(fusion.spec)
         here = next((index for index in range(start, len(now)) if names[index] == own), None)
         places.append(here)
         start = start if here is None else here + 1

@@ -1,4 +1,4 @@
-"""Rewrites a network so that fused operators read rounded tensors and have rounded weights."""
+"""Rewrites a network so that fusion groups read rounded tensors and have rounded weights."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from chameleon_tvm.api import COMPUTE, ConvolutionSpec, DenseSpec, FusedSpec, is
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.fusion_groups import FusedOperator
-from chameleon_networks._graph.propagate_quantization import with_encoded_moves
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.propagate_quantization import propagate_quantization
 from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import emitted, relax, rewritten, tvm
+from chameleon_networks._graph.relax_utils import apply_mutator, emit_like, relax, tvm
 from chameleon_networks._quantize.data_flow import Form, Network, Reads
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import Affine
@@ -30,14 +30,14 @@ from chameleon_networks._quantize.weights import (
 
 def with_types(
     module: Any,
-    chains: Sequence[FusedOperator],
+    fusions: Sequence[FusionGroup],
     types: Mapping[int, str],
     ranges: Mapping[str, Affine],
     means: Means = MappingProxyType({}),
     *,
     sketched: bool = False,
 ) -> Any:
-    """Rewrite a network so that some fused operators read rounded tensors and have rounded weights.
+    """Rewrite a network so that some fusion groups read rounded tensors and have rounded weights.
 
     The inputs and outputs of the network stay in float32. Pairs of operators in the graph show
     where numbers are rounded: ``quantize`` and ``dequantize`` for int8 and int7, and two functions
@@ -49,8 +49,8 @@ def with_types(
 
     Args:
         module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
-        types: The dtypes of fused operators, by index. An operator that is missing here, or has
+        fusions: The fusion groups of the network.
+        types: The dtypes of fusion groups, by index. An operator that is missing here, or has
             ``float32``, is not changed.
         ranges: The range of each tensor, by tensor name, as ``Simulation.calibrated`` returns them.
         means: The mean of each channel of tensors, by tensor name, as in ``Simulation.means``. For
@@ -64,7 +64,7 @@ def with_types(
     """
     reduced = {index: kind for index, kind in types.items() if kind != FLOAT32}
     for kind in sorted(set(reduced.values())):
-        reasons = eligible(chains, kind).reasons
+        reasons = eligible(fusions, kind).reasons
         for index in (index for index, other in reduced.items() if other == kind):
             if index in reasons:
                 raise ConfigError(
@@ -74,24 +74,24 @@ def with_types(
                 )
     if not reduced:
         return module
-    network = Network(module, chains)
+    network = Network(module, fusions)
     reads = Reads(network, reduced, ranges)
     constants = _constants(network, reduced, {} if sketched else means)
-    typed = rewritten(module, _Typed(module, reads, constants, sketched=sketched))
-    return with_encoded_moves(typed)
+    typed = apply_mutator(module, _Typed(module, reads, constants, sketched=sketched))
+    return propagate_quantization(typed)
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Constant:
-    """The replacement of a constant operand of a fused operator.
+    """The replacement of a constant operand of a fusion group.
 
     Attributes:
-        chain: The fused operator.
+        fusion: The fusion group.
         kind: The dtype of the weights.
         bias: One number per output channel, if the operand is the bias. None if it is the weights.
     """
 
-    chain: FusedOperator
+    fusion: FusionGroup
     kind: str = FLOAT32
     bias: NDArray[Any] | None = None
 
@@ -100,17 +100,17 @@ def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict
     """The replaced constants, by the variable of the binding that reads each constant."""
     constants: dict[Any, _Constant] = {}
     for index, kind in types.items():
-        chain = network.chains[index]
-        if chain.constants.weights is None:
+        fusion = network.fusions[index]
+        if fusion.constants.weights is None:
             continue
-        own = [node for node in network.bindings if network.chain_at.get(node.var) == index]
+        own = [node for node in network.bindings if network.fusion_at.get(node.var) == index]
         # The first member with a constant multiplies by weights; a move in front of it has none.
         reading = [binding.var for binding in own if any(map(_is_constant, binding.value.args))]
-        constants[reading[0]] = _Constant(chain=chain, kind=kind)
-        mean = means.get(network.names[chain.inputs[0]])
-        if mean is not None and isinstance(chain.spec, FusedSpec) and chain.spec.bias:
-            bias = constants_in(chain, kind, mean).bias
-            constants[reading[1]] = _Constant(chain=chain, bias=bias)
+        constants[reading[0]] = _Constant(fusion=fusion, kind=kind)
+        mean = means.get(network.names[fusion.inputs[0]])
+        if mean is not None and isinstance(fusion.spec, FusedSpec) and fusion.spec.bias:
+            bias = constants_in(fusion, kind, mean).bias
+            constants[reading[1]] = _Constant(fusion=fusion, bias=bias)
     return constants
 
 
@@ -146,7 +146,7 @@ class _Typed(relax.PyExprMutator):
                 for argument in value.args
             ]
             value = relax.Call(value.op, arguments, value.attrs, value.ty_args)
-        variable = emitted(self.builder_, value, binding.var, str(binding.var.name))
+        variable = emit_like(self.builder_, value, binding.var, str(binding.var.name))
         self.set_var_remap(binding.var, variable)
 
     def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
@@ -171,7 +171,7 @@ class _Typed(relax.PyExprMutator):
 
     def _constant(self, operand: Any, constant: _Constant, rank: int) -> Any:
         """The replacement of a constant operand, for an operator whose result has rank ``rank``."""
-        spec = constant.chain.spec
+        spec = constant.fusion.spec
         if constant.bias is not None:
             second = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
             axis = 1 if second else rank - 1

@@ -1,6 +1,6 @@
-"""Finds the dtype in which each tensor is read if some fused operators have reduced dtypes.
+"""Finds the dtype in which each tensor is read if some fusion groups have reduced dtypes.
 
-A fused operator reads its data in its own dtype. Products of two tensors and attention read both
+A fusion group reads its data in its own dtype. Products of two tensors and attention read both
 operands in this dtype. The output has the dtype too if and only if all readers of the output read
 it in this dtype. In that case the operator reads its residual in the dtype as well.
 
@@ -21,9 +21,9 @@ import numpy as np
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 from chameleon_tvm.api import COMPUTE, FusedSpec, StorageType
 
-from chameleon_networks._graph.fusion_groups import FusedOperator
-from chameleon_networks._graph.propagate_quantization import is_carrying
-from chameleon_networks._graph.quantization import Step
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.propagate_quantization import is_data_movement
+from chameleon_networks._graph.quantization import QParams
 from chameleon_networks._graph.relax_utils import bindings_of, relax, users_of
 from chameleon_networks._quantize.ranges import Affine
 
@@ -40,11 +40,11 @@ class Form:
     kind: StorageType
     affine: Affine | None = None
 
-    def step(self, source: Any) -> Step:
+    def step(self, source: Any) -> QParams:
         """The step of quantization that rounds a tensor to this form."""
         if self.affine is None:
-            return Step(source=source, dtype=self.kind.name)
-        return Step(
+            return QParams(source=source, dtype=self.kind.name)
+        return QParams(
             source=source,
             dtype=self.kind.name,
             scale=np.array([self.affine.scale], np.float32),
@@ -57,45 +57,45 @@ class Network:
 
     Args:
         module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
+        fusions: The fusion groups of the network.
 
     Attributes:
         names: A unique name for each variable.
         bindings: The bindings of the function ``main``, in order.
     """
 
-    def __init__(self, module: Any, chains: Sequence[FusedOperator]) -> None:
+    def __init__(self, module: Any, fusions: Sequence[FusionGroup]) -> None:
         function = module["main"]
         self.bindings = bindings_of(function)
         self.names = _names([*function.params, *(binding.var for binding in self.bindings)])
-        self.chains = chains
+        self.fusions = fusions
         self.users = users_of(function)
-        self.chain_at = {
-            member: index for index, chain in enumerate(chains) for member in chain.members
+        self.fusion_at = {
+            member: index for index, fusion in enumerate(fusions) for member in fusion.members
         }
         self._operand_of = {
             (reader, operand): index
-            for index in range(len(chains))
+            for index in range(len(fusions))
             for operand, readers in self.operands(index)
             for reader in readers
         }
 
     def operands(self, index: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
-        """The operands of a fused operator, each with the variables of the bindings that read it.
+        """The operands of a fusion group, each with the variables of the bindings that read it.
 
         Attention may first rearrange an operand, for example by a transposition. The bindings that
         rearrange the operand are then those that read it. Operands that are constants are left out.
 
         Args:
-            index: The index of the fused operator.
+            index: The index of the fusion group.
         """
-        chain = self.chains[index]
-        readers = chain.readers or [chain.members[:1]] * len(chain.operands)
-        pairs = zip(chain.operands, readers, strict=True)
+        fusion = self.fusions[index]
+        readers = fusion.readers or [fusion.members[:1]] * len(fusion.operands)
+        pairs = zip(fusion.operands, readers, strict=True)
         return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
 
     def multiplying(self, reader: Any, tensor: Any) -> int | None:
-        """The index of the fused operator for whose products a binding reads a tensor, or None.
+        """The index of the fusion group for whose products a binding reads a tensor, or None.
 
         The tensor must be an operand of the operator's products. If it is only added, as a residual
         is, the result is None.
@@ -107,26 +107,26 @@ class Network:
         return self._operand_of.get((reader, tensor))
 
     def residual(self, index: int) -> tuple[Any, Any] | None:
-        """The residual that a fused operator adds, and the binding that reads the residual.
+        """The residual that a fusion group adds, and the binding that reads the residual.
 
         Args:
-            index: The index of the fused operator.
+            index: The index of the fusion group.
 
         Returns:
             The variable of the residual, and the variable of the binding that reads the residual.
-            None if the fused operator adds no residual.
+            None if the fusion group adds no residual.
         """
-        chain = self.chains[index]
-        if not isinstance(chain.spec, FusedSpec) or len(chain.inputs) == 1:
+        fusion = self.fusions[index]
+        if not isinstance(fusion.spec, FusedSpec) or len(fusion.inputs) == 1:
             return None
-        read = chain.inputs[1]
+        read = fusion.inputs[1]
         # The first member reads the data, which may be the very same tensor.
         reader = next(
             user.var
             for user in self.users[read]
             if user is not None
-            and self.chain_at.get(user.var) == index
-            and not user.var.same_as(chain.members[0])
+            and self.fusion_at.get(user.var) == index
+            and not user.var.same_as(fusion.members[0])
         )
         return read, reader
 
@@ -145,7 +145,7 @@ class Network:
             ]
             if isinstance(binding.value, relax.Tuple):
                 fields[binding.var] = read
-            elif binding.var not in self.chain_at and is_carrying(binding.value):
+            elif binding.var not in self.fusion_at and is_data_movement(binding.value):
                 for variable in read:
                     yield variable, binding.var
 
@@ -167,11 +167,11 @@ class Reads:
 
     Args:
         network: The network.
-        types: The dtypes of fused operators, by index. Other operators keep their dtypes.
+        types: The dtypes of fusion groups, by index. Other operators keep their dtypes.
         ranges: The range of each tensor that is read in int8, by tensor name.
 
     Attributes:
-        narrow: Indices of the fused operators that write their output in their reduced dtype,
+        narrow: Indices of the fusion groups that write their output in their reduced dtype,
             because all readers read the output in this dtype.
         of: For the variable of a binding, the ``Form`` (dtype and scale) of each tensor that the
             binding reads. Tensors that it reads in float32 are left out.
@@ -194,8 +194,8 @@ class Reads:
         # Whoever reads a tensor comes after it: from the end on, all readers are known.
         for binding in reversed(network.bindings):
             self._known[binding.var] = self._read_as(binding.var)
-            index = network.chain_at.get(binding.var)
-            if index is not None and binding.var.same_as(network.chains[index].last):
+            index = network.fusion_at.get(binding.var)
+            if index is not None and binding.var.same_as(network.fusions[index].last):
                 self._settle(index)
         self._settle_all()
 
@@ -215,19 +215,19 @@ class Reads:
         return None if affine is None else Form(kind=kind, affine=affine)
 
     def _settle(self, index: int) -> None:
-        """Decide whether a fused operator's output has its dtype, once all readers are known."""
+        """Decide whether a fusion group's output has its dtype, once all readers are known."""
         kind = self._types.get(index)
         if kind is None:
             return
-        chain = self._network.chains[index]
+        fusion = self._network.fusions[index]
         added = self._network.residual(index)
-        forms = [self.form(kind, tensor) for tensor in (chain.last, *(added or ())[:1])]
-        if None not in forms and self._known[chain.last] == forms[0]:
+        forms = [self.form(kind, tensor) for tensor in (fusion.last, *(added or ())[:1])]
+        if None not in forms and self._known[fusion.last] == forms[0]:
             self.narrow.add(index)
 
     def _settle_all(self) -> None:
         for index, kind in self._types.items():
-            chain = self._network.chains[index]
+            fusion = self._network.fusions[index]
             for operand, readers in self._network.operands(index):
                 for reader in readers:
                     self.of[reader][operand] = self._certain(kind, operand)
@@ -237,9 +237,9 @@ class Reads:
             if added is not None:
                 read, reader = added
                 self.of[reader][read] = self._certain(kind, read)
-            for user in self._network.users[chain.last]:
-                if user.var not in self._network.chain_at:
-                    self.of[user.var][chain.last] = self._certain(kind, chain.last)
+            for user in self._network.users[fusion.last]:
+                if user.var not in self._network.fusion_at:
+                    self.of[user.var][fusion.last] = self._certain(kind, fusion.last)
 
     def _certain(self, kind: StorageType, variable: Any) -> Form:
         form = self.form(kind, variable)
@@ -266,10 +266,10 @@ class Reads:
         if index is not None:
             kind = self._types.get(index)
             return None if kind is None else self.form(kind, variable)
-        index = self._network.chain_at.get(user.var)
+        index = self._network.fusion_at.get(user.var)
         if index is not None:
             return self._added_as(index, variable)
-        if not is_carrying(user.value):
+        if not is_data_movement(user.value):
             return None
         carried = self._known[user.var]
         if carried is None or isinstance(variable.ty, relax.TupleType):
@@ -277,7 +277,7 @@ class Reads:
         return carried if self.form(carried.kind, variable) == carried else None
 
     def _added_as(self, index: int, variable: Any) -> Form | None:
-        """The form in which a fused operator adds a tensor.
+        """The form in which a fusion group adds a tensor.
 
         None if that is float32, or not a residual.
         """

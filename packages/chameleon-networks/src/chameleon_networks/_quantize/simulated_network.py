@@ -12,11 +12,11 @@ from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, SpaceProv
 from chameleon_tvm.api import UNCHECKED, AutoOptions, AutoSpace, tvm_target
 from numpy.typing import NDArray
 
-from chameleon_networks._compile.compile import fused, interpreted
-from chameleon_networks._compile.insert_kernels import with_kernels
+from chameleon_networks._compile.compile import compile_bytecode, lower_and_fuse
+from chameleon_networks._compile.insert_kernels import insert_kernels
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.loop_tasks import TunedLoops
-from chameleon_networks._graph.fusion_groups import FusedOperator
+from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
 from chameleon_networks._quantize.data_flow import Form, Network, Reads
@@ -27,18 +27,18 @@ _ALGORITHMS: Any = ("direct",)
 
 
 def guessed_kernels(
-    chains: Sequence[FusedOperator], target: str, space: SpaceProvider | None = None
+    fusions: Sequence[FusionGroup], target: str, space: SpaceProvider | None = None
 ) -> Kernels:
-    """Make untuned kernels of fused operators, with the first guess of a design space for each.
+    """Make untuned kernels of fusion groups, with the first guess of a design space for each.
 
     Args:
-        chains: The fused operators of the network.
+        fusions: The fusion groups of the network.
         target: The resolved target.
         space: The design space. None uses the default space of CPUs, without Winograd's algorithm.
     """
     space = space or AutoSpace(AutoOptions(algorithms=_ALGORITHMS))
     winners = {}
-    for number, spec in enumerate(dict.fromkeys(chain.spec for chain in chains)):
+    for number, spec in enumerate(dict.fromkeys(fusion.spec for fusion in fusions)):
         task = spec.task(f"chain_{number}", target)
         guesses = [tuple(map(int, row)) for row in space.design_space(task).first_guesses]
         if guesses:
@@ -48,38 +48,38 @@ def guessed_kernels(
 
 
 def opened(
-    module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, function: str
+    module: Any, fusions: Sequence[FusionGroup], kernels: Kernels, target: str, function: str
 ) -> tuple[Any, tuple[int, ...]]:
-    """Compile a network that calls a function on each tensor that a fused operator reads.
+    """Compile a network that calls a function on each tensor that a fusion group reads.
 
     The function can observe or round the tensors.
 
     Args:
         module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
-        kernels: The kernels of the fused operators.
+        fusions: The fusion groups of the network.
+        kernels: The kernels of the fusion groups.
         target: The resolved target.
         function: The name of a global TVM function. Its arguments are a tensor, the index of the
-            fused operator that reads it, the number of that input, and the tensor for the result.
+            fusion group that reads it, the number of that input, and the tensor for the result.
 
     Returns:
-        The executable of Relax's virtual machine, and the indices of the fused operators that have
+        The executable of Relax's virtual machine, and the indices of the fusion groups that have
         kernels, in the order of their constants. The executable's function ``main`` takes the
         inputs, then all constants.
     """
-    places = {chain.last: index for index, chain in enumerate(chains)}
-    known = {chain.last: kernels.of(chain) for chain in chains}
+    places = {fusion.last: index for index, fusion in enumerate(fusions)}
+    known = {fusion.last: kernels.of(fusion) for fusion in fusions}
 
-    def reading(chain: FusedOperator, number: int, tensor: Any) -> Any:
+    def reading(fusion: FusionGroup, number: int, tensor: Any) -> Any:
         kind = relax.TensorType(shape_of(tensor), str(tensor.ty.dtype))
-        numbers = [relax.prim_value(places[chain.last]), relax.prim_value(number)]
+        numbers = [relax.prim_value(places[fusion.last]), relax.prim_value(number)]
         return relax.call_dps_packed(function, relax.Tuple([tensor, *numbers]), kind)
 
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
-        placed = with_kernels(module, chains, lambda chain: known[chain.last], reading=reading)
-        executable = interpreted(fused(placed), target, TunedLoops.of(()))
-    # Kernels stand where the last operators of their chains were.
+        placed = insert_kernels(module, fusions, lambda fusion: known[fusion.last], reading=reading)
+        executable = compile_bytecode(lower_and_fuse(placed), target, TunedLoops.of(()))
+    # Kernels stand where the last operators of their fusions were.
     lasts = [binding.var for binding in bindings_of(module["main"])]
     order = tuple(places[last] for last in lasts if known.get(last) is not None)
     return executable, order
@@ -93,9 +93,9 @@ _NUMBERS = itertools.count()
 
 
 class SimulatedNetwork:
-    """Simulates a network for any choice of dtypes of its fused operators, compiled once.
+    """Simulates a network for any choice of dtypes of its fusion groups, compiled once.
 
-    Tensors that a fused operator reads in a dtype are rounded to the dtype and back. The weights of
+    Tensors that a fusion group reads in a dtype are rounded to the dtype and back. The weights of
     the operator are rounded in the same way. Products are summed in float32. (Jacob et al., arXiv
     1712.05877, section 3: simulated quantization.) The rounding of biases to integers is not
     simulated. It changes a sum by at most half of its integer unit, which is far less than the
@@ -103,23 +103,23 @@ class SimulatedNetwork:
 
     Args:
         module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
+        fusions: The fusion groups of the network.
         target: The resolved target, which must be this machine.
 
     Attributes:
         network: An object that knows which operators read each tensor of the network.
-        places: Indices of the fused operators that can be simulated.
+        places: Indices of the fusion groups that can be simulated.
         overflowed: Whether rounding made a finite number infinite in the last run. Later operators,
             such as ReLU6, may hide that.
     """
 
-    def __init__(self, module: Any, chains: Sequence[FusedOperator], target: str) -> None:
-        self.network = Network(module, chains)
-        self._chains = chains
-        self._kernels = guessed_kernels(chains, target)
+    def __init__(self, module: Any, fusions: Sequence[FusionGroup], target: str) -> None:
+        self.network = Network(module, fusions)
+        self._fusions = fusions
+        self._kernels = guessed_kernels(fusions, target)
         name = f"chameleon.precision.read_{next(_NUMBERS)}"
         tvm.register_global_func(name, self._read)
-        executable, self.places = opened(module, chains, self._kernels, target, name)
+        executable, self.places = opened(module, fusions, self._kernels, target, name)
         self._machine = relax.VirtualMachine(executable, tvm.cpu())
         self._constants: dict[tuple[int, str], list[Any]] = {}
         self._means: Means = {}
@@ -130,7 +130,7 @@ class SimulatedNetwork:
 
     @property
     def means(self) -> Means:
-        """The mean of each channel of the tensors that fused operators read, by tensor name.
+        """The mean of each channel of the tensors that fusion groups read, by tensor name.
 
         With these means, biases are corrected for the rounding of weights.
         """
@@ -152,9 +152,9 @@ class SimulatedNetwork:
 
         Args:
             inputs: One array for each input.
-            types: The dtypes of fused operators, by index. Other operators compute in float32.
+            types: The dtypes of fusion groups, by index. Other operators compute in float32.
             ranges: The range of each tensor that is read in int8, by tensor name.
-            observer: A function that is called with each input of a fused operator, before the
+            observer: A function that is called with each input of a fusion group, before the
                 input is rounded. Its arguments are the operator's index, the number of the input,
                 and an array. The array is only valid during the call.
 
@@ -211,12 +211,12 @@ class SimulatedNetwork:
             self.overflowed = True
 
     def _packed(self, index: int, kind: str) -> list[Any]:
-        """The constants of a fused operator in a dtype, in the layout of its kernel."""
+        """The constants of a fusion group in a dtype, in the layout of its kernel."""
         if (index, kind) not in self._constants:
-            chain = self._chains[index]
-            mean = self._means.get(self.network.names.get(chain.inputs[0], ""))
-            constants = constants_in(chain, kind, mean)
-            kernel = self._kernels.of(attrs.evolve(chain, constants=constants))
+            fusion = self._fusions[index]
+            mean = self._means.get(self.network.names.get(fusion.inputs[0], ""))
+            constants = constants_in(fusion, kind, mean)
+            kernel = self._kernels.of(attrs.evolve(fusion, constants=constants))
             assert kernel is not None  # noqa: S101 - it was placed
             packed = [array for array in kernel.arguments if array is not None]
             self._constants[index, kind] = [tvm.runtime.tensor(array) for array in packed]

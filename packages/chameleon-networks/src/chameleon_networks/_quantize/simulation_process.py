@@ -52,7 +52,7 @@ class Calibration:
         ranges: The range of each tensor, by tensor name.
         method: The method that found the ranges.
         errors: The error of the network with all operators in int8, by method.
-        means: The mean of each channel of the tensors that fused operators read, by tensor name,
+        means: The mean of each channel of the tensors that fusion groups read, by tensor name,
             for correcting biases. Empty if that would not reduce the error.
     """
 
@@ -63,7 +63,7 @@ class Calibration:
 
 
 class Calibrator:
-    """Observes the tensors that a network's fused operators would read in int8.
+    """Observes the tensors that a network's fusion groups would read in int8.
 
     Tensors between which numbers are only moved or selected share one range. So the operator that
     moves the numbers can compute on eight bits.
@@ -75,14 +75,14 @@ class Calibrator:
     def __init__(self, simulated: SimulatedNetwork) -> None:
         self._simulated = simulated
         network = simulated.network
-        known = eligible(network.chains, INT8).places
+        known = eligible(network.fusions, INT8).places
         self._places = tuple(index for index in simulated.places if index in known)
         self._names = {
             (index, number): network.names[read]
             for index in self._places
-            for number, read in enumerate(network.chains[index].inputs)
+            for number, read in enumerate(network.fusions[index].inputs)
         }
-        # A tensor that several chains read is counted once.
+        # A tensor that several fusions read is counted once.
         first = {name: edge for edge, name in reversed(self._names.items())}
         self._counted = set(first.values())
         self._group_of = _groups(
@@ -114,9 +114,9 @@ class Calibrator:
         if (index, number) in self._counted:
             group = self._group_of.get(name, name)
             self._histograms.setdefault(group, Histogram()).add(values)
-        chain = self._simulated.network.chains[index]
-        if number == 0 and chain.constants.weights is not None:
-            means = channel_means(chain, values)
+        fusion = self._simulated.network.fusions[index]
+        if number == 0 and fusion.constants.weights is not None:
+            means = channel_means(fusion, values)
             self._sums[len(self._tried) < _TRIED].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
@@ -167,7 +167,7 @@ class Calibrator:
 
 
 class _Sums:
-    """Sums over batches of the means of the channels that fused operators read.
+    """Sums over batches of the means of the channels that fusion groups read.
 
     Attributes:
         batches: Number of batches.
@@ -179,7 +179,7 @@ class _Sums:
         self.known: dict[tuple[int, str], NDArray[np.float64]] = {}
 
     def add(self, edge: tuple[int, str], means: NDArray[np.float64]) -> None:
-        """Add the channel means of one batch, for a tensor that a fused operator reads.
+        """Add the channel means of one batch, for a tensor that a fusion group reads.
 
         Args:
             edge: The index of the operator and the name of the tensor.
@@ -219,7 +219,7 @@ class Server:
         return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
 
     def _open(self, request: Message) -> Message:
-        """Read a network, and say which of its fused operators can be simulated.
+        """Read a network, and say which of its fusion groups can be simulated.
 
         Args:
             request: A mapping with the network as ``request_of`` describes it, the ``target``, and
@@ -228,13 +228,13 @@ class Server:
         Raises:
             ConfigError: This process reads a different network from the same source.
         """
-        module, chains = prepared_network(requested_network(request))
-        if list(Network(module, chains).names.values()) != request["names"]:
+        module, fusions = prepared_network(requested_network(request))
+        if list(Network(module, fusions).names.values()) != request["names"]:
             raise ConfigError(
                 "another process reads the network differently from this one",
                 hint="A network has to be the same whenever it is made: seed what is random in it.",
             )
-        self._simulated = SimulatedNetwork(module, chains, request["target"])
+        self._simulated = SimulatedNetwork(module, fusions, request["target"])
         self._calibrator = Calibrator(self._simulated)
         self._ranges: Message = {}
         self._samples: list[tuple[Sample, Arrays]] = []

@@ -16,8 +16,8 @@ from chameleon_core.plugin_api import FLOAT32, ConfigError
 from chameleon_tvm.api import COMPUTE, ConvolutionSpec, StorageType, is_channels_last
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.fusion_groups import Constants, FusedOperator
-from chameleon_networks._graph.quantization import Step
+from chameleon_networks._graph.fusion_groups import Constants, FusionGroup
+from chameleon_networks._graph.quantization import QParams
 from chameleon_networks._graph.relax_utils import relax
 
 Means = Mapping[str, NDArray[Any]]
@@ -44,13 +44,13 @@ class EncodedWeights:
         axes = (1,) * (self.values.ndim - 1)
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
-    def step(self, axis: int) -> Step:
+    def step(self, axis: int) -> QParams:
         """The dequantization step for a constant that holds these weights.
 
         Args:
             axis: The axis of the constant's output channels.
         """
-        return Step(
+        return QParams(
             source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
             dtype=self.values.dtype.name,
             scale=self.scales,
@@ -111,25 +111,25 @@ def overflows(values: NDArray[Any], kind: StorageType) -> bool:
     return not bool(np.isfinite(kind.rounded(ends)).all())
 
 
-def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float64]:
-    """The mean of each channel of a fused operator's data, of shape (channels,).
+def channel_means(fusion: FusionGroup, data: NDArray[Any]) -> NDArray[np.float64]:
+    """The mean of each channel of a fusion group's data, of shape (channels,).
 
     Args:
-        chain: The fused operator.
+        fusion: The fusion group.
         data: The values of its data for some inputs.
     """
-    spec = chain.spec
+    spec = fusion.spec
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
     moved = np.moveaxis(data, 1, -1) if first else data
     means: NDArray[np.float64] = moved.reshape(-1, moved.shape[-1]).mean(axis=0, dtype=np.float64)
     return means
 
 
-def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None) -> Constants:
-    """The constants of a fused operator in a dtype: rounded weights, and the bias if there is one.
+def constants_in(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = None) -> Constants:
+    """The constants of a fusion group in a dtype: rounded weights, and the bias if there is one.
 
     Args:
-        chain: The fused operator. If it has no weights, its constants are returned unchanged.
+        fusion: The fusion group. If it has no weights, its constants are returned unchanged.
         kind: The dtype to compute in.
         mean: The mean of each channel of the operator's data, to correct the bias. None to keep the
             bias.
@@ -137,25 +137,25 @@ def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = No
     Returns:
         The constants, all in float32.
     """
-    weights, bias = chain.constants.weights, chain.constants.bias
+    weights, bias = fusion.constants.weights, fusion.constants.bias
     if kind == FLOAT32 or weights is None:
-        return chain.constants
+        return fusion.constants
     stored = COMPUTE[kind].weights
     rounded = encoded_weights(weights, stored).real if stored.whole else stored.rounded(weights)
     if mean is not None and bias is not None:
-        bias = (bias - _shift(chain, rounded - weights, mean)).astype(np.float32)
+        bias = (bias - _shift(fusion, rounded - weights, mean)).astype(np.float32)
     return Constants(weights=rounded, bias=bias)
 
 
-def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
+def _shift(fusion: FusionGroup, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
     """How far the mean of each output channel is off, an array of shape (output channels,).
 
     Args:
-        chain: The fused operator whose weights have errors.
+        fusion: The fusion group whose weights have errors.
         errors: The errors of the weights: output channels first, then input channels of a group.
         mean: The mean of each input channel.
     """
-    groups = chain.spec.group_count if isinstance(chain.spec, ConvolutionSpec) else 1
+    groups = fusion.spec.group_count if isinstance(fusion.spec, ConvolutionSpec) else 1
     outputs, inputs = errors.shape[:2]
     summed = errors.reshape(outputs, inputs, -1).sum(axis=2, dtype=np.float64)
     by_group = summed.reshape(groups, outputs // groups, inputs)

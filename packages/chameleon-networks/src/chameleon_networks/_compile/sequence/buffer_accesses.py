@@ -13,11 +13,11 @@ import attrs
 from chameleon_tvm.api import tirx
 from tvm_ffi.structural import WalkResult, structural_hash, structural_walk
 
-from chameleon_networks._compile.network_pipeline import PLAIN
+from chameleon_networks._compile.network_pipeline import PLAIN_LOOPS
 from chameleon_networks._compile.sequence.buffer_specialization import (
     aliases,
     axis_by_buffer,
-    extents,
+    buffer_shape,
 )
 from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import axis_in, is_dense, reshaped_strides
@@ -26,7 +26,7 @@ Function = Any
 Buffer = Any
 
 
-def takes_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
+def supports_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
     """Whether a kernel can read or write a parameter whose tensor has gaps in memory.
 
     The result is True if the function accesses the parameter only in shapes that are possible with
@@ -39,18 +39,18 @@ def takes_strides(function: Function, position: int, strides: Sequence[int]) -> 
         strides: The strides of the parameter's axes, in elements.
     """
     parameter = function.params[position]
-    if is_dense(extents(parameter), strides):
+    if is_dense(buffer_shape(parameter), strides):
         return True
     known: dict[Buffer, Sequence[int]] = {}
     for buffer in (parameter, *aliases(function, parameter)):
-        view = reshaped_strides(extents(parameter), strides, extents(buffer))
+        view = reshaped_strides(buffer_shape(parameter), strides, buffer_shape(buffer))
         if view is None:
             return False
         known[buffer] = view
-    return _Accesses(function, known).fit(known)
+    return _BufferAccesses(function, known).fit(known)
 
 
-def table_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
+def gather_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
     """Find the axis of a parameter along which a kernel can read through a table, or None.
 
     For each index along the axis, the table has the place of the channel that the kernel reads
@@ -68,16 +68,20 @@ def table_axis(function: Function, position: int, shape: Sequence[int], axis: in
             this tensor along ``axis``. The parameter may have another shape, as after a reshape.
         axis: The axis of ``shape`` with the channels to look up.
     """
-    if PLAIN not in (function.attrs or {}):
+    if PLAIN_LOOPS not in (function.attrs or {}):
         return None
-    index = axis_in(shape, axis, extents(function.params[position]))
+    index = axis_in(shape, axis, buffer_shape(function.params[position]))
     if index is None:
         return None
     axes = axis_by_buffer(function, position, index)
-    return index if None not in axes.values() and _Accesses(function, axes).single(axes) else None
+    return (
+        index
+        if None not in axes.values() and _BufferAccesses(function, axes).single(axes)
+        else None
+    )
 
 
-def count_lookups(function: Function, position: int, axis: int) -> int:
+def count_gathered_indices(function: Function, position: int, axis: int) -> int:
     """Estimate the cost of a table: how often a kernel would look up an index in the table.
 
     Equal indices in a loop's body count once.
@@ -85,10 +89,10 @@ def count_lookups(function: Function, position: int, axis: int) -> int:
     Args:
         function: A function whose parameters are buffers.
         position: The number of a parameter.
-        axis: The result of ``table_axis`` for the parameter.
+        axis: The result of ``gather_axis`` for the parameter.
     """
     axes = axis_by_buffer(function, position, axis)
-    return _Accesses(function, axes).distinct(axes)
+    return _BufferAccesses(function, axes).distinct(axes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -108,7 +112,7 @@ class _Access:
     times: int
 
 
-class _Accesses:
+class _BufferAccesses:
     """How a function loads and stores elements of some buffers."""
 
     def __init__(self, function: Function, buffers: Collection[Buffer]) -> None:
@@ -185,7 +189,10 @@ class _Accesses:
             if _is_vector(index):
                 return False
             bound = self._analyzer.const_int_bound(self._analyzer.simplify(index))
-            if int(bound.min_value) < 0 or int(bound.max_value) >= extents(access.buffer)[axis]:
+            if (
+                int(bound.min_value) < 0
+                or int(bound.max_value) >= buffer_shape(access.buffer)[axis]
+            ):
                 return False
         return True
 
@@ -210,7 +217,7 @@ class _Accesses:
         *outer, last = indices
         if any(map(_is_vector, outer)) or not isinstance(last, tirx.Ramp):
             return False
-        shape = extents(buffer)
+        shape = buffer_shape(buffer)
         step = getattr(last.stride, "value", 0)
         if step <= 0 or strides[-1] != 1:
             return False

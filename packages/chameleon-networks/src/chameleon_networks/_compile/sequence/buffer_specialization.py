@@ -25,7 +25,7 @@ Buffer = Any
 
 
 @attrs.frozen(kw_only=True)
-class Placement:
+class BufferLayout:
     """The strides and the alignment of a tensor that a kernel is called with.
 
     Attributes:
@@ -37,7 +37,7 @@ class Placement:
     alignment: int = ALIGNMENT
 
 
-def with_variants(
+def specialize_buffers(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
     """Adapt kernels to the strides and alignments of the tensors that they are called with.
@@ -59,7 +59,7 @@ def with_variants(
     calls = []
     for call in sequence.calls:
         placements = tuple(
-            _placement(tensor, passed=tensor.storage in passed) for tensor in call.arguments
+            _layout_of(tensor, passed=tensor.storage in passed) for tensor in call.arguments
         )
         axes = tuple((lookup.position, lookup.axis) for lookup in call.lookups)
         variant = call.kernel, axes, placements
@@ -68,13 +68,13 @@ def with_variants(
             while name in variants:
                 name += "_"
             names[variant] = name
-            function = with_tables(functions[call.kernel], dict(axes))
-            variants[name] = placed(function, placements)
+            function = with_gather_indices(functions[call.kernel], dict(axes))
+            variants[name] = specialize(function, placements)
         calls.append(attrs.evolve(call, symbol=names[variant]))
     return attrs.evolve(sequence, calls=tuple(calls)), variants
 
 
-def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
+def with_gather_indices(function: Function, axes: Mapping[int, int]) -> Function:
     """Let a kernel look up the indices of some of its parameters' axes in tables.
 
     The tables become additional parameters at the end.
@@ -90,7 +90,9 @@ def with_tables(function: Function, axes: Mapping[int, int]) -> Function:
     tables = []
     for position, axis in axes.items():
         parameter = function.params[position]
-        table = tirx.decl_buffer([extents(parameter)[axis]], "int64", f"{parameter.name}_places")
+        table = tirx.decl_buffer(
+            [buffer_shape(parameter)[axis]], "int64", f"{parameter.name}_places"
+        )
         tables.append(table)
         for buffer, dimension in axis_by_buffer(function, position, axis).items():
             lookups[buffer] = dimension, table
@@ -123,11 +125,11 @@ def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer,
         the axis or merges it with another one.
     """
     parameter = function.params[position]
-    shape, shapes = extents(parameter), [parameter, *aliases(function, parameter)]
-    return {buffer: axis_in(shape, axis, extents(buffer)) for buffer in shapes}
+    shape, shapes = buffer_shape(parameter), [parameter, *aliases(function, parameter)]
+    return {buffer: axis_in(shape, axis, buffer_shape(buffer)) for buffer in shapes}
 
 
-def placed(function: Function, placements: Sequence[Placement]) -> Function:
+def specialize(function: Function, placements: Sequence[BufferLayout]) -> Function:
     """Change the strides and alignments that a function assumes for its parameters.
 
     Args:
@@ -140,13 +142,13 @@ def placed(function: Function, placements: Sequence[Placement]) -> Function:
     """
     new: dict[Buffer, Buffer] = {}
     for parameter, placement in zip(function.params, placements, strict=True):
-        if placement == Placement():
+        if placement == BufferLayout():
             continue
         new[parameter] = _buffer(parameter, placement)
         for alias in aliases(function, parameter):
             strides = placement.strides
             if strides is not None:
-                strides = reshaped_strides(extents(parameter), strides, extents(alias))
+                strides = reshaped_strides(buffer_shape(parameter), strides, buffer_shape(alias))
                 if strides is None:
                     raise ValueError(f"{parameter.name} is read in another shape than it has")
             new[alias] = _buffer(alias, attrs.evolve(placement, strides=strides))
@@ -173,18 +175,18 @@ def aliases(function: Function, parameter: Buffer) -> list[Buffer]:
     return buffers[1:]
 
 
-def extents(buffer: Buffer) -> Shape:
+def buffer_shape(buffer: Buffer) -> Shape:
     """A buffer's shape."""
     return tuple(int(extent) for extent in buffer.ty.shape)
 
 
-def _placement(tensor: Tensor, *, passed: bool) -> Placement:
+def _layout_of(tensor: Tensor, *, passed: bool) -> BufferLayout:
     element = bytes_of((1,), tensor.dtype)
     alignment = element if passed else math.gcd(tensor.offset, ALIGNMENT)
-    return Placement(strides=None if tensor.dense else tensor.strides, alignment=alignment)
+    return BufferLayout(strides=None if tensor.dense else tensor.strides, alignment=alignment)
 
 
-def _buffer(buffer: Buffer, placement: Placement) -> Buffer:
+def _buffer(buffer: Buffer, placement: BufferLayout) -> Buffer:
     strides = list(buffer.ty.strides)
     if placement.strides is not None:
         kind = str(buffer.ty.shape[0].ty.dtype)

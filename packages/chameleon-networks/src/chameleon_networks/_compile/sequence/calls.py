@@ -12,7 +12,7 @@ from chameleon_tvm.api import tirx
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.relax_utils import bindings_of, known_extents, relax, tvm
+from chameleon_networks._graph.relax_utils import bindings_of, relax, static_shape, tvm
 from chameleon_networks._graph.strides import Shape, dense_strides, is_dense
 
 Expr = Any
@@ -22,7 +22,7 @@ _VIEWS = frozenset(
 )
 
 
-class NotStatic(Exception):  # noqa: N818 - no error: the virtual machine runs such networks
+class NotStaticError(Exception):
     """A network cannot become a call sequence: it contains more than calls of known shapes.
 
     The message names the reason.
@@ -96,7 +96,7 @@ class Tensor:
 
 
 @attrs.frozen(kw_only=True)
-class Lookup:
+class ChannelGather:
     """A parameter of a kernel with an axis whose indices the kernel looks up in a table.
 
     Attributes:
@@ -128,7 +128,7 @@ class Call:
     symbol: str = attrs.field()
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
-    lookups: tuple[Lookup, ...] = ()
+    lookups: tuple[ChannelGather, ...] = ()
 
     @symbol.default
     def _symbol(self) -> str:
@@ -164,7 +164,7 @@ def bytes_of(shape: Sequence[int], dtype: str) -> int:
     return math.prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 
 
-def sequence_of(module: Any) -> CallSequence:
+def read_call_sequence(module: Any) -> CallSequence:
     """Read the kernel calls of a network's function ``main``.
 
     Args:
@@ -173,10 +173,10 @@ def sequence_of(module: Any) -> CallSequence:
     Raises:
         NotStatic: The function contains something else.
     """
-    return _Reader(module).read()
+    return _SequenceReader(module).read()
 
 
-class _Reader:
+class _SequenceReader:
     def __init__(self, module: Any) -> None:
         self._module = module
         self._main = module["main"]
@@ -193,14 +193,14 @@ class _Reader:
             inputs.append(tensor)
         for binding in bindings_of(self._main):
             if not isinstance(binding, relax.VarBinding):
-                raise NotStatic("it checks types while it runs")
+                raise NotStaticError("it checks types while it runs")
             self._known[binding.var] = self._value(binding.value, binding.var)
         result = self._value(self._main.body.body, None)
         outputs = result if isinstance(result, tuple) else (result,)
         if not all(isinstance(output, Tensor) for output in outputs):
-            raise NotStatic("it returns tuples inside a tuple")
+            raise NotStaticError("it returns tuples inside a tuple")
         if not self._calls:
-            raise NotStatic("it calls no kernel")
+            raise NotStaticError("it calls no kernel")
         return CallSequence(inputs=tuple(inputs), calls=tuple(self._calls), outputs=outputs)
 
     def _value(self, value: Expr, variable: Any) -> Any:
@@ -214,20 +214,20 @@ class _Reader:
             return self._value(value.tuple_value, None)[value.index]
         if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
             return self._operator(value, variable)
-        raise NotStatic(f"it holds a {type(value).__name__}")
+        raise NotStaticError(f"it holds a {type(value).__name__}")
 
     def _operator(self, call: Any, variable: Any) -> Any:
         name = str(call.op.name)
         if name in _VIEWS:
             return self._viewed(call, variable)
         if name != "relax.call_tir" or len(call.args) != 2:  # noqa: PLR2004 - symbolic extents
-            raise NotStatic(f"it calls {name}")
+            raise NotStaticError(f"it calls {name}")
         kernel = call.args[0]
         if not isinstance(self._module[kernel], tirx.PrimFunc):
-            raise NotStatic(f"it calls {kernel.name_hint}, which is no kernel")
+            raise NotStaticError(f"it calls {kernel.name_hint}, which is no kernel")
         reads = self._value(call.args[1], None)
         if not all(isinstance(read, Tensor) for read in reads):
-            raise NotStatic(f"{kernel.name_hint} is passed a tuple")
+            raise NotStaticError(f"{kernel.name_hint} is passed a tuple")
         kinds = call.ty_args[0]
         several = hasattr(kinds, "fields")
         writes = tuple(self._fresh(kind) for kind in (kinds.fields if several else [kinds]))
@@ -239,7 +239,7 @@ class _Reader:
         shape = _shape(variable.ty if variable is not None else call.ty)
         view = attrs.evolve(source, shape=shape, strides=dense_strides(shape))
         if view.size != source.size:
-            raise NotStatic(f"{call.op.name} changes the number of elements")
+            raise NotStaticError(f"{call.op.name} changes the number of elements")
         return view
 
     def _constant(self, value: Any) -> Tensor:
@@ -253,7 +253,7 @@ class _Reader:
 
 
 def _shape(kind: Any) -> Shape:
-    shape = known_extents(kind)
+    shape = static_shape(kind)
     if shape is None:
-        raise NotStatic("a shape is known only while it runs")
+        raise NotStaticError("a shape is known only while it runs")
     return shape

@@ -24,17 +24,17 @@ import attrs
 import numpy as np
 from chameleon_tvm.api import emit, tirx
 
-from chameleon_networks._compile.sequence.buffer_accesses import table_axis, takes_strides
+from chameleon_networks._compile.sequence.buffer_accesses import gather_axis, supports_strides
 from chameleon_networks._compile.sequence.calls import (
     Call,
     CallSequence,
-    Lookup,
+    ChannelGather,
     Storage,
     Tensor,
     bytes_of,
 )
-from chameleon_networks._compile.sequence.copy_elision import Changes, part_of
-from chameleon_networks._compile.sequence.view_candidates import SHUFFLE, SLICE, mark_of
+from chameleon_networks._compile.sequence.copy_elision import SequenceEditor, slice_tensor
+from chameleon_networks._compile.sequence.view_candidates import SHUFFLE, SLICE, view_kind
 from chameleon_networks._graph.strides import dense_strides, reshaped_strides
 from chameleon_networks._runtime.pack import ALIGNMENT
 
@@ -44,7 +44,7 @@ Channel = tuple[Tensor, int]
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Selection:
+class ChannelSelection:
     """A tensor that a shuffle, split, slice or concatenation computes, as a choice of channels.
 
     Attributes:
@@ -64,7 +64,7 @@ class Selection:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Region:
+class SelectionRegion:
     """Neighbouring calls that only select channels of one axis, such as shuffles and slices.
 
     Attributes:
@@ -75,10 +75,10 @@ class Region:
 
     axis: int
     places: tuple[int, ...]
-    selections: Mapping[Storage, Selection]
+    selections: Mapping[Storage, ChannelSelection]
 
 
-def next_region(changes: Changes, tried: set[Storage]) -> Region | None:
+def find_region(changes: SequenceEditor, tried: set[Storage]) -> SelectionRegion | None:
     """Find the next group of connected calls that select channels and include a channel shuffle.
 
     Two calls are connected if one reads or writes a storage that the other reads or writes.
@@ -95,7 +95,7 @@ def next_region(changes: Changes, tried: set[Storage]) -> Region | None:
         axis = _axis_of(function, call)
         if axis is not None:
             axes[index] = len(call.writes[0].shape), axis
-            if mark_of(function) == SHUFFLE and call.writes[0].storage not in tried:
+            if view_kind(function) == SHUFFLE and call.writes[0].storage not in tried:
                 shuffles.append(index)
     if not shuffles:
         return None
@@ -109,17 +109,17 @@ def next_region(changes: Changes, tried: set[Storage]) -> Region | None:
             and _storages(changes, other) & _storages(changes, index)
         ]
     tried.update(changes.calls[index][0].writes[0].storage for index in region)
-    return _chosen(changes, axes[region[0]][1], sorted(region))
+    return _region_of(changes, axes[region[0]][1], sorted(region))
 
 
-def _storages(changes: Changes, index: int) -> set[Storage]:
+def _storages(changes: SequenceEditor, index: int) -> set[Storage]:
     [call] = changes.calls[index]
     return {tensor.storage for tensor in call.arguments}
 
 
 def _axis_of(function: Function, call: Call) -> int | None:
     """The axis on which a call selects indices. None if the call does something else."""
-    mark = mark_of(function)
+    mark = view_kind(function)
     if mark == SLICE:
         pair = zip(call.reads[0].shape, call.writes[0].shape, strict=True)
         cut = [axis for axis, (before, after) in enumerate(pair) if before != after]
@@ -129,9 +129,9 @@ def _axis_of(function: Function, call: Call) -> int | None:
     return None if mark is None else int(function.attrs[mark])
 
 
-def _chosen(changes: Changes, axis: int, places: Sequence[int]) -> Region:
+def _region_of(changes: SequenceEditor, axis: int, places: Sequence[int]) -> SelectionRegion:
     """The region of the calls with the given numbers, which are in the order of the sequence."""
-    selections: dict[Storage, Selection] = {}
+    selections: dict[Storage, ChannelSelection] = {}
     for index in places:
         [call] = changes.calls[index]
         function = changes.functions[call.kernel]
@@ -143,19 +143,21 @@ def _chosen(changes: Changes, axis: int, places: Sequence[int]) -> Region:
             else:
                 channels += [(read, index) for index in range(read.shape[axis])]
         start = 0
-        if mark_of(function) == SHUFFLE:
+        if view_kind(function) == SHUFFLE:
             channels = [channels[int(index)] for index in list(function.attrs[SHUFFLE])[1:]]
-        elif mark_of(function) == SLICE:
+        elif view_kind(function) == SLICE:
             start = int(function.attrs[SLICE][axis])
         for tensor in call.writes:
             end = start + tensor.shape[axis]
             chosen = tuple(channels[start:end])
-            selections[tensor.storage] = Selection(index=index, tensor=tensor, channels=chosen)
+            selections[tensor.storage] = ChannelSelection(
+                index=index, tensor=tensor, channels=chosen
+            )
             start = end
-    return Region(axis=axis, places=tuple(places), selections=selections)
+    return SelectionRegion(axis=axis, places=tuple(places), selections=selections)
 
 
-def with_lookups(
+def gather_channels(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
     """Remove channel shuffles if the kernels that read the result can look up the channels.
@@ -171,23 +173,23 @@ def with_lookups(
     """
     tried: set[Storage] = set()
     while True:
-        changes = Changes(sequence, functions)
-        region = next_region(changes, tried)
+        changes = SequenceEditor(sequence, functions)
+        region = find_region(changes, tried)
         if region is None:
             break
-        _Resolver(changes, region).resolve()
+        _RegionRewriter(changes, region).resolve()
         sequence, functions = changes.sequence, changes.functions
     left = {
-        name: function.without_attr(SHUFFLE) if mark_of(function) == SHUFFLE else function
+        name: function.without_attr(SHUFFLE) if view_kind(function) == SHUFFLE else function
         for name, function in functions.items()
     }
     return sequence, left
 
 
-class _Resolver:
+class _RegionRewriter:
     """Replaces the calls of one region in the sequence."""
 
-    def __init__(self, changes: Changes, region: Region) -> None:
+    def __init__(self, changes: SequenceEditor, region: SelectionRegion) -> None:
         self._changes = changes
         self._region = region
         self._axis = region.axis
@@ -214,7 +216,7 @@ class _Resolver:
         useful = any(self._table_axis(*reader) is not None for reader in readers)
         if reshaped or inside or not apart or not useful:
             return
-        for group in _joined([selection.sources for selection in used]):
+        for group in _connected_groups([selection.sources for selection in used]):
             self._place(group)
         lookups = [(*reader, self._reading_of(*reader)) for reader in readers]
         copied = dict.fromkeys([*returned, *(use for _, _, use, call in lookups if call is None)])
@@ -258,21 +260,23 @@ class _Resolver:
             if source in call.reads
         )
 
-    def _table_axis(self, index: int, position: int, selection: Selection) -> int | None:
+    def _table_axis(self, index: int, position: int, selection: ChannelSelection) -> int | None:
         """The axis of a parameter whose indices the kernel can look up, or None."""
         [call] = self._changes.calls[index]
         function = self._changes.functions[call.kernel]
-        return table_axis(function, position, selection.tensor.shape, self._axis)
+        return gather_axis(function, position, selection.tensor.shape, self._axis)
 
-    def _reading_of(self, index: int, position: int, selection: Selection) -> Call | None:
+    def _reading_of(self, index: int, position: int, selection: ChannelSelection) -> Call | None:
         """The call of a reader that finds the channels in their places. None if it needs a copy."""
         [call] = self._changes.calls[index]
         function, shape = self._changes.functions[call.kernel], call.reads[position].shape
         view = self._view(selection)
         if view is not None:
             strides = reshaped_strides(view.shape, view.strides, shape)
-            if strides is not None and takes_strides(function, position, strides):
-                return _reading(call, position, attrs.evolve(view, shape=shape, strides=strides))
+            if strides is not None and supports_strides(function, position, strides):
+                return _replace_input(
+                    call, position, attrs.evolve(view, shape=shape, strides=strides)
+                )
         axis = self._table_axis(index, position, selection)
         if axis is None:
             return None
@@ -282,11 +286,11 @@ class _Resolver:
             return None
         # Of an axis of one index the stride counts as well: the table leads elsewhere.
         strides = (*strides[:axis], whole.strides[self._axis], *strides[axis + 1 :])
-        reading = _reading(call, position, attrs.evolve(whole, shape=shape, strides=strides))
-        lookup = Lookup(position=position, axis=axis, table=self._table(selection))
+        reading = _replace_input(call, position, attrs.evolve(whole, shape=shape, strides=strides))
+        lookup = ChannelGather(position=position, axis=axis, table=self._table(selection))
         return attrs.evolve(reading, lookups=(*reading.lookups, lookup))
 
-    def _view(self, selection: Selection) -> Tensor | None:
+    def _view(self, selection: ChannelSelection) -> Tensor | None:
         """A view of a selection's channels, if they lie side by side. Otherwise None."""
         (source, start), *_ = selection.channels
         wanted = tuple((source, start + number) for number in range(len(selection.channels)))
@@ -294,14 +298,14 @@ class _Resolver:
             return None
         first = [0] * len(source.shape)
         first[self._axis] = start
-        return part_of(self._moved[source], selection.tensor.shape, first)
+        return slice_tensor(self._moved[source], selection.tensor.shape, first)
 
-    def _whole(self, selection: Selection) -> Tensor:
+    def _whole(self, selection: ChannelSelection) -> Tensor:
         """A tensor at the start of the storage, from which a table leads to the channels."""
         moved = self._moved[selection.sources[0]]
         return attrs.evolve(moved, offset=0, shape=selection.tensor.shape)
 
-    def _table(self, selection: Selection) -> Tensor:
+    def _table(self, selection: ChannelSelection) -> Tensor:
         """A table with the place of each channel, in steps of the axis from the storage's start."""
         places = []
         for source, index in selection.channels:
@@ -311,18 +315,18 @@ class _Resolver:
         table = np.array(places, np.int64)
         return Tensor.fresh(table.shape, "int64", constant=table)
 
-    def _copied(self, selection: Selection) -> Call:
+    def _copied(self, selection: ChannelSelection) -> Call:
         """A call that copies the channels of a selection into its tensor."""
         [call] = self._changes.calls[selection.index]
         tensor = selection.tensor
         name = f"{call.kernel}_of_some_of_{'x'.join(map(str, tensor.shape))}_{tensor.dtype}"
         if name not in self._changes.functions:
-            self._changes.functions[name] = _copying(tensor, self._axis)
+            self._changes.functions[name] = _gather_function(tensor, self._axis)
         reads = (self._whole(selection), self._table(selection))
         return Call(kernel=name, reads=reads, writes=(tensor,))
 
 
-def _joined(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+def _connected_groups(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
     """Groups of tensors, so that all tensors of each set are in the same group."""
     groups: list[dict[Tensor, None]] = []
     for tensors in sets:
@@ -332,13 +336,13 @@ def _joined(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
     return [list(group) for group in groups]
 
 
-def _reading(call: Call, position: int, tensor: Tensor) -> Call:
+def _replace_input(call: Call, position: int, tensor: Tensor) -> Call:
     """A call with another tensor as one of its inputs."""
     reads = (*call.reads[:position], tensor, *call.reads[position + 1 :])
     return attrs.evolve(call, reads=reads)
 
 
-def _copying(tensor: Tensor, axis: int) -> Function:
+def _gather_function(tensor: Tensor, axis: int) -> Function:
     """A function that copies a tensor whose channels it looks up.
 
     Its loops are final: if channels are innermost, one channel at a time is faster than vectors

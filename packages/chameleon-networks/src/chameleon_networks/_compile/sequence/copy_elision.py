@@ -10,16 +10,16 @@ from typing import Any
 import attrs
 from chameleon_tvm.api import te
 
-from chameleon_networks._compile.sequence.buffer_accesses import takes_strides
+from chameleon_networks._compile.sequence.buffer_accesses import supports_strides
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor, bytes_of
-from chameleon_networks._compile.sequence.view_candidates import CONCAT, SLICE, SPLIT, mark_of
+from chameleon_networks._compile.sequence.view_candidates import CONCAT, SLICE, SPLIT, view_kind
 from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import Shape, reshaped_strides
 
 Function = Any
 
 
-def with_views(
+def elide_copies(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
     """Replace concatenations, splits and slices by tensors that are parts of other tensors.
@@ -32,18 +32,18 @@ def with_views(
         The remaining calls, and their functions. If a tensor cannot be part of another tensor, a
         call copies it.
     """
-    changes = Changes(sequence, functions)
+    changes = SequenceEditor(sequence, functions)
     _replace_splits(changes)
     _replace_concatenations(changes)
     return changes.sequence, changes.functions
 
 
-def _replace_splits(changes: Changes) -> None:
+def _replace_splits(changes: SequenceEditor) -> None:
     """Replace splits and slices, from the first to the last, because parts may be split again."""
     for position in range(len(changes.calls)):
         [call] = changes.calls[position]
         function = changes.functions[call.kernel]
-        mark = mark_of(function)
+        mark = view_kind(function)
         if mark not in {SPLIT, SLICE}:
             continue
         copies: list[Call] = []
@@ -54,22 +54,22 @@ def _replace_splits(changes: Changes) -> None:
             if mark == SLICE:
                 first = [int(index) for index in function.attrs[SLICE]]
             else:
-                first = _at(start, int(function.attrs[SPLIT]), part)
+                first = _first_index(start, int(function.attrs[SPLIT]), part)
                 start += part.shape[int(function.attrs[SPLIT])]
-            view = part_of(source, part.shape, first)
+            view = slice_tensor(source, part.shape, first)
             if part.storage in changes.returned or not changes.moved(part, view):
                 copies.append(changes.copy(call.kernel, view, part))
 
 
-def _replace_concatenations(changes: Changes) -> None:
+def _replace_concatenations(changes: SequenceEditor) -> None:
     """Replace concatenations, from last to first, because results may be concatenated again."""
     for position in range(len(changes.calls) - 1, -1, -1):
         kernels = [call.kernel for call in changes.calls[position]]
-        if len(kernels) == 1 and mark_of(changes.functions[kernels[0]]) == CONCAT:
-            changes.calls[position] = _parts_copied(changes, position)
+        if len(kernels) == 1 and view_kind(changes.functions[kernels[0]]) == CONCAT:
+            changes.calls[position] = _copy_parts(changes, position)
 
 
-def _parts_copied(changes: Changes, position: int) -> list[Call]:
+def _copy_parts(changes: SequenceEditor, position: int) -> list[Call]:
     """Copies of the parts of a concatenation that cannot lie in its result."""
     [call] = changes.calls[position]
     axis = int(changes.functions[call.kernel].attrs[CONCAT])
@@ -79,7 +79,7 @@ def _parts_copied(changes: Changes, position: int) -> list[Call]:
         # If a part is there twice, the second one has moved with the first.
         [call] = changes.calls[position]
         part, [result] = call.reads[number], call.writes
-        view = part_of(result, part.shape, _at(start, axis, part))
+        view = slice_tensor(result, part.shape, _first_index(start, axis, part))
         start += part.shape[axis]
         free = part.storage.written and part.whole and part.storage not in changes.returned
         if not free or part.storage is result.storage or not changes.moved(part, view):
@@ -87,12 +87,12 @@ def _parts_copied(changes: Changes, position: int) -> list[Call]:
     return copies
 
 
-def _at(start: int, axis: int, part: Tensor) -> list[int]:
+def _first_index(start: int, axis: int, part: Tensor) -> list[int]:
     """The first index on each axis of a part that starts at ``start`` on axis ``axis``."""
     return [start if dimension == axis else 0 for dimension in range(len(part.shape))]
 
 
-class Changes:
+class SequenceEditor:
     """A call sequence that is being changed.
 
     Passes use it to place tensors in parts of other tensors' memory, and to leave out calls that
@@ -159,7 +159,7 @@ class Changes:
             arguments[position] = attrs.evolve(
                 tensor, storage=view.storage, offset=view.offset, strides=strides
             )
-            if mark_of(function) is None and not takes_strides(function, position, strides):
+            if view_kind(function) is None and not supports_strides(function, position, strides):
                 return None
         reads = len(call.reads)
         return attrs.evolve(call, reads=tuple(arguments[:reads]), writes=tuple(arguments[reads:]))
@@ -182,7 +182,7 @@ class Changes:
         return Call(kernel=name, reads=(source,), writes=(target,))
 
 
-def part_of(whole: Tensor, shape: Shape, first: Sequence[int]) -> Tensor:
+def slice_tensor(whole: Tensor, shape: Shape, first: Sequence[int]) -> Tensor:
     """The part of a tensor that begins at the given indices."""
     elements = sum(map(operator.mul, first, whole.strides))
     offset = whole.offset + elements * bytes_of((1,), whole.dtype)

@@ -23,7 +23,7 @@ from chameleon_networks._graph.strides import Shape
 from chameleon_networks._runtime.linking import OBJECTS, SOURCES, c_array, compile_c
 from chameleon_networks._runtime.pack import ALIGNMENT, aligned
 
-KEPT_OBJECTS = "objects"
+OBJECT_CACHE = "objects"
 """Folder in the user's cache folder with the object files of networks."""
 
 
@@ -54,12 +54,12 @@ def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
     return tuple(extents)
 
 
-_FEW = 4096
+_COMPARED_BYTES = 4096
 """About how many bytes of two constants are compared before all bytes are."""
 
 
 @attrs.frozen(kw_only=True)
-class Interval:
+class Lifetime:
     """The size of a piece of memory, and the calls during which it is needed.
 
     Attributes:
@@ -74,7 +74,7 @@ class Interval:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Plan:
+class MemoryPlan:
     """The place in memory of each tensor of a network (call sequence).
 
     Attributes:
@@ -95,7 +95,7 @@ class Plan:
     copied: tuple[int, ...]
 
 
-def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
+def plan_memory(sequence: CallSequence, *, merged: bool = True) -> MemoryPlan:
     """Plan where each tensor of a call sequence lies in memory.
 
     Args:
@@ -110,9 +110,9 @@ def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
         else:
             copied.append(position)
     alive = _lifetimes(sequence, returned)
-    offsets, arena_size = placed(list(alive.values()))
-    weights, blobs = _weights(sequence, merged=merged)
-    return Plan(
+    offsets, arena_size = assign_offsets(list(alive.values()))
+    weights, blobs = _number_constants(sequence, merged=merged)
+    return MemoryPlan(
         arena=dict(zip(alive, offsets, strict=True)),
         arena_size=arena_size,
         weights=weights,
@@ -122,7 +122,7 @@ def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
     )
 
 
-def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
+def assign_offsets(intervals: Sequence[Lifetime]) -> tuple[list[int], int]:
     """Choose offsets in memory so that data that are needed at the same time do not overlap.
 
     Args:
@@ -139,12 +139,12 @@ def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
             for other in offsets
             if intervals[other].first <= interval.last and interval.first <= intervals[other].last
         )
-        offsets[number] = _gap(neighbours, interval.size)
+        offsets[number] = _smallest_gap(neighbours, interval.size)
     ends = [offsets[number] + aligned(interval.size) for number, interval in enumerate(intervals)]
     return [offsets[number] for number in range(len(intervals))], max(ends, default=0)
 
 
-def _gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
+def _smallest_gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
     """The start of the smallest gap that is large enough, else the end of the last range."""
     best, at, smallest = None, 0, None
     for start, end in ranges:
@@ -155,19 +155,19 @@ def _gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
     return at if best is None else best
 
 
-def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[Storage, Interval]:
-    alive: dict[Storage, Interval] = {}
+def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[Storage, Lifetime]:
+    alive: dict[Storage, Lifetime] = {}
     used = [*(call.arguments for call in sequence.calls), sequence.outputs]
     for number, tensors in enumerate(used):
         for tensor in tensors:
             storage = tensor.storage
             if storage.written and storage not in returned:
-                known = alive.get(storage, Interval(size=storage.size, first=number, last=number))
+                known = alive.get(storage, Lifetime(size=storage.size, first=number, last=number))
                 alive[storage] = attrs.evolve(known, last=number)
     return alive
 
 
-def _weights(
+def _number_constants(
     sequence: CallSequence, *, merged: bool
 ) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
     """The number of each constant, and the distinct constants.
@@ -184,7 +184,7 @@ def _weights(
             continue
         data = _bytes(storage.constant)
         # Constants of one size mostly differ in any few of their bytes.
-        few = data[:: max(1, len(data) // _FEW)].tobytes()
+        few = data[:: max(1, len(data) // _COMPARED_BYTES)].tobytes()
         candidates = alike[len(data), few] if merged else []
         same = (blob for blob in candidates if np.array_equal(_bytes(blobs[blob]), data))
         number = next(same, None)
@@ -200,7 +200,7 @@ def _bytes(constant: NDArray[Any]) -> NDArray[np.ubyte]:
     return constant.reshape(-1).view(np.ubyte)
 
 
-class _Tables:
+class _TableWriter:
     """Writes the C header ``tables.h``, which describes a network's calls and tensors.
 
     ``runtime/tables.c`` includes the header.
@@ -212,7 +212,7 @@ class _Tables:
     """
 
     def __init__(
-        self, sequence: CallSequence, plan: Plan, loops: Mapping[str, Sequence[int]]
+        self, sequence: CallSequence, plan: MemoryPlan, loops: Mapping[str, Sequence[int]]
     ) -> None:
         self._sequence = sequence
         self._plan = plan
@@ -247,7 +247,7 @@ class _Tables:
         for call in sequence.calls:
             own = self._loops.get(call.symbol, ())
             places = f"{len(passed)}, {len(call.arguments)}, {len(loops)}, {len(own)}"
-            calls.append(f"{{{_entry_of(call.symbol)}, {places}}}")
+            calls.append(f"{{{_exported_symbol(call.symbol)}, {places}}}")
             passed += [numbers[tensor] for tensor in call.arguments]
             loops += own
         copies = []
@@ -270,7 +270,7 @@ class _Tables:
         return "\n".join(
             (
                 *(f"#define {name} {size}" for name, size in sizes.items()),
-                *(_declared(symbol) for symbol in symbols),
+                *(_declaration(symbol) for symbol in symbols),
                 c_array("int64_t", "extents", self._extents),
                 c_array("int64_t", "strides", self._strides),
                 c_array("struct tensor", "tensors", entries),
@@ -297,7 +297,7 @@ class _Tables:
 
     def _entry(self, tensor: Tensor) -> str:
         place, position, offset = self._place(tensor)
-        address = f"{place}, {position}, {offset}, {_reach(tensor)}"
+        address = f"{place}, {position}, {offset}, {_byte_span(tensor)}"
         kind: Any = tvm.DataType(tensor.dtype)
         layout = (tensor.shape, tensor.strides)
         if layout not in self._layouts:
@@ -308,7 +308,7 @@ class _Tables:
         return f"{{{address}, {len(tensor.shape)}, {self._layouts[layout]}, {dtype}}}"
 
 
-def _reach(tensor: Tensor) -> int:
+def _byte_span(tensor: Tensor) -> int:
     """Bytes from the start of a tensor's first element to the end of its last one."""
     if 0 in tensor.shape:
         return 0
@@ -318,15 +318,15 @@ def _reach(tensor: Tensor) -> int:
     return (last + 1) * bytes_of((1,), tensor.dtype)
 
 
-def _entry_of(symbol: str) -> str:
+def _exported_symbol(symbol: str) -> str:
     """The symbol with which TVM exports a function."""
     return f"__tvm_ffi_{symbol}"
 
 
-def _declared(symbol: str) -> str:
+def _declaration(symbol: str) -> str:
     """The C declaration of a function, hidden from other libraries with the same name in them."""
     return (
-        f'extern __attribute__((visibility("hidden"))) int {_entry_of(symbol)}'
+        f'extern __attribute__((visibility("hidden"))) int {_exported_symbol(symbol)}'
         "(void *, const TVMFFIAny *, int32_t, TVMFFIAny *);"
     )
 
@@ -363,11 +363,11 @@ class SequenceExecutable:
         """
         own = bool(self.layout)
         # Whoever packs weights knows nothing of constants that happen to be equal.
-        plan = planned(self.sequence, merged=not own)
+        plan = plan_memory(self.sequence, merged=not own)
         sums = write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
         if own:  # other weights may replace these
             sums = [0] * len(sums)
-        text = _Tables(self.sequence, plan, self.loops).text(self.layout, sums)
+        text = _TableWriter(self.sequence, plan, self.loops).text(self.layout, sums)
         with temporary_folder() as name:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")

@@ -21,17 +21,22 @@ import attrs
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import te, tirx
 
-from chameleon_networks._compile.sequence.buffer_accesses import count_lookups, table_axis
+from chameleon_networks._compile.sequence.buffer_accesses import count_gathered_indices, gather_axis
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import (
+    apply_mutator,
     bindings_of,
-    known_extents,
     operator_name,
     relax,
-    rewritten,
+    static_shape,
     tvm,
 )
-from chameleon_networks._graph.strided_views import Step, View, step_of, views_of
+from chameleon_networks._graph.strided_views import (
+    Rearrangement,
+    StridedView,
+    rearrangement_of,
+    views_of,
+)
 from chameleon_networks._graph.strides import dense_strides
 
 _PATTERN = "op_pattern"
@@ -41,7 +46,7 @@ other. Products and convolutions are fused with element-wise operators after the
 are never fused."""
 
 
-def with_useful_marks(module: Any) -> Any:
+def select_view_candidates(module: Any) -> Any:
     """Keep the marks of functions that are worth replacing by views or tables, and drop all others.
 
     A mark says that a function only moves data, such as a concatenation. A later pass can remove a
@@ -50,24 +55,24 @@ def with_useful_marks(module: Any) -> Any:
     as usual, which is as fast. Functions that keep their marks are not fused.
 
     Args:
-        module: The module that ``with_marks`` returned, after ``AnnotateTIROpPattern``.
+        module: The module that ``mark_view_candidates`` returned, after ``AnnotateTIROpPattern``.
     """
-    neighbours = _Neighbours(module)
+    neighbours = _KernelGraph(module)
     wanted = {kernel.name_hint for kernel in neighbours.worth_a_view()}
     for variable, function in list(module.functions_items()):
-        if not isinstance(function, tirx.PrimFunc) or mark_of(function) is None:
+        if not isinstance(function, tirx.PrimFunc) or view_kind(function) is None:
             continue
         if variable.name_hint in wanted:
             module.update_func(variable, function.with_attr(_PATTERN, _OPAQUE))
         else:
-            module.update_func(variable, function.without_attr(str(mark_of(function))))
+            module.update_func(variable, function.without_attr(str(view_kind(function))))
     # A reshape of a view costs nothing, unless it makes a move that reads it count in its shape.
     for kernel in neighbours.reshapes_of(wanted):
         module.update_func(kernel, module[kernel].with_attr(_PATTERN, _OPAQUE))
     return module
 
 
-class _Neighbours:
+class _KernelGraph:
     """Finds the kernel that computes each value of ``main``, and the kernels that read it."""
 
     def __init__(self, module: Any) -> None:
@@ -100,7 +105,7 @@ class _Neighbours:
         kernel with much work reads the moved elements, or writes the parts of a concatenation.
         """
         for variable, call in self._calls.items():
-            mark = mark_of(self._module[call.args[0]])
+            mark = view_kind(self._module[call.args[0]])
             readers = [kernel for kernel, _, _ in self._read[variable]]
             if mark == SHUFFLE:
                 if call.args[0].name_hint in self._looked_up:
@@ -125,7 +130,7 @@ class _Neighbours:
             kernel
             for kernel, argument in self._reshapes
             if (call := self._calls.get(self._root(argument))) is not None
-            and mark_of(self._module[call.args[0]]) == CONCAT
+            and view_kind(self._module[call.args[0]]) == CONCAT
             and call.args[0].name_hint in concatenations
         ]
 
@@ -134,7 +139,7 @@ class _Neighbours:
         shuffles = {
             variable: call
             for variable, call in self._calls.items()
-            if mark_of(self._module[call.args[0]]) == SHUFFLE
+            if view_kind(self._module[call.args[0]]) == SHUFFLE
         }
         while shuffles:
             group = [next(iter(shuffles))]
@@ -164,11 +169,11 @@ class _Neighbours:
                 counts.append(None)
             for kernel, position, result in self._read[value]:
                 function = self._module[kernel]
-                mark = mark_of(function)
+                mark = view_kind(function)
                 if mark is None:
-                    there = table_axis(function, position, shape, axis)
+                    there = gather_axis(function, position, shape, axis)
                     counts.append(
-                        None if there is None else count_lookups(function, position, there)
+                        None if there is None else count_gathered_indices(function, position, there)
                     )
                 elif mark == SHUFFLE:
                     following.append(result)
@@ -178,7 +183,7 @@ class _Neighbours:
         return sum(known) if len(known) == len(counts) else None, following
 
     def _may_be_fused(self, kernel: Any) -> bool:
-        mark = mark_of(self._module[kernel])
+        mark = view_kind(self._module[kernel])
         return mark is None or (mark == SHUFFLE and kernel.name_hint not in self._looked_up)
 
     def _visit(self, binding: Any) -> None:
@@ -211,7 +216,7 @@ class _Neighbours:
         if pattern > _INJECTIVE:
             return True
         sources = [self._root(argument) for argument in call.args[1].fields]
-        if mark_of(self._module[call.args[0]]) == CONCAT:
+        if view_kind(self._module[call.args[0]]) == CONCAT:
             return self._by_heavy.issuperset(sources)
         return pattern < _INJECTIVE and any(
             self._fusible(source) and len(self._read[source]) == 1 for source in sources
@@ -231,7 +236,7 @@ class _Neighbours:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Shuffle:
+class ChannelShuffle:
     """A tensor with the elements of another tensor, in another order along one axis.
 
     Attributes:
@@ -252,7 +257,7 @@ class Shuffle:
         return tuple(map(sum, itertools.product(*digits)))
 
 
-def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
+def match_shuffle(value: Any, values: Mapping[Any, Any]) -> ChannelShuffle | None:
     """The shuffle of channels that a reshape or permutation computes, or None for others.
 
     Args:
@@ -261,16 +266,16 @@ def shuffle_of(value: Any, values: Mapping[Any, Any]) -> Shuffle | None:
     """
     if operator_name(value) not in {"relax.reshape", "relax.permute_dims"}:
         return None
-    parent, derive = cast(Step, step_of(value, values))
+    parent, derive = cast(Rearrangement, rearrangement_of(value, values))
     try:
         views = [derive(view) for view in views_of(parent, values)]
     except ConfigError:
         return None  # a shape is known only while the network runs
-    shuffles = (_shuffle(view) for view in views if view is not None)
+    shuffles = (_shuffle_of_view(view) for view in views if view is not None)
     return next((shuffle for shuffle in shuffles if shuffle is not None), None)
 
 
-def _shuffle(view: View) -> Shuffle | None:
+def _shuffle_of_view(view: StridedView) -> ChannelShuffle | None:
     """The shuffle that a view represents.
 
     None if the view changes more than the order of one axis.
@@ -287,7 +292,7 @@ def _shuffle(view: View) -> Shuffle | None:
     if any(step % strides[axis] for _, step in view.axes[axis]):
         return None
     parts = tuple((extent, step // strides[axis]) for extent, step in view.axes[axis])
-    shuffle = Shuffle(source=view.source, axis=axis, parts=parts)
+    shuffle = ChannelShuffle(source=view.source, axis=axis, parts=parts)
     return shuffle if sorted(shuffle.table) == list(range(shape[axis])) else None
 
 
@@ -297,10 +302,10 @@ CONCAT, SPLIT, SLICE = "chameleon.concat", "chameleon.split", "chameleon.slice"
 SHUFFLE = "chameleon.shuffle"
 """An attribute of functions that shuffle: the axis, then the source index of each index."""
 
-_MARKS = (CONCAT, SPLIT, SLICE, SHUFFLE)
+_VIEW_KINDS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 
 
-def with_marks(module: Any) -> Any:
+def mark_view_candidates(module: Any) -> Any:
     """Replace operators that only move data by calls of functions with a mark.
 
     These operators are concatenations, splits, slices and channel shuffles. Later passes may remove
@@ -309,22 +314,22 @@ def with_marks(module: Any) -> Any:
     Args:
         module: An ``IRModule`` in normal form, before ``LegalizeOps``.
     """
-    return rewritten(module, _Marker(module))
+    return apply_mutator(module, _ViewMarker(module))
 
 
-def mark_of(function: Any) -> str | None:
+def view_kind(function: Any) -> str | None:
     """The mark of a function, or None."""
-    return next((mark for mark in _MARKS if mark in (function.attrs or {})), None)
+    return next((mark for mark in _VIEW_KINDS if mark in (function.attrs or {})), None)
 
 
 @relax.expr_functor.mutator
-class _Marker(relax.PyExprMutator):
+class _ViewMarker(relax.PyExprMutator):
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self._values = {binding.var: binding.value for binding in bindings_of(module["main"])}
 
     def visit_call_(self, call: Any) -> Any:
-        shuffle = shuffle_of(call, self._values)
+        shuffle = match_shuffle(call, self._values)
         if shuffle is not None:
             return self._shuffled(shuffle)
         call = self.visit_expr_post_order(call)
@@ -340,10 +345,10 @@ class _Marker(relax.PyExprMutator):
             return call
         kinds = list(call.ty.fields) if mark == SPLIT else [call.ty]
         every = (*kinds, *(array.ty for array in arrays))
-        shapes: list[Any] = [known_extents(kind) for kind in every]
+        shapes: list[Any] = [static_shape(kind) for kind in every]
         if value is None or None in shapes:
             return call
-        moved = partial(_moved, mark, value, shapes[: len(kinds)])
+        moved = partial(_copy_data, mark, value, shapes[: len(kinds)])
         return self._marked(mark, value, moved, *arrays)
 
     def _marked(self, mark: str, value: Any, moved: Callable[..., Any], *arrays: Any) -> Any:
@@ -354,7 +359,7 @@ class _Marker(relax.PyExprMutator):
             moved, *arrays, primfunc_name_hint=name, primfunc_attrs=attributes
         )
 
-    def _shuffled(self, shuffle: Shuffle) -> Any:
+    def _shuffled(self, shuffle: ChannelShuffle) -> Any:
         axis = shuffle.axis
 
         def shuffled(array: Any) -> Any:
@@ -371,7 +376,7 @@ class _Marker(relax.PyExprMutator):
         return self._marked(SHUFFLE, [axis, *shuffle.table], shuffled, source)
 
 
-def _moved(mark: str, value: Any, shapes: Sequence[Sequence[int]], *inputs: Any) -> Any:
+def _copy_data(mark: str, value: Any, shapes: Sequence[Sequence[int]], *inputs: Any) -> Any:
     """The data as TVM moves it, for the case that no view can replace it."""
     if mark == CONCAT:
         return tvm.topi.concatenate(inputs, value)

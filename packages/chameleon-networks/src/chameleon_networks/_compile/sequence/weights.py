@@ -40,7 +40,7 @@ def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0
     """
     offsets, table = weights_table(constants, layout)
     places = itertools.pairwise((0, *offsets))
-    parts = map(_filled, (table, *constants), places)
+    parts = map(_with_padding, (table, *constants), places)
     _write(itertools.chain.from_iterable(parts), file)
     sums: list[int] = table[-1 - len(constants) : -1].tolist()
     return sums
@@ -70,7 +70,7 @@ def copy_weights(source: Path, target: Path) -> None:
         _write(iter(lambda: stream.read(_CHUNK), b""), target)
 
 
-def _filled(array: NDArray[Any], span: tuple[int, int]) -> Iterable[memoryview | bytes]:
+def _with_padding(array: NDArray[Any], span: tuple[int, int]) -> Iterable[memoryview | bytes]:
     """The bytes of an array, and zeros up to the beginning of the next array."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data
     return data, bytes(span[1] - span[0] - data.nbytes)

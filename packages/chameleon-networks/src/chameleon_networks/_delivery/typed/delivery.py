@@ -101,10 +101,10 @@ class Candidates:
         self._drops = lambda other: before - scored(metric, source, other)
 
     def built(self, types: Types) -> BuiltNetwork:
-        """Compile the network with some fused operators in reduced dtypes.
+        """Compile the network with some fusion groups in reduced dtypes.
 
         Args:
-            types: The reduced dtypes of fused operators, by index. Other operators are in float32.
+            types: The reduced dtypes of fusion groups, by index. Other operators are in float32.
 
         Raises:
             Exception: The network cannot be compiled.
@@ -117,7 +117,7 @@ class Candidates:
 
     def _compiled(self, types: Types, name: str) -> BuiltNetwork:
         network = self._settled.networks.of(types)
-        kernels = self._steps.with_alternatives(network.chains)
+        kernels = self._steps.with_alternatives(network.fusions)
         folder = self._steps.compile(kernels, name, network) if types else self._staged
         return BuiltNetwork.of(types, network, kernels, folder)
 
@@ -243,9 +243,9 @@ class _TypedDelivery:
         self._float32 = stack.enter_context(self._candidates.process(FLOAT32, staged))
         self._candidates.measure_float32(self._float32.outputs)
         networks = settled.networks
-        self._chains = len(networks.chains)
+        self._fusions = len(networks.fusions)
         self._seconds = OperatorSeconds(
-            networks, settled.types, steps.with_alternatives(networks.chains)
+            networks, settled.types, steps.with_alternatives(networks.fusions)
         )
         self._staying = why_float32(networks, settled.types, self._seconds.times)
         uniform = [self._seconds.uniform(kind) for kind in settled.types]
@@ -285,16 +285,16 @@ class _TypedDelivery:
         types = {} if best is None else best.point.types
         points = self._listed(best)
         for point in points:
-            log.info("precision_point", point=point.line(self._chains))
+            log.info("precision_point", point=point.line(self._fusions))
         summary = "; ".join([self._summary(best, seconds), *self._front.notes, *self._staying])
         log.info("precision_chosen", why=summary)
         folder = self._staged
         result = attrs.evolve(
             result,
-            precision=in_words(types, self._chains),
+            precision=in_words(types, self._fusions),
             precisions=chosen_types(types.values()),
             precision_summary=summary,
-            front=tuple(p.row(self._chains, delivered=p.types == types) for p in points),
+            front=tuple(p.row(self._fusions, delivered=p.types == types) for p in points),
         )
         if best is not None and best.folder is not None:
             folder, result = best.folder, attrs.evolve(result, max_relative_error=best.error)
@@ -383,7 +383,7 @@ class _TypedDelivery:
             candidate = self._candidates.tried(point)
             if candidate.problem is None:
                 return candidate
-            log.warning("types_fail", point=point.line(self._chains), problem=candidate.problem)
+            log.warning("types_fail", point=point.line(self._fusions), problem=candidate.problem)
             limit = point.error / 2.0
             if point.error < candidate.error < math.inf and candidate.error > self._bound:
                 limit = min(self._bound * point.error / candidate.error, point.error)
@@ -411,7 +411,7 @@ class _TypedDelivery:
         name = min(seconds, key=seconds.__getitem__, default=FLOAT32)
         by_types = {FLOAT32: seconds.get(FLOAT32, math.inf)}
         for key, candidate in reversed(named.items()):
-            words = in_words(candidate.point.types, self._chains)
+            words = in_words(candidate.point.types, self._fusions)
             if key in seconds:
                 by_types[words] = min(seconds[key], by_types.get(words, math.inf))
         return named.get(name), by_types
@@ -421,9 +421,9 @@ class _TypedDelivery:
         bound = self._bounds()
         others = ", ".join(f"{in_seconds(took)} in {name}" for name, took in seconds.items())
         if best is not None:
-            counted = best.point.counted(self._chains).items()
+            counted = best.point.counted(self._fusions).items()
             counts = ", ".join(f"{count} in {kind}" for kind, count in counted)
-            operators = f"of {self._chains} operators {counts}"
+            operators = f"of {self._fusions} operators {counts}"
             return f"{operators}; error {best.error:.1e}{bound and f', {bound}'} ({others})"
         if seconds:
             return f"{FLOAT32}, since nothing else is faster ({others})"

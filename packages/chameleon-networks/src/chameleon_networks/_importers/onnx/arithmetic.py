@@ -11,7 +11,7 @@ import numpy as np
 from chameleon_tvm.api import INT8, UINT8, tirx, tvm
 
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relax_utils import each_number, relax
+from chameleon_networks._graph.relax_utils import map_elements, relax
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
 
@@ -229,7 +229,7 @@ def _same_bits(node: Node) -> Any:
         raise Unsupported(f"it reads {node.kinds[0] or dtype_of(x)} as {kind}")
     if dtype_of(x) == "bool" or dtype_of(x) == kind:
         return op.astype(x, kind)
-    return each_number(node.builder, lambda number: tirx.reinterpret(kind, number), x, "bits")
+    return map_elements(node.builder, lambda number: tirx.reinterpret(kind, number), x, "bits")
 
 
 def _prelu(node: Node) -> Any:

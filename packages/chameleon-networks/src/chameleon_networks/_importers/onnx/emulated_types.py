@@ -21,7 +21,7 @@ from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import BFLOAT16, FLOAT16, STORAGE, StorageType, rounding, tirx, widening
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.relax_utils import each_number, relax
+from chameleon_networks._graph.relax_utils import map_elements, relax
 
 op = relax.op
 
@@ -158,7 +158,7 @@ def _half(builder: Any, value: Any, kind: StorageType) -> Any:
         variable = tirx.Var("number", FLOAT32)
         return tirx.Let(variable, number, widening(kind, rounding(kind, variable)))
 
-    return each_number(builder, nearest, value, f"round_{kind.name}")
+    return map_elements(builder, nearest, value, f"round_{kind.name}")
 
 
 def _wrapped(builder: Any, value: Any, kind: str) -> Any:

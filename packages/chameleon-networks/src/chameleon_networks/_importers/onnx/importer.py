@@ -24,8 +24,8 @@ from chameleon_tvm.api import WAY_OUT, first_line
 from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 
-from chameleon_networks._graph.quantization import is_quantized, is_rounded
-from chameleon_networks._graph.relax_utils import bindings_of, known_extents, relax
+from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
+from chameleon_networks._graph.relax_utils import bindings_of, relax, static_shape
 from chameleon_networks._importers.onnx import converters, nodes, schemas
 from chameleon_networks._importers.onnx.arithmetic import KERNEL_TYPES
 from chameleon_networks._importers.onnx.control_flow import SPECIAL
@@ -84,7 +84,7 @@ def imported(
         module=module,
         locations=importer.locations_in(module),
         is_quantized=is_quantized(module),
-        is_rounded=is_rounded(module),
+        is_rounded=quantizes_activations(module),
         operators=importer.survey.operators,
     )
 
@@ -376,7 +376,7 @@ class _Importer:
             raise Unsupported(f"the compiler gives {len(values)} of its {len(node.output)} outputs")
         for value in values:
             emitted = self._builder.normalize(value)
-            if not isinstance(emitted.ty, relax.TensorType) or known_extents(emitted.ty) is None:
+            if not isinstance(emitted.ty, relax.TensorType) or static_shape(emitted.ty) is None:
                 raise Unsupported(nodes.UNKNOWN_SHAPE)
         return values
 
@@ -487,7 +487,7 @@ def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
 
 def _without_numbers(value: Value) -> Value:
     """Replace an empty tensor by a constant, since TVM fails at many empty tensors."""
-    if isinstance(value, relax.Expr) and 0 in (known_extents(value.ty) or ()):
+    if isinstance(value, relax.Expr) and 0 in (static_shape(value.ty) or ()):
         return nodes.relax_constant(np.zeros(nodes.shape_of(value), nodes.dtype_of(value)))
     return value
 
@@ -533,6 +533,6 @@ def _possible(values: list[Value]) -> list[Value]:
     """
     for value in values:
         kind: Any = getattr(value, "ty", None)
-        if isinstance(kind, relax.TensorType) and min(known_extents(kind) or (), default=0) < 0:
+        if isinstance(kind, relax.TensorType) and min(static_shape(kind) or (), default=0) < 0:
             raise Unsupported("a window is larger than the image with its padding")
     return values

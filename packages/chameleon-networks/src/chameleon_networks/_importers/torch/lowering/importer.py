@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from chameleon_networks import _source_location as source_location
-from chameleon_networks._graph.quantization import is_quantized, is_rounded
+from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
 from chameleon_networks._importers.torch.lowering.decompositions import calls_of, decomposed
@@ -79,7 +79,7 @@ def torch_graph(program: Any) -> ImportedGraph:
         module=module,
         locations=importer.locations,
         is_quantized=is_quantized(module),
-        is_rounded=is_rounded(module),
+        is_rounded=quantizes_activations(module),
         operators=importer.survey.operators,
     )
 
