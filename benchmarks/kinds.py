@@ -53,7 +53,7 @@ from chameleon_networks._importers.options import DEFAULT
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._precision.typed_networks import TypedNetworks
-from chameleon_networks._quantize.simulated_network import SimulatedNetwork, guessed_kernels
+from chameleon_networks._quantize.simulated_network import SimulatedNetwork, first_guess_kernels
 from chameleon_networks._quantize.simulation_process import Calibrator
 from chameleon_networks._running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
 from chameleon_system._processor import own_architecture
@@ -233,7 +233,7 @@ class KindNetwork:
             networks = TypedNetworks(module, fusions, ranges, means)
             typed = networks.of(dict.fromkeys(able, self._precision))
             module, fusions = typed.module, typed.fusions
-        kernels = guessed_kernels(
+        kernels = first_guess_kernels(
             with_fastest_specs(fusions, target), target, AutoSpace(AutoOptions())
         )
         network = compile_network(module, fusions, kernels, target)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, tvm
-from chameleon_networks._quantize.data_flow import Form
+from chameleon_networks._quantize.data_flow import TensorFormat
 from chameleon_tvm._types import STORAGE
 
 
@@ -29,7 +29,7 @@ def module_of(build, *inputs):
 
 def in_eight_bits(affine, values):
     """Numbers as a tensor of eight bits with this range holds them."""
-    step = Form(kind=STORAGE["uint8"], affine=affine).step(None)
+    step = TensorFormat(kind=STORAGE["uint8"], affine=affine).step(None)
     return step.real(step.encoded(values))
 
 

@@ -184,7 +184,7 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
     def asking(*arguments, **options):
         return attrs.evolve(original(*arguments, **options), permissions=frozenset({AMX}))
 
-    monkeypatch.setattr(delivery_steps, "compiled", asking)
+    monkeypatch.setattr(delivery_steps, "compile_network", asking)
     delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), winners=())
     result, refused = NetworkFrontend(tiny).deliver(delivery), refusal(AMX)
     if refused:

@@ -10,8 +10,8 @@ from chameleon_networks._graph.propagate_quantization import propagate_quantizat
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.quantization import QParams
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._quantize.apply_dtypes import with_types
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.apply_dtypes import apply_dtypes
+from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_tvm._types import HALVES, STORAGE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -150,7 +150,9 @@ def test_random_networks(deliver, steps, seed, layout, kind, *, whole, guesses):
     network = _Network(steps, whole=whole)
     module = prepare_module(module_of(network.build, (IMAGE, "float32")), layout)
     fusions = find_fusions(module)
-    typed = with_types(module, fusions, dict.fromkeys(eligible(fusions, kind).places, kind), {})
+    typed = apply_dtypes(
+        module, fusions, dict.fromkeys(find_eligible(fusions, kind).places, kind), {}
+    )
     rounded = find_fusions(typed)
     assert [fusion.spec.dtype for fusion in rounded] == [kind] * len(fusions)
     image = np.random.default_rng(seed).normal(0, 4, IMAGE).astype(np.float32)
@@ -166,7 +168,7 @@ def test_random_networks(deliver, steps, seed, layout, kind, *, whole, guesses):
 def test_images_are_pooled_in_two_bytes_between_convolutions(deliver, kind):
     network = _Network([("conv", True), ("pool", False), ("conv", False)], whole=False)
     module = prepare_module(module_of(network.build, (IMAGE, "float32")), "NHWC")
-    typed = with_types(module, find_fusions(module), dict.fromkeys((0, 1), kind), {})
+    typed = apply_dtypes(module, find_fusions(module), dict.fromkeys((0, 1), kind), {})
     first, last = find_fusions(typed)
     assert [first.spec.output_dtype, last.spec.output_dtype] == [kind, "float32"]
     assert "relax.nn.max_pool2d" not in operator_names(typed)

@@ -287,7 +287,7 @@ def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch
         objects()
     file.write_bytes(whole)
     assert objects() == first
-    monkeypatch.setattr(compile, "_surroundings", lambda: ["another version"])
+    monkeypatch.setattr(compile, "_cache_key", lambda: ["another version"])
     with pytest.raises(TypeError):
         objects()
 
@@ -304,7 +304,7 @@ def test_functions_that_differ_in_the_order_of_arguments_are_kept_apart(tmp_path
         order = b"a to b" if parameters[0] is a else b"b to a"
         # Only if the order changed, they are compiled.
         compiles = (lambda *_, order=order: order) if number in {0, 2, 4} else None
-        monkeypatch.setattr(compile, "_compiled_in_threads", compiles)
+        monkeypatch.setattr(compile, "_compile_in_threads", compiles)
         with ThreadPoolExecutor(1) as pool:
             assert compile._object_files(functions, "llvm", pool) == order
 
@@ -367,7 +367,7 @@ def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypa
     network = TorchNetwork(TorchOptions(source=f"{tmp_path}/net.py:make", compare=False))
     reader = reading_process(network)
     assert reader is not None
-    monkeypatch.setattr(programs, "exported", None)  # calling it fails
+    monkeypatch.setattr(programs, "export_source", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
     begun = Begun(network, reader, unmeasured.threads)
     result = NetworkFrontend(network, begun).deliver(unmeasured)

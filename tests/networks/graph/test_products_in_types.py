@@ -6,9 +6,9 @@ from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._quantize.apply_dtypes import with_types
-from chameleon_networks._quantize.data_flow import Network
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.apply_dtypes import apply_dtypes
+from chameleon_networks._quantize.data_flow import DataFlow
+from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine
 
 from ..modules import in_eight_bits, module_of  # noqa: TID252 - shared by folders
@@ -53,7 +53,7 @@ PROJECTIONS = [_normal(8, 8) / np.float32(8**0.5) for _ in range(4)]
 def test_tensors_between_attention_and_its_projections_are_of_two_bytes(kind, deliver):
     module, fusions = network_of(_attended, (1, 24, 8))
     assert [fusion.spec.kind for fusion in fusions] == [*["dense"] * 3, "attention", "dense"]
-    typed = with_types(module, fusions, dict.fromkeys(range(5), kind), {})
+    typed = apply_dtypes(module, fusions, dict.fromkeys(range(5), kind), {})
     rounded = find_fusions(typed)
     assert [fusion.spec.dtype for fusion in rounded] == [kind] * 5
     assert [fusion.spec.output_dtype for fusion in rounded] == [*[kind] * 4, "float32"]
@@ -66,9 +66,9 @@ def test_tensors_between_attention_and_its_projections_are_of_two_bytes(kind, de
     room = {"bfloat16": 2e-2, "float16": 2e-3}[kind]
     assert 0 < np.abs(got - exact).max() <= room * np.abs(exact).max()
     # Attention alone: what it reads is rounded for it, and nothing else is.
-    alone = find_fusions(with_types(module, fusions, {3: kind}, {}))
+    alone = find_fusions(apply_dtypes(module, fusions, {3: kind}, {}))
     assert [fusion.spec.dtype for fusion in alone] == [*["float32"] * 3, kind, "float32"]
-    assert "no sum of products" in eligible(fusions, "int8").reasons[3]
+    assert "no sum of products" in find_eligible(fusions, "int8").reasons[3]
 
 
 def test_attention_whose_operands_others_read_stays_in_float32():
@@ -78,7 +78,7 @@ def test_attention_whose_operands_others_read_stays_in_float32():
         return relax.Tuple([emit(relax.op.matmul(scores, x)), key])
 
     _, fusions = network_of(build, (1, 2, 24, 8))
-    [reason] = eligible(fusions, "bfloat16").reasons.values()
+    [reason] = find_eligible(fusions, "bfloat16").reasons.values()
     assert "rearranged for other operators" in reason
 
 
@@ -89,10 +89,10 @@ def test_products_of_two_tensors_are_computed_in_eight_bits(deliver):
 
     module, fusions = network_of(build, (2, 6, 9), (2, 7, 9))
     x, y = _normal(2, 6, 9), _normal(2, 7, 9)
-    names = Network(module, fusions).names
+    names = DataFlow(module, fusions).names
     affines = {name: Affine.between(-3.0, 3.0) for name in names.values()}
     affines[names[fusions[0].last]] = Affine.between(-15.0, 13.0)
-    typed = with_types(module, fusions, {0: "int8", 1: "int8"}, affines)
+    typed = apply_dtypes(module, fusions, {0: "int8", 1: "int8"}, affines)
     rounded = find_fusions(typed)
     assert [fusion.spec.dtype for fusion in rounded] == ["int8", "int8"]
     assert [fusion.spec.output_dtype for fusion in rounded] == ["uint8", "float32"]

@@ -223,7 +223,7 @@ def test_a_delivery_stays_where_what_it_is_compared_with_fails(
 
     by_default(baselines, None)
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
-    monkeypatch.setattr(baselines, "untuned", refused)
+    monkeypatch.setattr(baselines, "compile_baseline", refused)
     result = deliver(compared)
     assert result.untuned_seconds is None
     assert result.rivals_reduced == {}

@@ -208,7 +208,7 @@ def test_a_network_that_cannot_be_converted_stays_as_it_is(tmp_path, monkeypatch
             raise LayoutError("TVM cannot convert it")
         return real(module, layout)
 
-    monkeypatch.setattr(prepared_networks, "prepared", refusing)
+    monkeypatch.setattr(prepared_networks, "prepare_module", refusing)
     network = _torch_network(tmp_path / "net.py", "[torch.nn.Conv2d(4, 8, 3)]", (1, 4, 8, 8))
     frontend = NetworkFrontend(network)
     settled = frontend.decide(Scripted({"NHWC": 1e-9, "NCHW": 2e-9}))

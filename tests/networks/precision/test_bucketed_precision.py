@@ -139,7 +139,7 @@ def test_without_padding_batches_have_the_shapes_of_buckets(folder):
 
 
 def test_batches_of_other_buckets_count_among_those_that_are_read(source, folder, monkeypatch):
-    monkeypatch.setattr(reading, "MOST", 5)
+    monkeypatch.setattr(reading, "MAX_BATCHES", 5)
     _, network = source.network.networks[1]
     with pytest.raises(ConfigError, match=r"is in bucket length=12; there are 5 in length=4"):
         list(batches_of(network, f"{folder}/data.py:without_end"))

@@ -8,8 +8,8 @@ import pytest
 from chameleon_core._network_result import FrontPoint
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.typed.operator_seconds import OperatorSeconds
-from chameleon_networks._precision.exchanged_tensors import order_of, tensors_of
-from chameleon_networks._precision.points import Front, Point, in_words
+from chameleon_networks._precision.exchanged_tensors import exchanged_tensors, execution_order
+from chameleon_networks._precision.points import ParetoFront, Point, dtype_counts_text
 from chameleon_networks._precision.section import Precision
 
 EACH = 1e-3
@@ -40,7 +40,7 @@ def front(networks, target, kernels_taking):
     def curve(*, faster=2.0, factor=1.0, rate=1e15):
         kernels = kernels_taking(networks, target, float32=1e-3, int8=1e-3 / faster)
         measured = OperatorSeconds(networks, ("int8",), kernels)
-        return Front(networks, measured.kinds, measured.times, Errors(factor), rate=rate)
+        return ParetoFront(networks, measured.kinds, measured.times, Errors(factor), rate=rate)
 
     return curve
 
@@ -112,7 +112,7 @@ def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(network
             return math.inf if 1 in types else super().error_of(types)
 
     known = OperatorSeconds(networks, ("int8",), kernels)
-    curve = Front(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
+    curve = ParetoFront(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
     assert sorted(curve.within(math.inf).types) == [0, 2, 3]
     uniform = curve.uniform(math.inf)
     assert sorted(uniform.types) == [0, 2, 3]
@@ -130,7 +130,7 @@ def test_a_chain_without_a_time_stays_in_float32(networks, target, kernels):
     fewer = Kernels({**kernels.winners, **unmeasured}, None, target)
     known = OperatorSeconds(networks, ("int8",), fewer)
     assert sorted(known.uniform("int8")) == [0, 1, 2]
-    point = Front(networks, known.kinds, known.times, Errors(1.0), rate=1e15).within(math.inf)
+    point = ParetoFront(networks, known.kinds, known.times, Errors(1.0), rate=1e15).within(math.inf)
     assert sorted(point.types) == [0, 1, 2]
 
 
@@ -148,8 +148,8 @@ def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(
 
 def test_tensors_are_those_between_chains(networks):
     network = networks.network
-    assert order_of(network) == [0, 1, 2, 3]
-    tensors = tensors_of(network, ("float32", "int8"), 1.0)
+    assert execution_order(network) == [0, 1, 2, 3]
+    tensors = exchanged_tensors(network, ("float32", "int8"), 1.0)
     assert sorted((t.producer is None, t.producer or 0, t.consumers) for t in tensors) == [
         (False, 0, (1,)),
         (False, 1, (2,)),
@@ -172,7 +172,7 @@ def test_tensors_are_those_between_chains(networks):
     ],
 )
 def test_a_networks_precision_in_words(types, expected):
-    assert in_words(types, 2) == expected
+    assert dtype_counts_text(types, 2) == expected
 
 
 def test_a_point_in_words():

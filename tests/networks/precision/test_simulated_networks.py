@@ -8,13 +8,13 @@ from chameleon_networks._delivery.typed.errors import Simulation
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork
-from chameleon_networks._quantize.apply_dtypes import with_types
+from chameleon_networks._quantize.apply_dtypes import apply_dtypes
 from chameleon_networks._quantize.calibration_batches import batches_of
-from chameleon_networks._quantize.eligibility import eligible
-from chameleon_networks._quantize.ranges import EXTREMES, Affine
+from chameleon_networks._quantize.eligibility import find_eligible
+from chameleon_networks._quantize.ranges import MIN_MAX, Affine
 from chameleon_networks._quantize.simulated_network import SimulatedNetwork
-from chameleon_networks._quantize.simulation_process import CORRECTED, Calibrator, Server
-from chameleon_networks._quantize.weights import channel_means, constants_in
+from chameleon_networks._quantize.simulation_process import CORRECTED_BIASES, Calibrator, Server
+from chameleon_networks._quantize.weights import channel_means, constants_for
 from chameleon_networks._running.requests import request_of
 from chameleon_networks._running.verify import error_between, magnitudes
 
@@ -84,7 +84,7 @@ def test_a_simulated_network_computes_what_the_typed_one_does(types, network, si
     calibration = _calibrated(simulated, 4)
     x = _normal(0, *SHAPE)
     ours = simulated.outputs([x], types, calibration.ranges)
-    typed = with_types(module, fusions, types, calibration.ranges, calibration.means)
+    typed = apply_dtypes(module, fusions, types, calibration.ranges, calibration.means)
     # A number next to the middle of two steps may be rounded to the other one.
     assert error_between(ours, ran(typed, x)) < 2e-3
     assert (error_between(ours, simulated.outputs([x])) > 0) == bool(types)
@@ -113,7 +113,7 @@ def test_ranges_reach_what_calibration_met_and_are_shared_where_numbers_move(net
     batches = [_normal(seed, *SHAPE) for seed in range(3)]
     for batch in batches:
         calibrator.observe([batch])
-    ranges = calibrator.ranges()[EXTREMES]
+    ranges = calibrator.ranges()[MIN_MAX]
     names = simulated.network.names
     image = ranges[names[fusions[0].inputs[0]]]
     assert image == Affine.between(float(np.min(batches)), float(np.max(batches)))
@@ -131,7 +131,7 @@ def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(network_of
         return emit(relax.op.matmul(both, relax.const(_normal(4, 8, 8))))
 
     module, fusions = network_of(build, (4, 8))
-    able = eligible(fusions, "int8").places
+    able = find_eligible(fusions, "int8").places
     assert len(fusions) == 3
     assert len(able) == 2
     simulated = SimulatedNetwork(module, fusions, target)
@@ -140,7 +140,7 @@ def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(network_of
     calibration = calibrator.calibration()
     x, types = _normal(5, 4, 8), dict.fromkeys(able, "int8")
     ours = simulated.outputs([x], types, calibration.ranges)
-    typed = with_types(module, fusions, types, calibration.ranges, calibration.means)
+    typed = apply_dtypes(module, fusions, types, calibration.ranges, calibration.means)
     assert error_between(ours, ran(typed, x)) < 2e-3
     assert error_between(simulated.outputs([x]), ran(module, x)) < 1e-5
 
@@ -159,7 +159,7 @@ def test_outputs_of_a_network_have_ranges_of_their_own(network_of, target):
     simulated = SimulatedNetwork(module, fusions, target)
     calibrator = Calibrator(simulated)
     calibrator.observe([_normal(0, *SHAPE)])
-    ranges = calibrator.ranges()[EXTREMES]
+    ranges = calibrator.ranges()[MIN_MAX]
     small, large = (ranges[simulated.network.names[fusion.inputs[0]]] for fusion in fusions[1:])
     assert large.scale > 1e4 * small.scale
 
@@ -167,11 +167,11 @@ def test_outputs_of_a_network_have_ranges_of_their_own(network_of, target):
 def test_biases_are_corrected_where_that_helps_on_other_batches(simulated):
     calibration = _calibrated(simulated, 8)
     assert calibration.method in calibration.errors
-    helped = calibration.errors[CORRECTED] < calibration.errors[calibration.method]
+    helped = calibration.errors[CORRECTED_BIASES] < calibration.errors[calibration.method]
     assert bool(calibration.means) == helped
     # With as many as are tried there are no others to find means with.
     few = _calibrated(simulated, 2)
-    assert CORRECTED not in few.errors
+    assert CORRECTED_BIASES not in few.errors
     assert not few.means
 
 
@@ -182,11 +182,11 @@ def test_a_corrected_bias_takes_back_the_mean_shift(network):
         mean = channel_means(fusion, data)
         np.testing.assert_allclose(mean, data.reshape(-1, 8).mean(axis=0), atol=1e-6)
         weights, bias = fusion.constants.arrays
-        rounded, corrected = constants_in(fusion, "int8", mean).arrays
+        rounded, corrected = constants_for(fusion, "int8", mean).arrays
         errors = (rounded - weights).astype(np.float64)
         shift = errors.sum(axis=(1, 2, 3)) * mean if fusion is depthwise else errors @ mean
         np.testing.assert_allclose(corrected, bias - shift, atol=1e-6)
-        assert constants_in(fusion, "int8").bias is bias
+        assert constants_for(fusion, "int8").bias is bias
 
 
 def test_what_is_not_finite_inside_of_the_network_is_refused(simulated):

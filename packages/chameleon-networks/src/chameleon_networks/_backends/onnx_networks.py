@@ -23,11 +23,11 @@ from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.onnx.emulated_types import from_interface, to_interface
-from chameleon_networks._importers.onnx.importer import imported
+from chameleon_networks._importers.onnx.importer import import_model
 from chameleon_networks._importers.onnx.models import sort_nodes
-from chameleon_networks._importers.onnx.quantized_operators import in_real_numbers
+from chameleon_networks._importers.onnx.quantized_operators import to_qdq
 from chameleon_networks._importers.options import DEFAULT
-from chameleon_networks._importers.unsupported_operators import OperatorsRefusedError
+from chameleon_networks._importers.unsupported_operators import UnsupportedOperatorsError
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import manifest_of, write_package
 
@@ -81,7 +81,7 @@ class ChameleonRep(BackendRep):
         self, model: Any, *, compiler: Callable[[Any], Any] = untuned, inputs: int | None = None
     ) -> None:
         self._compiler, self._inputs = compiler, inputs
-        self._model = in_real_numbers(model)
+        self._model = to_qdq(model)
         constants = {tensor.name for tensor in model.graph.initializer}
         self._names = [tensor.name for tensor in model.graph.input if tensor.name not in constants]
         self._fixed: dict[Any, tuple[str, ...]] = {}
@@ -132,8 +132,8 @@ class ChameleonRep(BackendRep):
             values = {name: arrays[name] for name in self.fixed}
             try:
                 with warnings_once():
-                    return self._compiler(imported(self._model, shapes, values).module)
-            except OperatorsRefusedError as refused:
+                    return self._compiler(import_model(self._model, shapes, values).module)
+            except UnsupportedOperatorsError as refused:
                 more = [
                     name
                     for name in refused.names

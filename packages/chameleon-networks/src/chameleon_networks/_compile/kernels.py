@@ -158,7 +158,9 @@ class Kernels:
             return None
         operator = builder.operator
         inputs = list(builder.inputs)
-        for index, constant in zip(sorted(operator.constants), fusion.constants.arrays, strict=True):
+        for index, constant in zip(
+            sorted(operator.constants), fusion.constants.arrays, strict=True
+        ):
             inputs[index] = np.ascontiguousarray(constant)
         builder.use(inputs)
         program = self._program(task.key, builder)

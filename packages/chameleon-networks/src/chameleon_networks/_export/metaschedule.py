@@ -58,7 +58,9 @@ def with_workloads(
             return None
         operator = builder.operator
         inputs = operator.inputs()
-        for index, constant in zip(sorted(operator.constants), fusion.constants.arrays, strict=True):
+        for index, constant in zip(
+            sorted(operator.constants), fusion.constants.arrays, strict=True
+        ):
             inputs[index] = np.ascontiguousarray(constant)
         return OperatorKernel(
             task=builder.task.name,

@@ -230,7 +230,9 @@ class DtypeAssigner:
             fusion: A fusion group with its bias, residual and activation, but without the
                 quantization of its output.
         """
-        sides = [step for operand in fusion.operands if (step := self._decoded(operand)) is not None]
+        sides = [
+            step for operand in fusion.operands if (step := self._decoded(operand)) is not None
+        ]
         kind, spec = _compute_type(fusion, sides), fusion.spec
         if kind is None or not isinstance(spec, TypedSpec):
             return fusion

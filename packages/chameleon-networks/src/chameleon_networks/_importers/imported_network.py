@@ -23,8 +23,8 @@ from chameleon_networks._frameworks.running import (
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.options import AUTO, DEFAULT, NetworkOptions
 from chameleon_networks._importers.unsupported_operators import (
-    OperatorsRefusedError,
     OperatorSurvey,
+    UnsupportedOperatorsError,
 )
 from chameleon_networks._shapes import Bucket, bucket_with, buckets_of, dimensions_of
 from chameleon_networks._source_location import ImportedGraph
@@ -172,7 +172,7 @@ class ImportedNetwork(ABC):
         """
         try:
             survey = OperatorSurvey(operators=Counter(self.graph.operators))
-        except OperatorsRefusedError as refused:
+        except UnsupportedOperatorsError as refused:
             survey = refused.survey
         return survey.coverage()
 

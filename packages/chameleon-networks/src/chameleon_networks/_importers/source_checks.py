@@ -15,7 +15,7 @@ from chameleon_networks._importers.options import NetworkOptions, OnnxOptions, T
 
 _PROGRAM = ".pt2"
 """The suffix of a program saved by torch.export."""
-_PAIR = 2
+_PAIR_LENGTH = 2
 
 
 def onnx_models(_: Path, file: str) -> Iterator[PresetRecord]:
@@ -43,7 +43,7 @@ def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
             return
         if any(_imports_torch(node) for node in ast.walk(module)):
             for node in module.body:
-                if isinstance(node, ast.FunctionDef) and _makes_a_pair(node):
+                if isinstance(node, ast.FunctionDef) and _returns_pair(node):
                     yield _network("torch", f"{file}:{node.name}")
 
 
@@ -71,12 +71,14 @@ def _imports_torch(node: ast.AST) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch"
 
 
-def _makes_a_pair(function: ast.FunctionDef) -> bool:
+def _returns_pair(function: ast.FunctionDef) -> bool:
     parameters = function.args
     required = len(parameters.posonlyargs) + len(parameters.args) - len(parameters.defaults)
     keywords = any(default is None for default in parameters.kw_defaults)
     returned = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
-    pair = any(isinstance(value, ast.Tuple) and len(value.elts) == _PAIR for value in returned)
+    pair = any(
+        isinstance(value, ast.Tuple) and len(value.elts) == _PAIR_LENGTH for value in returned
+    )
     return pair and not required and not keywords
 
 
@@ -95,7 +97,7 @@ def check_source(options: NetworkOptions) -> None:
         if importlib.util.find_spec("onnx") is None:
             raise _not_installed("onnx")
         if not Path(options.source).is_file():
-            raise no_onnx_file(options.source)
+            raise missing_onnx_file(options.source)
         return
     if importlib.util.find_spec("torch") is None:
         raise _not_installed("torch")
@@ -112,7 +114,7 @@ def _check_torch_source(source: str) -> None:
         raise ConfigError(f"there is no file {source}", hint=hint)
 
 
-def imported_library(name: str) -> Any:
+def import_library(name: str) -> Any:
     """Import torch or onnx.
 
     Args:
@@ -137,7 +139,7 @@ def _not_installed(name: str) -> ConfigError:
     return ConfigError(f"{name} is not installed", hint=f"Install it: pip install {name}.")
 
 
-def no_onnx_file(file: str) -> ConfigError:
+def missing_onnx_file(file: str) -> ConfigError:
     """The error for an ONNX network whose file is missing."""
     hint = "Name an ONNX file, relative to the pipeline."
     return ConfigError(f"there is no file {file}", hint=hint)

@@ -40,7 +40,7 @@ log = structlog.get_logger()
 _INPUTS = "inputs"
 """Name of the fact that holds ``ProgramInputs``."""
 
-_OF_TORCH = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.OPENVINO)
+_TORCH_FRAMEWORKS = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.OPENVINO)
 """The frameworks that can run a torch network."""
 
 
@@ -103,7 +103,7 @@ class ProgramNetwork(ImportedNetwork):
         return in_float32(self.program)
 
     def _recalled(self, name: str) -> Any:
-        return programs.recalled_program(self.programs[name]) if name in self.programs else None
+        return programs.read_program(self.programs[name]) if name in self.programs else None
 
     @property
     def programs_folder(self) -> str:
@@ -122,7 +122,7 @@ class ProgramNetwork(ImportedNetwork):
             del held["float_program"]
         files = {name: str(Path(folder, f"{name}.pt2")) for name in held}
         return {
-            name: file for name, file in files.items() if programs.keep_program(held[name], file)
+            name: file for name, file in files.items() if programs.save_program(held[name], file)
         }
 
     def read_ahead(self) -> None:
@@ -132,19 +132,19 @@ class ProgramNetwork(ImportedNetwork):
         program = self.float_program
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            graph: ImportedGraph = _lowering().torch_graph(program)
+            graph: ImportedGraph = _torch_importer().torch_graph(program)
         return graph
 
     def input_names(self) -> list[str]:
         return list(self._inputs.ranges)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        samples = [_like(numbers, rng) for numbers in self._inputs.ranges.values()]
+        samples = [_random_like(numbers, rng) for numbers in self._inputs.ranges.values()]
         return samples if self.half is None else rounded(samples, self.half)
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        others = running.installed(*_OF_TORCH)
+        others = running.installed(*_TORCH_FRAMEWORKS)
         return others if self.half is None else (running.TORCH_FLOAT32, *others)
 
     @property
@@ -154,7 +154,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        return running.left_out(*_OF_TORCH)
+        return running.left_out(*_TORCH_FRAMEWORKS)
 
     @property
     def forms(self) -> running.NetworkForms:
@@ -169,7 +169,7 @@ class ProgramNetwork(ImportedNetwork):
         return self.half or FLOAT32 if name in (running.TORCH, running.TORCH_COMPILE) else FLOAT32
 
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
-        values: Arrays = _lowering().values_in(self.float_program, names, inputs)
+        values: Arrays = _torch_importer().intermediate_values(self.float_program, names, inputs)
         return values
 
     def framework(self, name: str, threads: int) -> running.Network:
@@ -185,7 +185,7 @@ class ProgramNetwork(ImportedNetwork):
         )
 
 
-def _lowering() -> Any:
+def _torch_importer() -> Any:
     from chameleon_networks._importers.torch.lowering import importer  # noqa: PLC0415 - needs TVM
 
     return importer
@@ -222,7 +222,7 @@ class TorchNetwork(ProgramNetwork):
 
     def read_example(self) -> ExampleProgram:
         source = self.options.source
-        return (programs.loaded if source.endswith(".pt2") else programs.exported)(source)
+        return (programs.load_saved if source.endswith(".pt2") else programs.export_source)(source)
 
 
 class OnnxNetwork(ImportedNetwork):
@@ -265,7 +265,7 @@ class OnnxNetwork(ImportedNetwork):
         for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True):
             shape, kind = [int(e) for e in param.ty.shape], np.dtype(str(param.ty.dtype))
             if kind.kind not in "iu":
-                samples.append(_like(NumberRange.of(np.ones(shape, kind)), rng))
+                samples.append(_random_like(NumberRange.of(np.ones(shape, kind)), rng))
                 continue
             limits = np.iinfo(kind)
             is_byte = self.quantized and kind.name in {UINT8, INT8}
@@ -302,7 +302,7 @@ class OnnxNetwork(ImportedNetwork):
     def framework(self, name: str, threads: int) -> running.Network:
         if name != running.ONNXRUNTIME_FLOAT32:
             return super().framework(name, threads)
-        content = models.onnx_meaning(self.options.source)
+        content = models.onnx_as_qdq(self.options.source)
         return running.onnx_session(content, threads=threads, fused=False)
 
 
@@ -318,7 +318,7 @@ def network_of(options: NetworkOptions) -> ImportedNetwork:
     return _NETWORKS[type(options)](options)
 
 
-def _like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
+def _random_like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
     """Random numbers with the shape and dtype of an example array.
 
     Integers lie between 0 and the example's extremes. Floats are normally distributed. If the

@@ -12,7 +12,7 @@ from chameleon_tvm.api import WAY_OUT
 
 
 @attrs.frozen(kw_only=True)
-class Refusal:
+class UnsupportedNode:
     """A node of a network that cannot be compiled.
 
     Attributes:
@@ -30,7 +30,7 @@ class Refusal:
     inputs: tuple[str, ...] = ()
 
 
-class OperatorsRefusedError(ConfigError):
+class UnsupportedOperatorsError(ConfigError):
     """Some operators of a network cannot be compiled. The message lists all of them.
 
     Attributes:
@@ -41,7 +41,7 @@ class OperatorsRefusedError(ConfigError):
     def __init__(self, survey: OperatorSurvey) -> None:
         hints = dict.fromkeys(refusal.hint for refusal in survey.refusals)
         message = "; ".join(
-            f"{first.sentence}{_more(len(others))} cannot be compiled: {first.reason}"
+            f"{first.sentence}{_count_more(len(others))} cannot be compiled: {first.reason}"
             for first, *others in survey.alike()
         )
         super().__init__(message, hint="\n".join(hints))
@@ -49,7 +49,7 @@ class OperatorsRefusedError(ConfigError):
         self.names = tuple(dict.fromkeys(name for one in survey.refusals for name in one.inputs))
 
 
-def _more(others: int) -> str:
+def _count_more(others: int) -> str:
     return f" (and {others} more of them)" if others else ""
 
 
@@ -66,7 +66,7 @@ class OperatorSurvey:
 
     operators: Counter[str] = attrs.field(factory=Counter)
     assumed: Counter[str] = attrs.field(factory=Counter)
-    refusals: list[Refusal] = attrs.field(factory=list)
+    refusals: list[UnsupportedNode] = attrs.field(factory=list)
 
     def check(self) -> None:
         """Raise one error for all operators of the network that cannot be compiled, if any.
@@ -75,9 +75,9 @@ class OperatorSurvey:
             OperatorsRefusedError: There is at least one such operator.
         """
         if self.refusals:
-            raise OperatorsRefusedError(self)
+            raise UnsupportedOperatorsError(self)
 
-    def alike(self) -> Iterator[Sequence[Refusal]]:
+    def alike(self) -> Iterator[Sequence[UnsupportedNode]]:
         """Group the nodes that cannot be compiled by operator and reason, for the message."""
         groups = defaultdict(list)
         for refusal in self.refusals:
@@ -92,7 +92,7 @@ class OperatorSurvey:
                 occurrences=count,
                 assumed=self.assumed[name],
                 missing={
-                    f"{first.sentence}{_more(len(others))}: {first.reason}": first.hint
+                    f"{first.sentence}{_count_more(len(others))}: {first.reason}": first.hint
                     for first, *others in self.alike()
                     if first.operator == name
                 },

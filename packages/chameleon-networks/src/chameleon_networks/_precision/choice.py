@@ -26,18 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_networks._precision.pareto_front import (
-    LABELS,
+    MAX_PARTIAL_ASSIGNMENTS,
     Assignment,
     Floats,
-    front_of,
-    thinned,
-    undominated,
+    pareto_front,
+    pareto_rows,
+    thin,
 )
 
 Types = NDArray[np.byte]
 """Array of shape (assignments, operators): the index of each operator's dtype."""
 
-_MOVES = 50
+_MAX_CHANGES = 50
 """Most changes of single operators that may improve one assignment."""
 
 
@@ -71,7 +71,7 @@ class Tensor:
         return nothing & nothing.T
 
 
-class TypeChoice:
+class DtypeChoice:
     """The choice of dtypes for the operators of a network.
 
     Args:
@@ -88,7 +88,12 @@ class TypeChoice:
     """
 
     def __init__(
-        self, seconds: Floats, errors: Floats, tensors: Sequence[Tensor], *, labels: int = LABELS
+        self,
+        seconds: Floats,
+        errors: Floats,
+        tensors: Sequence[Tensor],
+        *,
+        labels: int = MAX_PARTIAL_ASSIGNMENTS,
     ) -> None:
         self.seconds = np.asarray(seconds, np.float64)
         self.errors = np.where(np.isfinite(self.seconds), np.asarray(errors, np.float64), np.inf)
@@ -149,8 +154,8 @@ class TypeChoice:
         assignments = self._as_assignments(types)
         assignments += map(self.uniform, range(self.seconds.shape[1]))
         if not exact:
-            assignments = [self._improved(assignment) for assignment in front_of(assignments)]
-        return front_of(assignments)
+            assignments = [self._improved(assignment) for assignment in pareto_front(assignments)]
+        return pareto_front(assignments)
 
     def eased(self, types: Sequence[int]) -> tuple[int, ...] | None:
         """Put one operator of an assignment back to float32, to reduce the error.
@@ -193,10 +198,10 @@ class TypeChoice:
             seconds = np.tile(seconds, len(able)) + self.seconds[index, chosen]
             seconds += self._conversions(types, index)
             states = self._states(types, index)
-            rows = undominated(states, errors, seconds)
+            rows = pareto_rows(states, errors, seconds)
             if len(rows) > self._labels:
                 exact = False
-                rows = thinned(rows, states[rows], errors, seconds, most=self._labels)
+                rows = thin(rows, states[rows], errors, seconds, most=self._labels)
             types, errors, seconds = types[rows], errors[rows], seconds[rows]
         return types, exact
 
@@ -252,7 +257,7 @@ class TypeChoice:
         """Change single operators of an assignment while that saves time without more error."""
         operators, kinds = self.seconds.shape
         best = start
-        for _ in range(_MOVES):
+        for _ in range(_MAX_CHANGES):
             rows = np.repeat(np.array([best.types], np.byte), operators * kinds, axis=0)
             places = np.arange(operators * kinds)
             rows[places, places // kinds] = places % kinds

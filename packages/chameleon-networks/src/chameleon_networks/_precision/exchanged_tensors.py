@@ -16,7 +16,7 @@ from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._precision.choice import Tensor
 from chameleon_networks._precision.pareto_front import Floats
-from chameleon_networks._quantize.data_flow import Network
+from chameleon_networks._quantize.data_flow import DataFlow
 
 _FLOAT_BYTES = 4
 _COPIED_BYTES = 8 << 20
@@ -40,7 +40,7 @@ def bytes_per_second() -> float:
     return 2 * _COPIED_BYTES / min(seconds)
 
 
-def order_of(network: Network) -> list[int]:
+def execution_order(network: DataFlow) -> list[int]:
     """Sort the fusion groups so that each comes after all operators whose results it reads.
 
     The result has the operators' indices, in the order of their last bindings in the graph. The
@@ -58,10 +58,10 @@ def order_of(network: Network) -> list[int]:
     return sorted(range(len(network.fusions)), key=ends.__getitem__)
 
 
-def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tensor]:
+def exchanged_tensors(network: DataFlow, kinds: Sequence[str], rate: float) -> list[Tensor]:
     """The tensors that fusion groups exchange, with the times to convert them.
 
-    Operators are numbered in the order of ``order_of``.
+    Operators are numbered in the order of ``execution_order``.
 
     Args:
         network: The network in float32.
@@ -71,7 +71,7 @@ def tensors_of(network: Network, kinds: Sequence[str], rate: float) -> list[Tens
     sources: dict[Any, set[Any]] = defaultdict(set)
     for source, carried in network.carried():
         sources[carried].add(source)
-    place_of = {index: position for position, index in enumerate(order_of(network))}
+    place_of = {index: position for position, index in enumerate(execution_order(network))}
     producers = {fusion.last: place_of[index] for index, fusion in enumerate(network.fusions)}
     consumers: dict[Any, set[int]] = defaultdict(set)
     for index in range(len(network.fusions)):

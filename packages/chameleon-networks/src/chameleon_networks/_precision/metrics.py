@@ -14,7 +14,7 @@ Outputs = NDArray[Any] | Arrays
 Metric = Callable[[Callable[..., Outputs]], Any]
 
 
-def metric_of(source: str) -> Metric:
+def import_metric(source: str) -> Metric:
     """Import a user's function that gets a network and returns a number; larger is better.
 
     Args:
@@ -27,7 +27,7 @@ def metric_of(source: str) -> Metric:
     return named_function(source, "metric", hint)
 
 
-def scored(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> float:
+def evaluate_metric(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> float:
     """Compute the score that a user's function returns for a network.
 
     Args:

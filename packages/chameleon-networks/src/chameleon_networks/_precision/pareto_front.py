@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-LABELS = 20_000
+MAX_PARTIAL_ASSIGNMENTS = 20_000
 """Most partial assignments that are kept at a time."""
 
 INTERVALS = 64
@@ -38,7 +38,7 @@ class Assignment:
     seconds: float
 
 
-def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
+def spread_evenly(front: Sequence[Assignment], most: int) -> list[Assignment]:
     """Select at most ``most`` assignments of a front, spread evenly from slowest to fastest.
 
     Args:
@@ -53,7 +53,7 @@ def spread(front: Sequence[Assignment], most: int) -> list[Assignment]:
     return [front[index] for index in sorted({0, len(front) - 1, *places})]
 
 
-def front_of(assignments: Sequence[Assignment]) -> list[Assignment]:
+def pareto_front(assignments: Sequence[Assignment]) -> list[Assignment]:
     """Select the assignments of dtypes that no other assignment dominates.
 
     Each is faster than all others with the same or a smaller error. They are sorted by rising
@@ -69,7 +69,7 @@ def front_of(assignments: Sequence[Assignment]) -> list[Assignment]:
     return front
 
 
-def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
+def pareto_rows(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
     """Find the partial assignments that no other one with the same state dominates.
 
     An assignment dominates another if neither its error nor its seconds are larger. If several
@@ -93,7 +93,7 @@ def undominated(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> ND
     return np.concatenate(rows)
 
 
-def thinned(
+def thin(
     rows: NDArray[np.intp], states: NDArray[np.intp], errors: Floats, seconds: Floats, *, most: int
 ) -> NDArray[np.intp]:
     """Select the best partial assignments of dtypes, so that a search continues with fewer of them.

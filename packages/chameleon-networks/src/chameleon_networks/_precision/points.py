@@ -17,18 +17,18 @@ from chameleon_core.api import FrontPoint, in_seconds, listing
 from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import display_name, types_in_words
 
-from chameleon_networks._precision.choice import TypeChoice
-from chameleon_networks._precision.exchanged_tensors import order_of, tensors_of
-from chameleon_networks._precision.pareto_front import Floats, spread
+from chameleon_networks._precision.choice import DtypeChoice
+from chameleon_networks._precision.exchanged_tensors import exchanged_tensors, execution_order
+from chameleon_networks._precision.pareto_front import Floats, spread_evenly
 from chameleon_networks._precision.typed_networks import TypedNetworks, Types
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.eligibility import find_eligible
 
-POINTS = 16
+MAX_POINTS = 16
 """Most points of the front in a result. The error of each point is simulated with all its dtypes
 together."""
 
 
-class Errors(Protocol):
+class ErrorEstimator(Protocol):
     """Computes the error of a network's outputs for a choice of dtypes.
 
     An error is the largest |difference| from float32 over the largest |output|.
@@ -82,7 +82,7 @@ class Point:
         return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
 
 
-class Front:
+class ParetoFront:
     """The front of error against seconds, from which the dtypes of a network are chosen.
 
     Args:
@@ -106,13 +106,13 @@ class Front:
         networks: TypedNetworks,
         kinds: Sequence[str],
         seconds: Floats,
-        errors: Errors,
+        errors: ErrorEstimator,
         *,
         rate: float,
     ) -> None:
         self._kinds = tuple(kinds)
         self._errors = errors
-        self._order = order_of(networks.network)
+        self._order = execution_order(networks.network)
         squares = _squares(networks, self._kinds, errors)
         beyond = np.isinf(squares)
         self.notes = tuple(
@@ -121,18 +121,20 @@ class Front:
             for kind, count in zip(self._kinds, beyond.sum(axis=0), strict=True)
             if count
         )
-        self._choice = TypeChoice(
+        self._choice = DtypeChoice(
             np.where(beyond, np.inf, seconds)[self._order],
             squares[self._order],
-            tensors_of(networks.network, self._kinds, rate),
+            exchanged_tensors(networks.network, self._kinds, rate),
         )
-        predicted = [self._point(row.types) for row in spread(self._choice.front(), POINTS)]
+        predicted = [
+            self._point(row.types) for row in spread_evenly(self._choice.front(), MAX_POINTS)
+        ]
         self.float32 = predicted[0]
         self._uniform = [
             self._point(self._choice.uniform(column).types) for column in range(1, len(self._kinds))
         ]
         self._all = [*predicted, *self._uniform]
-        self.points = _undominated(self._all)
+        self.points = _pareto_points(self._all)
         known = [point.types for point in self.points]
         self.dominated = [point for point in self._uniform if point.types not in known]
 
@@ -145,9 +147,9 @@ class Front:
         Args:
             bound: The largest accepted error.
         """
-        holding = [point for point in self._all if _holds(point, bound)]
+        holding = [point for point in self._all if _is_within(point, bound)]
         best = min(holding, key=lambda point: point.seconds, default=self.float32)
-        over = [p for p in self._all if not _holds(p, bound) and p.seconds < best.seconds]
+        over = [p for p in self._all if not _is_within(p, bound) and p.seconds < best.seconds]
         if over:
             eased = self.eased(min(over, key=lambda point: point.error), bound)
             best = min((best, eased), key=lambda point: point.seconds)
@@ -166,7 +168,7 @@ class Front:
         types: tuple[int, ...] | None = self._row(point.types)
         while types is not None and (types := self._choice.eased(types)) is not None:
             eased = self._point(types)
-            if _holds(eased, bound):
+            if _is_within(eased, bound):
                 return eased
         return self.float32
 
@@ -178,7 +180,7 @@ class Front:
         holding = [
             point
             for point in self._uniform
-            if _holds(point, bound) and point.seconds < self.float32.seconds
+            if _is_within(point, bound) and point.seconds < self.float32.seconds
         ]
         return min(holding, key=lambda point: point.seconds, default=None)
 
@@ -201,12 +203,12 @@ class Front:
         )
 
 
-def _holds(point: Point, bound: float) -> bool:
+def _is_within(point: Point, bound: float) -> bool:
     """Whether the error of a point is finite and within a bound. The bound may be infinite."""
     return point.error <= bound and bool(np.isfinite(point.error))
 
 
-def _undominated(points: Sequence[Point]) -> list[Point]:
+def _pareto_points(points: Sequence[Point]) -> list[Point]:
     """The points that are faster than all others with the same or a smaller simulated error."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (point.error, point.seconds)):
@@ -215,7 +217,7 @@ def _undominated(points: Sequence[Point]) -> list[Point]:
     return front
 
 
-def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> Floats:
+def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: ErrorEstimator) -> Floats:
     """Array of shape (operators, dtypes): the square of the error of each operator alone."""
     squares = np.zeros((len(networks.fusions), len(kinds)))
     for (index, kind), error in errors.errors_alone(kinds[1:]).items():
@@ -223,7 +225,7 @@ def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> F
     return squares
 
 
-def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:
+def float32_reasons(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:
     """The reasons why operators stay in float32, apart from their errors.
 
     Args:
@@ -236,7 +238,7 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
         A phrase for each reason, the most frequent reason first.
     """
     able = {index for kind in kinds for index in networks.able(kind)}
-    reasons = eligible(networks.fusions, kinds[0]).reasons
+    reasons = find_eligible(networks.fusions, kinds[0]).reasons
     named = listing(list(dict.fromkeys(map(display_name, kinds))))
     counts: Counter[str] = Counter()
     for index, fusion in enumerate(networks.fusions):
@@ -252,7 +254,7 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
     ]
 
 
-def in_words(types: Types, fusions: int) -> str:
+def dtype_counts_text(types: Types, fusions: int) -> str:
     """A phrase that says how many of a network's operators compute in which dtype.
 
     Args:

@@ -16,9 +16,9 @@ from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.operators import signatures_of
 from chameleon_networks._graph.tvm_warnings import warnings_once
-from chameleon_networks._quantize.apply_dtypes import with_types
-from chameleon_networks._quantize.data_flow import Network
-from chameleon_networks._quantize.eligibility import eligible, reading_as
+from chameleon_networks._quantize.apply_dtypes import apply_dtypes
+from chameleon_networks._quantize.data_flow import DataFlow
+from chameleon_networks._quantize.eligibility import dtypes_with_same_data, find_eligible
 from chameleon_networks._quantize.ranges import Affine
 from chameleon_networks._quantize.weights import Means
 
@@ -63,7 +63,7 @@ class TypedNetworks:
         fusions: The fusion groups of the network.
         ranges: The range of each tensor, by tensor name. None uses the same range for all, which is
             enough to see the dtypes of the operators.
-        means: The mean of each channel of tensors, by tensor name; see ``with_types``.
+        means: The mean of each channel of tensors, by tensor name; see ``apply_dtypes``.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TypedNetworks:
     ) -> None:
         self.module = module
         self.fusions = fusions
-        self.network = Network(module, fusions)
+        self.network = DataFlow(module, fusions)
         alike = Affine.between(-1.0, 1.0)
         self._ranges = (
             dict.fromkeys(self.network.names.values(), alike) if ranges is None else ranges
@@ -88,16 +88,20 @@ class TypedNetworks:
 
         Args:
             types: The dtypes of these operators, by index.
-            sketched: Whether weights only get the right shapes and dtypes, as in ``with_types``.
+            sketched: Whether weights only get the right shapes and dtypes, as in ``apply_dtypes``.
 
         Raises:
             ConfigError: An operator cannot have its dtype, or a tensor has no range.
         """
         ranges, means = self._ranges, self._means
         with warnings_once():
-            module = with_types(self.module, self.fusions, types, ranges, means, sketched=sketched)
+            module = apply_dtypes(
+                self.module, self.fusions, types, ranges, means, sketched=sketched
+            )
             fusions = find_fusions(module)
-        return TypedNetwork(module=module, fusions=fusions, places=_places(self.fusions, fusions))
+        return TypedNetwork(
+            module=module, fusions=fusions, places=_match_fusions(self.fusions, fusions)
+        )
 
     def uniform(self, kind: str) -> TypedNetwork:
         """The network with one dtype for every operator that can have it.
@@ -106,13 +110,13 @@ class TypedNetworks:
 
         For int7, operators that int7 makes no faster than int8 have int8. Do not compile this
         network: its weights are not the real ones, only of the right shapes and dtypes
-        (``sketched`` in ``with_types``).
+        (``sketched`` in ``apply_dtypes``).
         """
         if kind not in self._uniform:
             types = {
                 index: variant
-                for variant in reading_as(kind)
-                for index in eligible(self.fusions, variant).places
+                for variant in dtypes_with_same_data(kind)
+                for index in find_eligible(self.fusions, variant).places
             }
             self._uniform[kind] = self.of(types, sketched=True)
         return self._uniform[kind]
@@ -126,7 +130,7 @@ class TypedNetworks:
         network = self.uniform(kind)
         return tuple(
             index
-            for index in eligible(self.fusions, kind).places
+            for index in find_eligible(self.fusions, kind).places
             if (here := network.fusion(index)) is not None and is_reduced(here, self.fusions[index])
         )
 
@@ -142,7 +146,9 @@ def is_reduced(here: FusionGroup, before: FusionGroup) -> bool:
     return len(set(kinds)) > 1
 
 
-def _places(before: Sequence[FusionGroup], now: Sequence[FusionGroup]) -> tuple[int | None, ...]:
+def _match_fusions(
+    before: Sequence[FusionGroup], now: Sequence[FusionGroup]
+) -> tuple[int | None, ...]:
     """For each fusion group before, the index of the one that replaces it, or None.
 
     Dtypes do not change the order of operators, and seldom their number.

@@ -17,18 +17,18 @@ from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.propagate_quantization import propagate_quantization
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import apply_mutator, emit_like, relax, tvm
-from chameleon_networks._quantize.data_flow import Form, Network, Reads
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.data_flow import DataFlow, ReadFormats, TensorFormat
+from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine
 from chameleon_networks._quantize.weights import (
     Means,
-    constants_in,
-    encoded_weights,
-    sketched_weights,
+    constants_for,
+    placeholder_weights,
+    quantize_weights,
 )
 
 
-def with_types(
+def apply_dtypes(
     module: Any,
     fusions: Sequence[FusionGroup],
     types: Mapping[int, str],
@@ -64,7 +64,7 @@ def with_types(
     """
     reduced = {index: kind for index, kind in types.items() if kind != FLOAT32}
     for kind in sorted(set(reduced.values())):
-        reasons = eligible(fusions, kind).reasons
+        reasons = find_eligible(fusions, kind).reasons
         for index in (index for index, other in reduced.items() if other == kind):
             if index in reasons:
                 raise ConfigError(
@@ -74,15 +74,15 @@ def with_types(
                 )
     if not reduced:
         return module
-    network = Network(module, fusions)
-    reads = Reads(network, reduced, ranges)
+    network = DataFlow(module, fusions)
+    reads = ReadFormats(network, reduced, ranges)
     constants = _constants(network, reduced, {} if sketched else means)
-    typed = apply_mutator(module, _Typed(module, reads, constants, sketched=sketched))
+    typed = apply_mutator(module, _DtypeMutator(module, reads, constants, sketched=sketched))
     return propagate_quantization(typed)
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Constant:
+class _ReplacedConstant:
     """The replacement of a constant operand of a fusion group.
 
     Attributes:
@@ -96,9 +96,11 @@ class _Constant:
     bias: NDArray[Any] | None = None
 
 
-def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict[Any, _Constant]:
+def _constants(
+    network: DataFlow, types: Mapping[int, str], means: Means
+) -> dict[Any, _ReplacedConstant]:
     """The replaced constants, by the variable of the binding that reads each constant."""
-    constants: dict[Any, _Constant] = {}
+    constants: dict[Any, _ReplacedConstant] = {}
     for index, kind in types.items():
         fusion = network.fusions[index]
         if fusion.constants.weights is None:
@@ -106,25 +108,30 @@ def _constants(network: Network, types: Mapping[int, str], means: Means) -> dict
         own = [node for node in network.bindings if network.fusion_at.get(node.var) == index]
         # The first member with a constant multiplies by weights; a move in front of it has none.
         reading = [binding.var for binding in own if any(map(_is_constant, binding.value.args))]
-        constants[reading[0]] = _Constant(fusion=fusion, kind=kind)
+        constants[reading[0]] = _ReplacedConstant(fusion=fusion, kind=kind)
         mean = means.get(network.names[fusion.inputs[0]])
         if mean is not None and isinstance(fusion.spec, FusedSpec) and fusion.spec.bias:
-            bias = constants_in(fusion, kind, mean).bias
-            constants[reading[1]] = _Constant(fusion=fusion, bias=bias)
+            bias = constants_for(fusion, kind, mean).bias
+            constants[reading[1]] = _ReplacedConstant(fusion=fusion, bias=bias)
     return constants
 
 
 @relax.expr_functor.mutator
-class _Typed(relax.PyExprMutator):
+class _DtypeMutator(relax.PyExprMutator):
     """Inserts quantize and dequantize pairs before their readers, and replaces constants."""
 
     def __init__(
-        self, module: Any, reads: Reads, constants: Mapping[Any, _Constant], *, sketched: bool
+        self,
+        module: Any,
+        reads: ReadFormats,
+        constants: Mapping[Any, _ReplacedConstant],
+        *,
+        sketched: bool,
     ) -> None:
         super().__init__(module)
         self._sketched = sketched
         self._reads = reads.of
-        self._pairs: dict[tuple[Any, Form], Any] = {}
+        self._pairs: dict[tuple[Any, TensorFormat], Any] = {}
         self._constants = constants
 
     def visit_dataflow_block_(self, block: Any) -> Any:
@@ -149,7 +156,7 @@ class _Typed(relax.PyExprMutator):
         variable = emit_like(self.builder_, value, binding.var, str(binding.var.name))
         self.set_var_remap(binding.var, variable)
 
-    def _with_pairs(self, value: Any, forms: Mapping[Any, Form]) -> Any:
+    def _with_pairs(self, value: Any, forms: Mapping[Any, TensorFormat]) -> Any:
         """Rewrite an expression so that it reads tensors in their forms."""
         if isinstance(value, relax.Var):
             form = forms.get(value)
@@ -161,7 +168,7 @@ class _Typed(relax.PyExprMutator):
             return relax.Call(value.op, arguments, value.attrs, value.ty_args)
         return self.visit_expr(value)
 
-    def _pair(self, variable: Any, form: Form) -> Any:
+    def _pair(self, variable: Any, form: TensorFormat) -> Any:
         """A tensor rounded to a form and back to float32, once for all its readers in that form."""
         if (variable, form) not in self._pairs:
             builder, step = self.builder_, form.step(self.visit_expr(variable))
@@ -169,7 +176,7 @@ class _Typed(relax.PyExprMutator):
             self._pairs[variable, form] = builder.emit(step.decode(builder, encoded))
         return self._pairs[variable, form]
 
-    def _constant(self, operand: Any, constant: _Constant, rank: int) -> Any:
+    def _constant(self, operand: Any, constant: _ReplacedConstant, rank: int) -> Any:
         """The replacement of a constant operand, for an operator whose result has rank ``rank``."""
         spec = constant.fusion.spec
         if constant.bias is not None:
@@ -185,7 +192,7 @@ class _Typed(relax.PyExprMutator):
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
         first = np.moveaxis(weights, axis, 0)
-        encoded = (sketched_weights if self._sketched else encoded_weights)(first, kind)
+        encoded = (placeholder_weights if self._sketched else quantize_weights)(first, kind)
         step = encoded.step(axis)
         return self.builder_.emit(step.decode(self.builder_, step.source))
 

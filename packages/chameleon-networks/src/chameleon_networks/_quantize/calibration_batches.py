@@ -17,11 +17,11 @@ from chameleon_networks._running.verify import Sample
 
 log = structlog.get_logger()
 
-RANDOM = 8
+RANDOM_BATCHES = 8
 """Number of random batches if the user has none. With more batches, ranges hardly change."""
-MOST = 512
+MAX_BATCHES = 512
 """Most batches that are read, over all buckets. A user's function may yield batches for ever."""
-KEPT = 3
+HELD_OUT_BATCHES = 3
 """Most batches at the end that are not used for calibration. If there are few batches, half of
 them."""
 
@@ -45,7 +45,7 @@ def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
         ConfigError: The function does not exist.
     """
     if source is None:
-        return Batches(_random(network), "random inputs")
+        return Batches(_random_batches(network), "random inputs")
     bucket = network.bucket
     where = "" if bucket is None else f" in bucket {bucket.name}"
     return Batches(user_samples(network, source, "calibrate"), f"{source}{where}")
@@ -82,14 +82,14 @@ class Batches:
         for batch in self._batches:
             self.count += 1
             waiting.append(batch)
-            if len(waiting) > KEPT:
+            if len(waiting) > HELD_OUT_BATCHES:
                 yield waiting.popleft().inputs
         if not waiting:
             raise ConfigError(
                 f"calibrate: {self._source} yields no batch",
                 hint="Yield at least two: some to calibrate with, and some to check with.",
             )
-        while len(waiting) > max(1, min(KEPT, self.count // 2)):
+        while len(waiting) > max(1, min(HELD_OUT_BATCHES, self.count // 2)):
             yield waiting.popleft().inputs
         self.samples = list(waiting)
         if self.count == 1:
@@ -111,13 +111,13 @@ class Batches:
         )
 
 
-def _random(network: ImportedNetwork) -> Iterator[Sample]:
+def _random_batches(network: ImportedNetwork) -> Iterator[Sample]:
     log.warning(
         "calibrated_with_random_inputs",
         why="the pipeline names none; ranges and errors are those of random numbers",
         hint='Write `calibrate: "data.py:batches"`, a function that yields inputs.',
     )
-    for number in range(RANDOM):
+    for number in range(RANDOM_BATCHES):
         yield Sample(inputs=network.samples(np.random.default_rng(_SEED + number)))
 
 
@@ -149,21 +149,21 @@ def _batches_from(
     elsewhere: Counter[str] = Counter()
     number = own = 0
     try:
-        for number, batch in enumerate(_yielded(function(), f"{key}: {source}"), start=1):
+        for number, batch in enumerate(_check_iterable(function(), f"{key}: {source}"), start=1):
             who = f"{key}: batch {number} of {source}"
-            arrays = _checked(batch, wanted, who)
+            arrays = _to_arrays(batch, wanted, who)
             if network.bucket is None:
-                yield _whole(arrays, wanted, who)
+                yield _fixed_shape_sample(arrays, wanted, who)
                 own += 1
             else:
-                name, sample = _in_bucket(network.bucket, arrays, who)
+                name, sample = _bucket_sample(network.bucket, arrays, who)
                 if name == network.bucket.name:
                     yield sample
                     own += 1
                 else:
                     elsewhere[name] += 1
-            if number == MOST:
-                log.warning("batches_ended", batches=MOST, why="no more are read")
+            if number == MAX_BATCHES:
+                log.warning("batches_ended", batches=MAX_BATCHES, why="no more are read")
                 break
     except ConfigError:
         raise
@@ -181,7 +181,7 @@ def _batches_from(
         )
 
 
-def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Sample:
+def _fixed_shape_sample(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Sample:
     """Check the shapes of a batch for a network with one input shape."""
     for array, (name, example) in zip(arrays, wanted.items(), strict=True):
         if array.shape != example.shape:
@@ -193,7 +193,7 @@ def _whole(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Samp
     return Sample(inputs=arrays)
 
 
-def _in_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
+def _bucket_sample(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
     """The name of the bucket that a batch belongs to, and the batch padded to its shapes."""
     try:
         name, inputs, cuts = bucket.placed(*arrays)
@@ -204,7 +204,7 @@ def _in_bucket(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sam
     return name, Sample(inputs=inputs, cuts=tuple(cuts))
 
 
-def _yielded(result: Any, source: str) -> Iterable[Any]:
+def _check_iterable(result: Any, source: str) -> Iterable[Any]:
     """Check that the result of a user's function is iterable."""
     if isinstance(result, np.ndarray | Mapping | str) or not hasattr(result, "__iter__"):
         raise ConfigError(
@@ -215,7 +215,7 @@ def _yielded(result: Any, source: str) -> Iterable[Any]:
     return batches
 
 
-def _checked(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays:
+def _to_arrays(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays:
     """Convert one batch to arrays of the dtypes that the network takes. Shapes are not checked.
 
     Args:
@@ -238,10 +238,10 @@ def _checked(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays
                 hint=f"The network takes {takes}.",
             )
     pairs = zip(arrays, wanted.items(), strict=True)
-    return [_array(array, example, f"{who}: input {name!r}") for array, (name, example) in pairs]
+    return [_to_array(array, example, f"{who}: input {name!r}") for array, (name, example) in pairs]
 
 
-def _array(value: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
+def _to_array(value: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     kind, wanted = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
     if kind != wanted:

@@ -29,7 +29,7 @@ from chameleon_networks._quantize.ranges import Affine
 
 
 @attrs.frozen(kw_only=True)
-class Form:
+class TensorFormat:
     """How the numbers of a tensor are rounded before operators read them.
 
     Attributes:
@@ -52,7 +52,7 @@ class Form:
         )
 
 
-class Network:
+class DataFlow:
     """Finds out which operators read each tensor of a prepared network.
 
     Args:
@@ -67,7 +67,7 @@ class Network:
     def __init__(self, module: Any, fusions: Sequence[FusionGroup]) -> None:
         function = module["main"]
         self.bindings = bindings_of(function)
-        self.names = _names([*function.params, *(binding.var for binding in self.bindings)])
+        self.names = _unique_names([*function.params, *(binding.var for binding in self.bindings)])
         self.fusions = fusions
         self.users = users_of(function)
         self.fusion_at = {
@@ -150,7 +150,7 @@ class Network:
                     yield variable, binding.var
 
 
-def _names(variables: Sequence[Any]) -> dict[Any, str]:
+def _unique_names(variables: Sequence[Any]) -> dict[Any, str]:
     named: dict[Any, str] = {}
     names: set[str] = set()
     for variable in variables:
@@ -162,7 +162,7 @@ def _names(variables: Sequence[Any]) -> dict[Any, str]:
     return named
 
 
-class Reads:
+class ReadFormats:
     """How each tensor is rounded for its readers, if some operators have reduced dtypes.
 
     Args:
@@ -173,7 +173,7 @@ class Reads:
     Attributes:
         narrow: Indices of the fusion groups that write their output in their reduced dtype,
             because all readers read the output in this dtype.
-        of: For the variable of a binding, the ``Form`` (dtype and scale) of each tensor that the
+        of: For the variable of a binding, the ``TensorFormat`` (dtype and scale) of each tensor that the
             binding reads. Tensors that it reads in float32 are left out.
 
     Raises:
@@ -181,16 +181,16 @@ class Reads:
     """
 
     def __init__(
-        self, network: Network, types: Mapping[int, str], ranges: Mapping[str, Affine]
+        self, network: DataFlow, types: Mapping[int, str], ranges: Mapping[str, Affine]
     ) -> None:
         self._network = network
         # Types that differ by their weights alone read the same.
         data = {index: COMPUTE[kind].data for index, kind in types.items()}
         self._types = {index: kind for index, kind in data.items() if kind.name != FLOAT32}
         self._ranges = ranges
-        self._known: dict[Any, Form | None] = {}
+        self._known: dict[Any, TensorFormat | None] = {}
         self.narrow: set[int] = set()
-        self.of: dict[Any, dict[Any, Form]] = defaultdict(dict)
+        self.of: dict[Any, dict[Any, TensorFormat]] = defaultdict(dict)
         # Whoever reads a tensor comes after it: from the end on, all readers are known.
         for binding in reversed(network.bindings):
             self._known[binding.var] = self._read_as(binding.var)
@@ -199,7 +199,7 @@ class Reads:
                 self._settle(index)
         self._settle_all()
 
-    def form(self, kind: StorageType, variable: Any) -> Form | None:
+    def form(self, kind: StorageType, variable: Any) -> TensorFormat | None:
         """How the numbers of a tensor are rounded if an operator reads the tensor in a dtype.
 
         For an integer dtype, the result has the dtype and the tensor's scale and zero point, or is
@@ -210,9 +210,9 @@ class Reads:
             variable: The tensor, a variable of the network.
         """
         if not kind.whole:
-            return Form(kind=kind)
+            return TensorFormat(kind=kind)
         affine = self._ranges.get(self._network.names[variable])
-        return None if affine is None else Form(kind=kind, affine=affine)
+        return None if affine is None else TensorFormat(kind=kind, affine=affine)
 
     def _settle(self, index: int) -> None:
         """Decide whether a fusion group's output has its dtype, once all readers are known."""
@@ -241,7 +241,7 @@ class Reads:
                 if user.var not in self._network.fusion_at:
                     self.of[user.var][fusion.last] = self._certain(kind, fusion.last)
 
-    def _certain(self, kind: StorageType, variable: Any) -> Form:
+    def _certain(self, kind: StorageType, variable: Any) -> TensorFormat:
         form = self.form(kind, variable)
         if form is None:
             raise ConfigError(
@@ -251,7 +251,7 @@ class Reads:
             )
         return form
 
-    def _read_as(self, variable: Any) -> Form | None:
+    def _read_as(self, variable: Any) -> TensorFormat | None:
         """The form in which all readers read a tensor.
 
         None if the forms differ or one reads float32.
@@ -259,7 +259,7 @@ class Reads:
         forms = {self._reader(user, variable) for user in self._network.users[variable]}
         return forms.pop() if len(forms) == 1 else None
 
-    def _reader(self, user: Any, variable: Any) -> Form | None:
+    def _reader(self, user: Any, variable: Any) -> TensorFormat | None:
         if user is None:
             return None
         index = self._network.multiplying(user.var, variable)
@@ -276,7 +276,7 @@ class Reads:
             return carried
         return carried if self.form(carried.kind, variable) == carried else None
 
-    def _added_as(self, index: int, variable: Any) -> Form | None:
+    def _added_as(self, index: int, variable: Any) -> TensorFormat | None:
         """The form in which a fusion group adds a tensor.
 
         None if that is float32, or not a residual.

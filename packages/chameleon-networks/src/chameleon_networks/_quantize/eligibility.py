@@ -22,7 +22,7 @@ from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._quantize.weights import overflows
 
 
-def reading_as(kind: str) -> tuple[str, ...]:
+def dtypes_with_same_data(kind: str) -> tuple[str, ...]:
     """The dtypes whose operators read activations in the same form: int8 and int7 for int7.
 
     ``int7`` is a variant of int8 with other weights. Other dtypes have no variant, so the result is
@@ -39,7 +39,7 @@ def reading_as(kind: str) -> tuple[str, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class Eligible:
+class EligibleFusions:
     """The fusion groups that can be computed in a dtype, and the reasons why others cannot.
 
     Attributes:
@@ -51,7 +51,7 @@ class Eligible:
     reasons: Mapping[int, str]
 
 
-def eligible(fusions: Sequence[FusionGroup], kind: str) -> Eligible:
+def find_eligible(fusions: Sequence[FusionGroup], kind: str) -> EligibleFusions:
     """Find the fusion groups that can be computed in a dtype.
 
     Args:
@@ -65,14 +65,14 @@ def eligible(fusions: Sequence[FusionGroup], kind: str) -> Eligible:
         raise ConfigError(
             f"there is no precision {kind!r}", hint=f"Known ones: {FLOAT32}, {', '.join(REDUCED)}."
         )
-    reasons = {index: _reason(fusion, kind) for index, fusion in enumerate(fusions)}
-    return Eligible(
+    reasons = {index: _obstacle(fusion, kind) for index, fusion in enumerate(fusions)}
+    return EligibleFusions(
         places=tuple(index for index, reason in reasons.items() if reason is None),
         reasons={index: reason for index, reason in reasons.items() if reason is not None},
     )
 
 
-def _reason(fusion: FusionGroup, kind: str) -> str | None:
+def _obstacle(fusion: FusionGroup, kind: str) -> str | None:
     spec = fusion.spec
     if not isinstance(spec, TypedSpec):
         return f"{spec.kind} is computed in {FLOAT32} alone"
@@ -82,10 +82,14 @@ def _reason(fusion: FusionGroup, kind: str) -> str | None:
         return "its input is no tensor of the network that could be observed"
     if fusion.readers is None:
         return "its inputs are rearranged for other operators, too"
-    return _no_integers(spec, kind) if COMPUTE[kind].quantized else _no_floats(fusion, spec, kind)
+    return (
+        _integer_obstacle(spec, kind)
+        if COMPUTE[kind].quantized
+        else _float_obstacle(fusion, spec, kind)
+    )
 
 
-def _no_floats(fusion: FusionGroup, spec: TypedSpec, kind: str) -> str | None:
+def _float_obstacle(fusion: FusionGroup, spec: TypedSpec, kind: str) -> str | None:
     """The reason why an operator cannot have a floating-point dtype, or None."""
     weights, stored = fusion.constants.weights, COMPUTE[kind].weights
     if weights is not None and not stored.whole and overflows(weights, stored):
@@ -97,7 +101,7 @@ def _no_floats(fusion: FusionGroup, spec: TypedSpec, kind: str) -> str | None:
     return None
 
 
-def _no_integers(spec: TypedSpec, kind: str) -> str | None:
+def _integer_obstacle(spec: TypedSpec, kind: str) -> str | None:
     """The reason why an operator cannot be computed in int8, or gains nothing by int7.
 
     Else None.

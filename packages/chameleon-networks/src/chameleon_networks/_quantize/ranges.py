@@ -135,7 +135,7 @@ class Histogram:
 LEVELS = STORAGE[UINT8].high
 """Number of steps between the least and the largest number of eight bits."""
 
-EXTREMES, LEAST_SQUARES = "minimum and maximum", "least squares"
+MIN_MAX, LEAST_SQUARES = "minimum and maximum", "least squares"
 PERCENTILES = (99.9, 99.99, 99.999)
 """Percentages of the values that lie below the upper end of a range, or above its lower end."""
 
@@ -143,7 +143,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 _FRACTIONS = 2.0 ** -(np.arange(33) / 8.0)
 """Clipping thresholds that least squares tries, as fractions of the largest value. They go down to
 a sixteenth, each a twelfth below the previous one."""
-_TURNS = 2
+_ROUNDS = 2
 """How often least squares searches for the best upper end and then for the best lower end."""
 
 
@@ -237,7 +237,7 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
     return errors
 
 
-def candidates(histogram: Histogram) -> dict[str, Affine]:
+def candidate_ranges(histogram: Histogram) -> dict[str, Affine]:
     """Compute several 8-bit ranges for a tensor, one for each method, by the method's name.
 
     Args:
@@ -251,7 +251,7 @@ def candidates(histogram: Histogram) -> dict[str, Affine]:
             "a tensor of the network never had a value, so that it has no range",
             hint="Calibrate with at least one batch, of inputs that are not empty.",
         )
-    affines = {EXTREMES: Affine.between(histogram.low, histogram.high)}
+    affines = {MIN_MAX: Affine.between(histogram.low, histogram.high)}
     for percent in PERCENTILES:
         affines[f"percentile {percent:g}"] = Affine.between(*histogram.percentile(percent))
     affines[LEAST_SQUARES] = _least_squares(histogram)
@@ -262,7 +262,7 @@ def _least_squares(histogram: Histogram) -> Affine:
     """The range with the least mean squared error, a compromise of clipping and step size."""
     low, high = histogram.low, histogram.high
     best = Affine.between(low, high)
-    for _ in range(_TURNS):
+    for _ in range(_ROUNDS):
         for upper in (True, False):
             end = histogram.high if upper else histogram.low
             ends = [float(end * fraction) for fraction in _FRACTIONS]

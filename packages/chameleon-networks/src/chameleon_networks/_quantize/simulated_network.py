@@ -19,14 +19,14 @@ from chameleon_networks._compile.loop_tasks import TunedLoops
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
-from chameleon_networks._quantize.data_flow import Form, Network, Reads
+from chameleon_networks._quantize.data_flow import DataFlow, ReadFormats, TensorFormat
 from chameleon_networks._quantize.ranges import LEVELS, Affine
-from chameleon_networks._quantize.weights import Means, constants_in
+from chameleon_networks._quantize.weights import Means, constants_for
 
 _ALGORITHMS: Any = ("direct",)
 
 
-def guessed_kernels(
+def first_guess_kernels(
     fusions: Sequence[FusionGroup], target: str, space: SpaceProvider | None = None
 ) -> Kernels:
     """Make untuned kernels of fusion groups, with the first guess of a design space for each.
@@ -47,7 +47,7 @@ def guessed_kernels(
     return Kernels(winners, space, target)
 
 
-def opened(
+def compile_with_input_hook(
     module: Any, fusions: Sequence[FusionGroup], kernels: Kernels, target: str, function: str
 ) -> tuple[Any, tuple[int, ...]]:
     """Compile a network that calls a function on each tensor that a fusion group reads.
@@ -114,16 +114,18 @@ class SimulatedNetwork:
     """
 
     def __init__(self, module: Any, fusions: Sequence[FusionGroup], target: str) -> None:
-        self.network = Network(module, fusions)
+        self.network = DataFlow(module, fusions)
         self._fusions = fusions
-        self._kernels = guessed_kernels(fusions, target)
+        self._kernels = first_guess_kernels(fusions, target)
         name = f"chameleon.precision.read_{next(_NUMBERS)}"
         tvm.register_global_func(name, self._read)
-        executable, self.places = opened(module, fusions, self._kernels, target, name)
+        executable, self.places = compile_with_input_hook(
+            module, fusions, self._kernels, target, name
+        )
         self._machine = relax.VirtualMachine(executable, tvm.cpu())
         self._constants: dict[tuple[int, str], list[Any]] = {}
         self._means: Means = {}
-        self._forms: dict[tuple[int, int], Form] = {}
+        self._forms: dict[tuple[int, int], TensorFormat] = {}
         self._observer: Observer | None = None
         self._raised: ChameleonError | None = None
         self.overflowed = False
@@ -162,7 +164,7 @@ class SimulatedNetwork:
             ChameleonError: The observer raised it.
         """
         reduced = {index: kind for index, kind in (types or {}).items() if kind != FLOAT32}
-        self._forms = self._forms_of(Reads(self.network, reduced, ranges or {}))
+        self._forms = self._forms_of(ReadFormats(self.network, reduced, ranges or {}))
         self._observer = observer
         self.overflowed = False
         constants = [
@@ -181,7 +183,7 @@ class SimulatedNetwork:
             raise raised from None
         return [tensor.numpy() for tensor in ([outputs] if hasattr(outputs, "numpy") else outputs)]
 
-    def _forms_of(self, reads: Reads) -> dict[tuple[int, int], Form]:
+    def _forms_of(self, reads: ReadFormats) -> dict[tuple[int, int], TensorFormat]:
         forms = {}
         for index in self.places:
             edges = [(read, readers[0]) for read, readers in self.network.operands(index)]
@@ -203,7 +205,7 @@ class SimulatedNetwork:
                 self._raised = error
                 raise
         form = self._forms.get((index, number))
-        _round(values, form, written)
+        _round_to_format(values, form, written)
         if form is None:
             return
         infinite = np.isinf(written)
@@ -215,7 +217,7 @@ class SimulatedNetwork:
         if (index, kind) not in self._constants:
             fusion = self._fusions[index]
             mean = self._means.get(self.network.names.get(fusion.inputs[0], ""))
-            constants = constants_in(fusion, kind, mean)
+            constants = constants_for(fusion, kind, mean)
             kernel = self._kernels.of(attrs.evolve(fusion, constants=constants))
             assert kernel is not None  # noqa: S101 - it was placed
             packed = [array for array in kernel.arguments if array is not None]
@@ -223,7 +225,9 @@ class SimulatedNetwork:
         return self._constants[index, kind]
 
 
-def _round(values: NDArray[Any], form: Form | None, written: NDArray[Any]) -> None:
+def _round_to_format(
+    values: NDArray[Any], form: TensorFormat | None, written: NDArray[Any]
+) -> None:
     """Round values to a form and back, into ``written``, without allocating memory."""
     if form is None:
         np.copyto(written, values)

@@ -21,12 +21,12 @@ from chameleon_tvm.api import INT8
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._quantize.data_flow import Network
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.data_flow import DataFlow
+from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import (
     Affine,
     Histogram,
-    candidates,
+    candidate_ranges,
     ranges_from_json,
     ranges_to_json,
 )
@@ -37,10 +37,10 @@ from chameleon_networks._running.verify import Sample, error_between, magnitudes
 
 log = structlog.get_logger()
 
-_TRIED = 2
+_COMPARED_BATCHES = 2
 """Number of batches on which the methods that find ranges are compared."""
 
-CORRECTED = "corrected biases"
+CORRECTED_BIASES = "corrected biases"
 """The key of the error with the best method and corrected biases."""
 
 
@@ -75,7 +75,7 @@ class Calibrator:
     def __init__(self, simulated: SimulatedNetwork) -> None:
         self._simulated = simulated
         network = simulated.network
-        known = eligible(network.fusions, INT8).places
+        known = find_eligible(network.fusions, INT8).places
         self._places = tuple(index for index in simulated.places if index in known)
         self._names = {
             (index, number): network.names[read]
@@ -85,12 +85,12 @@ class Calibrator:
         # A tensor that several fusions read is counted once.
         first = {name: edge for edge, name in reversed(self._names.items())}
         self._counted = set(first.values())
-        self._group_of = _groups(
+        self._group_of = _connected_names(
             (network.names[source], network.names[other]) for source, other in network.carried()
         )
         self._histograms: dict[str, Histogram] = {}
         self._tried: list[tuple[Arrays, Arrays]] = []
-        self._sums = {True: _Sums(), False: _Sums()}
+        self._sums = {True: _ChannelSums(), False: _ChannelSums()}
 
     def observe(self, inputs: Arrays) -> None:
         """Run a batch through the network, and count the values of its tensors.
@@ -101,7 +101,7 @@ class Calibrator:
         Raises:
             ConfigError: A tensor of the network becomes infinite or NaN.
         """
-        tried = len(self._tried) < _TRIED
+        tried = len(self._tried) < _COMPARED_BATCHES
         self._sums[tried].batches += 1
         outputs = self._simulated.outputs(inputs, observer=self._count)
         if tried:
@@ -117,7 +117,7 @@ class Calibrator:
         fusion = self._simulated.network.fusions[index]
         if number == 0 and fusion.constants.weights is not None:
             means = channel_means(fusion, values)
-            self._sums[len(self._tried) < _TRIED].add((index, name), means)
+            self._sums[len(self._tried) < _COMPARED_BATCHES].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
         """The 8-bit ranges that several methods, such as percentiles, choose for all tensors.
@@ -126,7 +126,9 @@ class Calibrator:
             A mapping from the method's name to the ranges by tensor name.
         """
         names = {*self._names.values(), *self._group_of}
-        by_group = {group: candidates(histogram) for group, histogram in self._histograms.items()}
+        by_group = {
+            group: candidate_ranges(histogram) for group, histogram in self._histograms.items()
+        }
         ranges: dict[str, dict[str, Affine]] = {}
         for name in sorted(names):
             for method, affine in by_group.get(self._group_of.get(name, name), {}).items():
@@ -150,8 +152,8 @@ class Calibrator:
         means: Means = {}
         if others.batches:
             self._simulated.means = others.means()
-            errors[CORRECTED] = self._error(ranges[method])
-            if errors[CORRECTED] < errors[method]:
+            errors[CORRECTED_BIASES] = self._error(ranges[method])
+            if errors[CORRECTED_BIASES] < errors[method]:
                 means = others.means(tried)
             self._simulated.means = means
         log.info("ranges_chosen", method=method, corrected=bool(means), errors=errors)
@@ -166,7 +168,7 @@ class Calibrator:
         )
 
 
-class _Sums:
+class _ChannelSums:
     """Sums over batches of the means of the channels that fusion groups read.
 
     Attributes:
@@ -187,7 +189,7 @@ class _Sums:
         """
         self.known[edge] = self.known[edge] + means if edge in self.known else means
 
-    def means(self, *others: _Sums) -> Means:
+    def means(self, *others: _ChannelSums) -> Means:
         """Each channel's mean over the batches of this object and of others, by tensor name."""
         added = [sums for sums in (self, *others) if sums.batches]
         batches = sum(sums.batches for sums in added)
@@ -197,7 +199,7 @@ class _Sums:
         }
 
 
-def _groups(pairs: Any) -> dict[str, str]:
+def _connected_names(pairs: Any) -> dict[str, str]:
     """For each name in the pairs, the name of the group of all names that the pairs connect."""
     parents: dict[str, str] = {}
 
@@ -229,7 +231,7 @@ class Server:
             ConfigError: This process reads a different network from the same source.
         """
         module, fusions = prepared_network(requested_network(request))
-        if list(Network(module, fusions).names.values()) != request["names"]:
+        if list(DataFlow(module, fusions).names.values()) != request["names"]:
             raise ConfigError(
                 "another process reads the network differently from this one",
                 hint="A network has to be the same whenever it is made: seed what is random in it.",

@@ -27,7 +27,7 @@ _TINY = np.finfo(np.float32).tiny
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class EncodedWeights:
+class QuantizedWeights:
     """Weights quantized to integers.
 
     Attributes:
@@ -59,7 +59,7 @@ class EncodedWeights:
         )
 
 
-def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
+def quantize_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWeights:
     """Quantize weights to integers.
 
     Args:
@@ -80,10 +80,10 @@ def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
     scales = np.where(largest > 0, np.maximum(largest / np.float32(most), _TINY), 1.0)
     scales = scales.astype(np.float32)
     values = np.clip(np.rint(flat / scales[:, None]), -most, most).astype(kind.storage_dtype)
-    return EncodedWeights(values=values.reshape(weights.shape), scales=scales)
+    return QuantizedWeights(values=values.reshape(weights.shape), scales=scales)
 
 
-def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
+def placeholder_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWeights:
     """Make stand-ins for quantized weights, with the right shape and dtype, but equal values.
 
     That is fast, and enough to find out the dtypes of a network's operators.
@@ -93,7 +93,7 @@ def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights
         kind: An integer dtype.
     """
     values = np.full(weights.shape, kind.symmetric, kind.storage_dtype)
-    return EncodedWeights(values=values, scales=np.ones(len(weights), np.float32))
+    return QuantizedWeights(values=values, scales=np.ones(len(weights), np.float32))
 
 
 def overflows(values: NDArray[Any], kind: StorageType) -> bool:
@@ -125,7 +125,7 @@ def channel_means(fusion: FusionGroup, data: NDArray[Any]) -> NDArray[np.float64
     return means
 
 
-def constants_in(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = None) -> Constants:
+def constants_for(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = None) -> Constants:
     """The constants of a fusion group in a dtype: rounded weights, and the bias if there is one.
 
     Args:
@@ -141,13 +141,15 @@ def constants_in(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = Non
     if kind == FLOAT32 or weights is None:
         return fusion.constants
     stored = COMPUTE[kind].weights
-    rounded = encoded_weights(weights, stored).real if stored.whole else stored.rounded(weights)
+    rounded = quantize_weights(weights, stored).real if stored.whole else stored.rounded(weights)
     if mean is not None and bias is not None:
-        bias = (bias - _shift(fusion, rounded - weights, mean)).astype(np.float32)
+        bias = (bias - _mean_shift(fusion, rounded - weights, mean)).astype(np.float32)
     return Constants(weights=rounded, bias=bias)
 
 
-def _shift(fusion: FusionGroup, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
+def _mean_shift(
+    fusion: FusionGroup, errors: NDArray[Any], mean: NDArray[Any]
+) -> NDArray[np.float64]:
     """How far the mean of each output channel is off, an array of shape (output channels,).
 
     Args:

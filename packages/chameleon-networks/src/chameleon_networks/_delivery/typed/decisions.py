@@ -27,11 +27,11 @@ from chameleon_networks._graph.fusion_groups import with_fastest_specs
 from chameleon_networks._graph.operators import find_owners, specs_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.package import check_target
-from chameleon_networks._precision.metrics import metric_of, scored
+from chameleon_networks._precision.metrics import evaluate_metric, import_metric
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._precision.typed_networks import TypedNetworks
 from chameleon_networks._quantize.calibration_batches import batches_of
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks._quantize.weights import Means
 from chameleon_networks._running.verify import Run, Sample
@@ -140,8 +140,10 @@ class PrecisionDecisions:
                     self._samples = batches.samples
                 log.info("precision_calibrated", how=batches.summary)
             if precision.metric is not None:
-                metric = metric_of(precision.metric)
-                score = scored(metric, precision.metric, partial(simulation.outputs, types={}))
+                metric = import_metric(precision.metric)
+                score = evaluate_metric(
+                    metric, precision.metric, partial(simulation.outputs, types={})
+                )
                 log.info("metric_in_float32", metric=precision.metric, score=score)
         self._networks.clear()
 
@@ -211,7 +213,7 @@ class PrecisionDecisions:
 
     def _reason(self, kind: str) -> str:
         """The most frequent reason why operators cannot have a dtype, after a colon."""
-        reasons = Counter(eligible(self.networks.fusions, kind).reasons.values())
+        reasons = Counter(find_eligible(self.networks.fusions, kind).reasons.values())
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> Facts:
@@ -254,7 +256,9 @@ class PrecisionDecisions:
         tasks: dict[str, Task] = {}
         for kind in self._tried(target) if self._types is None else self._types:
             network, able = networks.uniform(kind), networks.able(kind)
-            fusions = [typed for position in able if (typed := network.fusion(position)) is not None]
+            fusions = [
+                typed for position in able if (typed := network.fusion(position)) is not None
+            ]
             fusions = with_fastest_specs(fusions, target)
             first: dict[Any, str] = {}
             for position, fusion in zip(able, fusions, strict=True):

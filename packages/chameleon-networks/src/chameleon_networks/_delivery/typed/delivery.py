@@ -26,8 +26,13 @@ from chameleon_networks._delivery.typed.errors import Simulation
 from chameleon_networks._delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
 from chameleon_networks._package.package import read_manifest, write_manifest
 from chameleon_networks._precision.exchanged_tensors import bytes_per_second
-from chameleon_networks._precision.metrics import metric_of, scored
-from chameleon_networks._precision.points import Front, Point, in_words, why_float32
+from chameleon_networks._precision.metrics import evaluate_metric, import_metric
+from chameleon_networks._precision.points import (
+    ParetoFront,
+    Point,
+    dtype_counts_text,
+    float32_reasons,
+)
 from chameleon_networks._precision.typed_networks import Types
 from chameleon_networks._running.latency import median_seconds
 from chameleon_networks._running.processes import NetworkProcess, delivered_process
@@ -96,9 +101,9 @@ class Candidates:
         source = self._settled.precision.metric
         if source is None:
             return
-        metric = metric_of(source)
-        before = scored(metric, source, run)
-        self._drops = lambda other: before - scored(metric, source, other)
+        metric = import_metric(source)
+        before = evaluate_metric(metric, source, run)
+        self._drops = lambda other: before - evaluate_metric(metric, source, other)
 
     def built(self, types: Types) -> BuiltNetwork:
         """Compile the network with some fusion groups in reduced dtypes.
@@ -247,15 +252,15 @@ class _TypedDelivery:
         self._seconds = OperatorSeconds(
             networks, settled.types, steps.with_alternatives(networks.fusions)
         )
-        self._staying = why_float32(networks, settled.types, self._seconds.times)
+        self._staying = float32_reasons(networks, settled.types, self._seconds.times)
         uniform = [self._seconds.uniform(kind) for kind in settled.types]
         self._in_networks = self._observed([{}, *uniform])
         self._front = self._front_now()
         self._trials = TRIALS
 
-    def _front_now(self) -> Front:
+    def _front_now(self) -> ParetoFront:
         """The front of error against seconds, with the operators' seconds known so far."""
-        return Front(
+        return ParetoFront(
             self._settled.networks,
             self._seconds.kinds,
             self._seconds.times,
@@ -291,7 +296,7 @@ class _TypedDelivery:
         folder = self._staged
         result = attrs.evolve(
             result,
-            precision=in_words(types, self._fusions),
+            precision=dtype_counts_text(types, self._fusions),
             precisions=chosen_types(types.values()),
             precision_summary=summary,
             front=tuple(p.row(self._fusions, delivered=p.types == types) for p in points),
@@ -411,7 +416,7 @@ class _TypedDelivery:
         name = min(seconds, key=seconds.__getitem__, default=FLOAT32)
         by_types = {FLOAT32: seconds.get(FLOAT32, math.inf)}
         for key, candidate in reversed(named.items()):
-            words = in_words(candidate.point.types, self._fusions)
+            words = dtype_counts_text(candidate.point.types, self._fusions)
             if key in seconds:
                 by_types[words] = min(seconds[key], by_types.get(words, math.inf))
         return named.get(name), by_types

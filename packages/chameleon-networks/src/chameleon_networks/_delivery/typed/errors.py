@@ -14,8 +14,8 @@ from chameleon_system.api import Message
 
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._quantize.data_flow import Network
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.data_flow import DataFlow
+from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks._quantize.weights import Means
 from chameleon_networks._running.processes import RUN_SECONDS, AskedProcess
@@ -59,7 +59,7 @@ class Simulation(AskedProcess):
         target: str,
         threads: int,
     ) -> None:
-        names = list(Network(module, fusions).names.values())
+        names = list(DataFlow(module, fusions).names.values())
         request = {"target": target, "names": names, **request_of(network)}
         super().__init__("the simulated network", request, module=_MODULE, threads=threads)
         self._fusions = fusions
@@ -123,7 +123,7 @@ class Simulation(AskedProcess):
         return {
             (position, kind): self.error_of({position: kind})
             for kind in kinds
-            for position in eligible(self._fusions, kind).places
+            for position in find_eligible(self._fusions, kind).places
         }
 
     def error_of(self, types: Types) -> float:

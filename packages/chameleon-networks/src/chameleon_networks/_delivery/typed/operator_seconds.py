@@ -20,7 +20,7 @@ from chameleon_core.plugin_api import FLOAT32
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.in_network import Seconds
 from chameleon_networks._precision.typed_networks import TypedNetwork, TypedNetworks, Types
-from chameleon_networks._quantize.eligibility import reading_as
+from chameleon_networks._quantize.eligibility import dtypes_with_same_data
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -115,7 +115,7 @@ class OperatorSeconds:
         """
         return {
             int(index): variant
-            for variant in reading_as(kind)
+            for variant in dtypes_with_same_data(kind)
             for index in np.flatnonzero(np.isfinite(self.times[:, self.kinds.index(variant)]))
         }
 

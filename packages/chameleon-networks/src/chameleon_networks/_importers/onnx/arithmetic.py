@@ -13,11 +13,17 @@ from chameleon_tvm.api import INT8, UINT8, tirx, tvm
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import map_elements, relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
+from chameleon_networks._importers.onnx.nodes import (
+    Node,
+    UnsupportedNodeError,
+    dtype_of,
+    scalar,
+    shape_of,
+)
 
 op = relax.op
 
-KERNEL_TYPES = frozenset(
+KERNEL_DTYPES = frozenset(
     (
         *("bool", "float32", "float64", INT8, "int16", "int32", "int64"),
         *(UINT8, "uint16", "uint32", "uint64"),
@@ -26,7 +32,7 @@ KERNEL_TYPES = frozenset(
 """Dtypes that kernels compute in."""
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return np.dtype(dtype_of(value)).kind in "iu"
 
 
@@ -34,10 +40,10 @@ def _power(node: Node) -> Any:
     """``Pow``, whose result has the dtype of the base; the exponent may have another dtype."""
     base, exponent = node[0], node[1]
     kind = wanted = dtype_of(base)
-    if _is_whole(base):
+    if _is_integer(base):
         known = isinstance(exponent, tvm.ir.GenericConst)
         powers = array_of(exponent).reshape(-1).tolist() if known else []
-        if len(powers) == 1 and powers[0] in range(_MOST_FACTORS):
+        if len(powers) == 1 and powers[0] in range(_MAX_FACTORS):
             factors = [base] * int(powers[0]) or [op.ones_like(base)]
             product = reduce(lambda product, factor: node.emit(product * factor), factors)
             extents = [*np.broadcast_shapes(shape_of(base), shape_of(exponent))]
@@ -53,14 +59,14 @@ def _power(node: Node) -> Any:
     return power if kind == wanted else op.astype(power, kind)
 
 
-_MOST_FACTORS = 64
+_MAX_FACTORS = 64
 """Powers of integers with so many factors are zero, one or too large for 64 bits."""
 
 
 def _modulo(node: Node) -> Any:
     """``Mod``: the result has the sign of the dividend if ``fmod`` is set, else of the divisor."""
     x, y = node[0], node[1]
-    if _is_whole(x):
+    if _is_integer(x):
         return (op.mod if node.attributes.get("fmod") else op.floor_mod)(x, y)
     rest = node.emit(op.mod(x, y))
     if node.attributes.get("fmod"):
@@ -95,13 +101,13 @@ def _is_infinite(node: Node) -> Any:
     return reduce(op.logical_or, (op.equal(x, number) for number in wanted))
 
 
-def _extreme(node: Node) -> Any:
+def _reduce_extremum(node: Node) -> Any:
     """``ReduceMax`` and ``ReduceMin`` along axes, also of bool and of no numbers."""
     x, largest = node[0], node.kind == "ReduceMax"
     shape, kind = shape_of(x), np.dtype(dtype_of(x))
     if not node.axes and node.attributes.get("noop_with_empty_axes"):
         return x
-    axes = [nodes.positive(axis, len(shape)) for axis in node.axes or range(len(shape))]
+    axes = [nodes.normalize_axis(axis, len(shape)) for axis in node.axes or range(len(shape))]
     keep = bool(node.attributes.get("keepdims", 1))
     if 0 not in shape:
         return (op.max if largest else op.min)(x, axes, keep)
@@ -112,7 +118,7 @@ def _extreme(node: Node) -> Any:
     return constant_of(extreme(np.empty(shape, kind), tuple(axes), keepdims=keep, initial=initial))
 
 
-def _log_of_powers(node: Node, x: Any, axes: list[int] | None, keep: bool) -> Any:
+def _log_sum_exp(node: Node, x: Any, axes: list[int] | None, keep: bool) -> Any:
     """``log(sum(exp(x)))``, whose largest number is taken out of the sum if it is finite."""
     most = node.emit(op.max(x, axes, True))
     is_infinite = op.equal(op.abs(most), scalar(math.inf, x))
@@ -129,9 +135,9 @@ _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "ReduceSumSquare": lambda x, *how: op.sum(op.square(x), *how),
 }
 """Reductions that TVM's importer misreads in some forms."""
-_WHOLE = frozenset({"ReduceL1", "ReduceSumSquare"})
+_INTEGER_REDUCTIONS = frozenset({"ReduceL1", "ReduceSumSquare"})
 """Reductions that compute integers from integers."""
-_NEUTRAL = frozenset({"ReduceLogSumExp", "ReduceMean"})
+_IDENTITY_REDUCTIONS = frozenset({"ReduceLogSumExp", "ReduceMean"})
 """Reductions that do not change a single number."""
 
 
@@ -142,9 +148,9 @@ def _reduction(node: Node) -> Any:
     """
     x, axes, keep = node[0], node.axes, bool(node.attributes.get("keepdims", 1))
     alone = not axes and bool(node.attributes.get("noop_with_empty_axes"))
-    by_fractions = _is_whole(x) and node.kind not in _WHOLE
+    by_fractions = _is_integer(x) and node.kind not in _INTEGER_REDUCTIONS
     sums_powers = node.kind == "ReduceLogSumExp"
-    if node.kind in _NEUTRAL if alone else not (by_fractions or sums_powers):
+    if node.kind in _IDENTITY_REDUCTIONS if alone else not (by_fractions or sums_powers):
         return NotImplemented
     wide = node.emit(op.astype(x, "float64")) if by_fractions else x
     if alone:
@@ -152,21 +158,21 @@ def _reduction(node: Node) -> Any:
         axes, keep = [len(shape_of(x))], False
         wide = node.emit(op.expand_dims(wide, axes))
     if sums_powers:
-        reduced = node.emit(_log_of_powers(node, wide, axes or None, keep))
+        reduced = node.emit(_log_sum_exp(node, wide, axes or None, keep))
     else:
         reduced = node.emit(_REDUCTIONS[node.kind](wide, axes or None, keep))
     return op.astype(reduced, dtype_of(x)) if by_fractions else reduced
 
 
-def _scaled_product(node: Node) -> Any:
+def _gemm(node: Node) -> Any:
     """``Gemm``; refuses fractional factors of integers, which TVM's importer would round."""
     factors = (float(node.attributes[name]) for name in ("alpha", "beta"))
-    if _is_whole(node[0]) and not all(factor.is_integer() for factor in factors):
-        raise Unsupported("it multiplies whole numbers by a fraction")
+    if _is_integer(node[0]) and not all(factor.is_integer() for factor in factors):
+        raise UnsupportedNodeError("it multiplies whole numbers by a fraction")
     return NotImplemented
 
 
-def _extreme_of_all(node: Node) -> Any:
+def _variadic_extremum(node: Node) -> Any:
     """``Max`` and ``Min`` of several operands, which TVM's importer would first concatenate."""
     combine = op.maximum if node.kind == "Max" else op.minimum
     return reduce(combine, node.inputs)
@@ -175,7 +181,7 @@ def _extreme_of_all(node: Node) -> Any:
 def _cumulative(node: Node) -> Any:
     """``CumProd``, and ``CumSum`` if it has the axis, which TVM's importer does not check."""
     x = node[0]
-    axis = nodes.positive(node.integers(1)[0], len(shape_of(x)))
+    axis = nodes.normalize_axis(node.integers(1)[0], len(shape_of(x)))
     if node.kind == "CumSum":
         return NotImplemented
     reverse = bool(node.attributes.get("reverse"))
@@ -193,11 +199,11 @@ def _determinant(node: Node) -> Any:
     rows = node.emit(op.reshape(x, [math.prod(batch), size, size]))
     product: Any = constant_of(np.ones([math.prod(batch)], dtype_of(x)))
     for step in range(size):
-        rows, product = _eliminated(node, rows, product, size - step)
+        rows, product = _eliminate(node, rows, product, size - step)
     return op.reshape(product, batch)
 
 
-def _eliminated(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any]:
+def _eliminate(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any]:
     """A step of elimination: the matrix without its first row and column; the product so far."""
     emit, count = node.emit, shape_of(rows)[0]
     column = emit(op.strided_slice(rows, [2], [0], [1]))
@@ -221,12 +227,12 @@ def _eliminated(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, An
     return emit(op.strided_slice(rest, [2], [1], [size])), product
 
 
-def _same_bits(node: Node) -> Any:
+def _bit_cast(node: Node) -> Any:
     """``BitCast``: the bits of numbers, read as another dtype."""
-    kind = nodes.named_type(node.attributes["to"])
+    kind = nodes.dtype_name(node.attributes["to"])
     x = node[0]
-    if any(node.kinds) or kind not in KERNEL_TYPES - {"bool"} or dtype_of(x) not in KERNEL_TYPES:
-        raise Unsupported(f"it reads {node.kinds[0] or dtype_of(x)} as {kind}")
+    if any(node.kinds) or kind not in KERNEL_DTYPES - {"bool"} or dtype_of(x) not in KERNEL_DTYPES:
+        raise UnsupportedNodeError(f"it reads {node.kinds[0] or dtype_of(x)} as {kind}")
     if dtype_of(x) == "bool" or dtype_of(x) == kind:
         return op.astype(x, kind)
     return map_elements(node.builder, lambda number: tirx.reinterpret(kind, number), x, "bits")
@@ -249,7 +255,7 @@ def _sign(node: Node) -> Any:
     return op.minimum(x, scalar(1, x)) if unsigned else NotImplemented
 
 
-def _above_threshold(node: Node) -> Any:
+def _thresholded_relu(node: Node) -> Any:
     """``ThresholdedRelu``; TVM's importer multiplies infinities by zero."""
     x, alpha = node[0], scalar(float(node.attributes["alpha"]), node[0])
     return op.where(x > alpha, x, scalar(0, x))
@@ -264,21 +270,21 @@ def _elu(node: Node) -> Any:
     return made * scalar(float(node.attributes["gamma"]), x) if node.kind == "Selu" else made
 
 
-def _layer(node: Node) -> Any:
+def _layer_norm(node: Node) -> Any:
     """Layer normalization; refuses forms that TVM's importer misreads.
 
     The standard's own function then computes them. It also has several outputs and any axis.
     """
     x, scale = node[0], node[1]
-    axis = nodes.positive(int(node.attributes["axis"]), len(shape_of(x)))
+    axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(x)))
     if node.outputs > 1 or (axis == 0 and node.kind != "LayerNormalization"):
-        raise Unsupported("it gives more than what it normalises")
+        raise UnsupportedNodeError("it gives more than what it normalises")
     if dtype_of(x) == "float64" or shape_of(scale) != shape_of(x)[axis:]:
-        raise Unsupported("the compiler normalises other numbers")
+        raise UnsupportedNodeError("the compiler normalises other numbers")
     return NotImplemented
 
 
-def _batch(node: Node) -> Any:
+def _batch_norm(node: Node) -> Any:
     """``BatchNormalization`` in training mode: normalizes by the batch, updates running means."""
     if not node.attributes.get("training_mode"):
         return NotImplemented
@@ -299,7 +305,7 @@ def _batch(node: Node) -> Any:
     return [centred * op.reshape(factor, column) + op.reshape(bias, column), *moved]
 
 
-def _by_norm(node: Node) -> Any:
+def _lp_normalization(node: Node) -> Any:
     """``LpNormalization``; a vector whose norm is zero stays as it is."""
     x, axis = node[0], int(node.attributes["axis"])
     if int(node.attributes["p"]) == 1:
@@ -310,18 +316,18 @@ def _by_norm(node: Node) -> Any:
     return x / op.where(op.equal(norm, scalar(0, norm)), scalar(1, norm), norm)
 
 
-def _by_mean_and_variance(node: Node) -> Any:
+def _mean_variance_normalization(node: Node) -> Any:
     """The standard's difference of two means may be less than zero, which has no root."""
     x, axes = node[0], list(node.attributes["axes"])
     centred = node.emit(x - op.mean(x, axes, True))
     return centred / (op.sqrt(op.mean(centred * centred, axes, True)) + scalar(1e-9, x))
 
 
-def _by_neighbours(node: Node) -> Any:
+def _lrn(node: Node) -> Any:
     """By channels about each; TVM's importer has windows of odd sizes, float32 and few axes."""
     x, size = node[0], int(node.attributes["size"])
     shape = shape_of(x)
-    if dtype_of(x) == "float32" and size % 2 and len(shape) in _POOLED_BY_TVM:
+    if dtype_of(x) == "float32" and size % 2 and len(shape) in _LRN_RANKS:
         return NotImplemented
     before = (size - 1) // 2
     widths = [0, 0, before, size - 1 - before, *[0] * (2 * len(shape) - 4)]
@@ -332,32 +338,32 @@ def _by_neighbours(node: Node) -> Any:
     return x / op.power(total * scalar(alpha / size, x) + scalar(bias, x), scalar(beta, x))
 
 
-_POOLED_BY_TVM = (3, 4)
+_LRN_RANKS = (3, 4)
 """Axes of a tensor, batch and channels included."""
 
 ARITHMETIC: Mapping[str, Callable[[Node], Any]] = {
     "Pow": _power,
     "Mod": _modulo,
     "BitShift": _shift,
-    "BitCast": _same_bits,
+    "BitCast": _bit_cast,
     "IsInf": _is_infinite,
     **dict.fromkeys((*_REDUCTIONS, "ReduceLogSumExp"), _reduction),
-    "ReduceMax": _extreme,
-    "ReduceMin": _extreme,
-    "Gemm": _scaled_product,
-    "Max": _extreme_of_all,
-    "Min": _extreme_of_all,
+    "ReduceMax": _reduce_extremum,
+    "ReduceMin": _reduce_extremum,
+    "Gemm": _gemm,
+    "Max": _variadic_extremum,
+    "Min": _variadic_extremum,
     **dict.fromkeys(("CumProd", "CumSum"), _cumulative),
     "Det": _determinant,
     "PRelu": _prelu,
     "Sign": _sign,
     **dict.fromkeys(("Elu", "Selu", "Celu"), _elu),
-    "ThresholdedRelu": _above_threshold,
-    "LayerNormalization": _layer,
-    "RMSNormalization": _layer,
-    "BatchNormalization": _batch,
-    "LpNormalization": _by_norm,
-    "LRN": _by_neighbours,
-    "MeanVarianceNormalization": _by_mean_and_variance,
+    "ThresholdedRelu": _thresholded_relu,
+    "LayerNormalization": _layer_norm,
+    "RMSNormalization": _layer_norm,
+    "BatchNormalization": _batch_norm,
+    "LpNormalization": _lp_normalization,
+    "LRN": _lrn,
+    "MeanVarianceNormalization": _mean_variance_normalization,
 }
 """Converters by operator. If one returns ``NotImplemented``, TVM converts the node."""

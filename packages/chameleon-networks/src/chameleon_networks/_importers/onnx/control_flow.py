@@ -15,20 +15,20 @@ import onnx
 
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.emulated_types import Typed
+from chameleon_networks._importers.onnx.emulated_types import EmulatedTensor
 from chameleon_networks._importers.onnx.nodes import (
-    Unsupported,
+    ConstantRequiredError,
+    UnsupportedNodeError,
     Value,
-    ValueNeeded,
     relax_constant,
     shape_of,
 )
 
-_MOST_TURNS = 4096
+_MAX_ITERATIONS = 4096
 """Most turns of a loop that are unrolled. Each turn is a copy of the loop's body."""
 
 
-class Graphs(Protocol):
+class GraphConverter(Protocol):
     """Converts the graphs that a control-flow node contains, such as the body of a loop."""
 
     def run_graph(
@@ -48,34 +48,36 @@ class Graphs(Protocol):
         """Bind an expression to a variable, and return the variable."""
 
 
-Convert = Callable[[Graphs, Any, Sequence[Value], dict[str, Value], Mapping[str, int]], list[Value]]
+Convert = Callable[
+    [GraphConverter, Any, Sequence[Value], dict[str, Value], Mapping[str, int]], list[Value]
+]
 
 
 def _attributes(node: Any) -> dict[str, Any]:
     return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
 
 
-def _known(value: Value) -> Any:
+def _constant_value(value: Value) -> Any:
     if not nodes.is_constant(value):
-        raise ValueNeeded(value)
-    return nodes.known_array(value)
+        raise ConstantRequiredError(value)
+    return nodes.constant_value(value)
 
 
-def _number(value: Value) -> int:
-    return int(_known(value).reshape(()))
+def _constant_integer(value: Value) -> int:
+    return int(_constant_value(value).reshape(()))
 
 
-def _constant(_graphs: Graphs, node: Any, *_: Any) -> list[Value]:
+def _constant(_graphs: GraphConverter, node: Any, *_: Any) -> list[Value]:
     [(name, value)] = _attributes(node).items()
     if name == "value":
         return [relax_constant(onnx.numpy_helper.to_array(value))]
     kinds = {"value_int": np.int64, "value_float": np.float32}
     if name.removesuffix("s") not in kinds:
-        raise Unsupported(f"it has the attribute {name}")
+        raise UnsupportedNodeError(f"it has the attribute {name}")
     return [relax_constant(np.asarray(value, kinds[name.removesuffix("s")]))]
 
 
-def _shape(_graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+def _shape(_graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
     shape = shape_of(inputs[0])
     given = _attributes(node)
     part = shape[slice(given.get("start", 0), given.get("end"))]
@@ -83,137 +85,147 @@ def _shape(_graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list
 
 
 def _if(
-    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+    graphs: GraphConverter, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
     given = _attributes(node)
     names = ("then_branch", "else_branch")
     if nodes.is_constant(inputs[0]):
-        name = names[0] if bool(nodes.known_array(inputs[0]).reshape(())) else names[1]
+        name = names[0] if bool(nodes.constant_value(inputs[0]).reshape(())) else names[1]
         return graphs.run_graph(given[name], [], scope, opsets)
     branches = [graphs.run_graph(given[name], [], scope, opsets) for name in names]
     return graphs.choose(inputs[0], branches)
 
 
 def _loop(
-    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+    graphs: GraphConverter, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
     body = _attributes(node)["body"]
     count, condition, *carried = inputs
-    turns = None if count is None else _number(count)
+    turns = None if count is None else _constant_integer(count)
     rows: list[list[Value]] = []
-    while (turns is None or len(rows) < turns) and (condition is None or bool(_known(condition))):
-        _check_turns(len(rows) + 1)
+    while (turns is None or len(rows) < turns) and (
+        condition is None or bool(_constant_value(condition))
+    ):
+        _check_iterations(len(rows) + 1)
         going = relax_constant(np.asarray(True)) if condition is None else condition
         given = [relax_constant(np.asarray(len(rows), np.int64)), going, *carried]
         condition, *rest = graphs.run_graph(body, given, scope, opsets)
         carried, row = rest[: len(carried)], rest[len(carried) :]
         rows.append(row)
     if len(node.output) > len(carried):
-        _check_some(rows)
-    return [*carried, *(_stacked(graphs, kept, 0) for kept in zip(*rows, strict=True))]
+        _check_nonempty(rows)
+    return [*carried, *(_stack(graphs, kept, 0) for kept in zip(*rows, strict=True))]
 
 
-def _check_turns(turns: int) -> None:
-    if turns > _MOST_TURNS:
-        raise Unsupported(f"it has more than {_MOST_TURNS} turns, which are not unrolled")
+def _check_iterations(turns: int) -> None:
+    if turns > _MAX_ITERATIONS:
+        raise UnsupportedNodeError(
+            f"it has more than {_MAX_ITERATIONS} turns, which are not unrolled"
+        )
 
 
-def _check_some(rows: Sequence[Any]) -> None:
+def _check_nonempty(rows: Sequence[Any]) -> None:
     if not rows:
-        raise Unsupported("it has no turns, so that the shape of what it collects is unknown")
+        raise UnsupportedNodeError(
+            "it has no turns, so that the shape of what it collects is unknown"
+        )
 
 
-def _stacked(graphs: Graphs, values: Sequence[Value], axis: int) -> Value:
+def _stack(graphs: GraphConverter, values: Sequence[Value], axis: int) -> Value:
     if all(nodes.is_constant(value) for value in values):
-        return relax_constant(np.stack([nodes.known_array(value) for value in values], axis))
-    return _moved(graphs, lambda parts: relax.op.stack(parts, axis), values)
+        return relax_constant(np.stack([nodes.constant_value(value) for value in values], axis))
+    return _move_data(graphs, lambda parts: relax.op.stack(parts, axis), values)
 
 
 def _scan(
-    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+    graphs: GraphConverter, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
     """``Scan`` of version 9 and later; the earlier one has a batch axis and lengths."""
     given = _attributes(node)
     if opsets.get("", opsets.get("ai.onnx", 1)) < 9:  # noqa: PLR2004 - the version
-        raise Unsupported("it is of a version of the standard before 9")
+        raise UnsupportedNodeError("it is of a version of the standard before 9")
     count = given["num_scan_inputs"]
     carried, read = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
     made = len(node.output) - len(carried)
     axes = given.get("scan_input_axes", [0] * count)
     backwards = given.get("scan_input_directions", [0] * count)
     turns = shape_of(read[0])[axes[0]]
-    _check_turns(turns)
+    _check_iterations(turns)
     rows: list[list[Value]] = []
     for turn in range(turns):
         parts = [
-            _part(graphs, value, axis, turns - 1 - turn if reverse else turn)
+            _take_slice(graphs, value, axis, turns - 1 - turn if reverse else turn)
             for value, axis, reverse in zip(read, axes, backwards, strict=True)
         ]
         rest = graphs.run_graph(given["body"], [*carried, *parts], scope, opsets)
         carried, row = rest[: len(carried)], rest[len(carried) :]
         rows.append(row)
-    _check_some(rows)
+    _check_nonempty(rows)
     places = given.get("scan_output_axes", [0] * made)
     reversed_ = given.get("scan_output_directions", [0] * made)
     outputs = [
-        _stacked(graphs, kept[::-1] if reverse else kept, axis)
+        _stack(graphs, kept[::-1] if reverse else kept, axis)
         for kept, axis, reverse in zip(zip(*rows, strict=True), places, reversed_, strict=True)
     ]
     return [*carried, *outputs]
 
 
-def _moved(graphs: Graphs, move: Callable[[list[Any]], Any], values: Sequence[Value]) -> Value:
+def _move_data(
+    graphs: GraphConverter, move: Callable[[list[Any]], Any], values: Sequence[Value]
+) -> Value:
     """Apply a function that only moves data to tensors of one dtype."""
-    kinds = {value.kind for value in values if isinstance(value, Typed)}
-    parts = [value.value if isinstance(value, Typed) else value for value in values]
+    kinds = {value.kind for value in values if isinstance(value, EmulatedTensor)}
+    parts = [value.value if isinstance(value, EmulatedTensor) else value for value in values]
     made = graphs.emit(move(parts))
-    return Typed(made, kinds.pop()) if kinds else made
+    return EmulatedTensor(made, kinds.pop()) if kinds else made
 
 
-def _part(graphs: Graphs, value: Value, axis: int, place: int) -> Value:
+def _take_slice(graphs: GraphConverter, value: Value, axis: int, place: int) -> Value:
     """One slice of a tensor, without the axis that is sliced."""
     if nodes.is_constant(value):
-        return relax_constant(nodes.known_array(value).take(place, axis))
+        return relax_constant(nodes.constant_value(value).take(place, axis))
     at = relax.const(place, "int64")
-    return _moved(graphs, lambda parts: relax.op.take(parts[0], at, axis), [value])
+    return _move_data(graphs, lambda parts: relax.op.take(parts[0], at, axis), [value])
 
 
 # Sequences
 
 
-def _of_inputs(function: Callable[..., Value]) -> Convert:
+def _from_inputs(function: Callable[..., Value]) -> Convert:
     """Make a converter of a function of the inputs alone that gives the only output."""
     return lambda _graphs, _node, inputs, *_: [function(*inputs)]
 
 
-def _with_value(sequence: list[Value], value: Value, place: Value = None) -> list[Value]:
-    number = _place(place, len(sequence) + 1, len(sequence))
+def _sequence_insert(sequence: list[Value], value: Value, place: Value = None) -> list[Value]:
+    number = _position(place, len(sequence) + 1, len(sequence))
     made = list(sequence)
     made.insert(number, value)
     return made
 
 
-def _without_value(sequence: list[Value], place: Value = None) -> list[Value]:
+def _sequence_erase(sequence: list[Value], place: Value = None) -> list[Value]:
     made = list(sequence)
-    del made[_place(place, len(made), -1)]
+    del made[_position(place, len(made), -1)]
     return made
 
 
-def _place(place: Value, count: int, default: int | None = None) -> int:
-    number = _number(place) if default is None or place is not None else default
+def _position(place: Value, count: int, default: int | None = None) -> int:
+    number = _constant_integer(place) if default is None or place is not None else default
     if not -count <= number < count:
-        raise Unsupported(f"it asks for place {number} of a sequence of {count}")
+        raise UnsupportedNodeError(f"it asks for place {number} of a sequence of {count}")
     return number
 
 
-def _concatenate(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+def _concatenate(
+    graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any
+) -> list[Value]:
     given = _attributes(node)
     if given.get("new_axis"):
-        return [_stacked(graphs, inputs[0], given["axis"])]
-    return [_moved(graphs, lambda parts: relax.op.concat(parts, given["axis"]), inputs[0])]
+        return [_stack(graphs, inputs[0], given["axis"])]
+    return [_move_data(graphs, lambda parts: relax.op.concat(parts, given["axis"]), inputs[0])]
 
 
-def _split(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+def _split(graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
     given = _attributes(node)
     data, *sizes = inputs
     axis = given.get("axis", 0)
@@ -222,8 +234,8 @@ def _split(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[
         places = range(extent)
         if given.get("keepdims", 1):
             return [[_slice(graphs, data, axis, place, place + 1) for place in places]]
-        return [[_part(graphs, data, axis, place) for place in places]]
-    numbers = _known(sizes[0])
+        return [[_take_slice(graphs, data, axis, place) for place in places]]
+    numbers = _constant_value(sizes[0])
     if numbers.ndim:
         ends = np.cumsum(numbers).tolist()
     else:
@@ -234,38 +246,40 @@ def _split(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[
     return [[_slice(graphs, data, axis, begin, end) for begin, end in pairs]]
 
 
-def _slice(graphs: Graphs, value: Value, axis: int, begin: int, end: int) -> Value:
-    return _moved(
+def _slice(graphs: GraphConverter, value: Value, axis: int, begin: int, end: int) -> Value:
+    return _move_data(
         graphs, lambda parts: relax.op.strided_slice(parts[0], [axis], [begin], [end]), [value]
     )
 
 
 def _element(value: Value) -> Value:
     if value is None:
-        raise Unsupported("what it reads is empty")
+        raise UnsupportedNodeError("what it reads is empty")
     return value
 
 
-SPECIAL: dict[str, Convert] = {
+CONTROL_FLOW: dict[str, Convert] = {
     "Constant": _constant,
     "Shape": _shape,
-    "Size": _of_inputs(lambda x: relax_constant(np.asarray(np.prod(shape_of(x)), np.int64))),
-    "Identity": _of_inputs(lambda value: value),
+    "Size": _from_inputs(lambda x: relax_constant(np.asarray(np.prod(shape_of(x)), np.int64))),
+    "Identity": _from_inputs(lambda value: value),
     "If": _if,
     "Loop": _loop,
     "Scan": _scan,
-    "SequenceConstruct": _of_inputs(lambda *values: list(values)),
-    "SequenceEmpty": _of_inputs(list),
-    "SequenceInsert": _of_inputs(_with_value),
-    "SequenceErase": _of_inputs(_without_value),
-    "SequenceAt": _of_inputs(lambda sequence, place: sequence[_place(place, len(sequence))]),
-    "SequenceLength": _of_inputs(lambda values: relax_constant(np.asarray(len(values), np.int64))),
+    "SequenceConstruct": _from_inputs(lambda *values: list(values)),
+    "SequenceEmpty": _from_inputs(list),
+    "SequenceInsert": _from_inputs(_sequence_insert),
+    "SequenceErase": _from_inputs(_sequence_erase),
+    "SequenceAt": _from_inputs(lambda sequence, place: sequence[_position(place, len(sequence))]),
+    "SequenceLength": _from_inputs(
+        lambda values: relax_constant(np.asarray(len(values), np.int64))
+    ),
     "ConcatFromSequence": _concatenate,
     "SplitToSequence": _split,
-    "Optional": _of_inputs(lambda value=None: value),
-    "OptionalHasElement": _of_inputs(
+    "Optional": _from_inputs(lambda value=None: value),
+    "OptionalHasElement": _from_inputs(
         lambda value=None: relax_constant(np.asarray(value is not None))
     ),
-    "OptionalGetElement": _of_inputs(_element),
+    "OptionalGetElement": _from_inputs(_element),
 }
 """Functions that return the values of a node's outputs, by operator."""

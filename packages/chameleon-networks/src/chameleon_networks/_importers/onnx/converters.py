@@ -16,15 +16,27 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.arithmetic import ARITHMETIC, KERNEL_TYPES
-from chameleon_networks._importers.onnx.control_flow import SPECIAL
-from chameleon_networks._importers.onnx.data_movement import SHAPING
-from chameleon_networks._importers.onnx.emulated_types import E8M0, INTEGERS, TYPES, Typed, rounded
+from chameleon_networks._importers.onnx.arithmetic import ARITHMETIC, KERNEL_DTYPES
+from chameleon_networks._importers.onnx.control_flow import CONTROL_FLOW
+from chameleon_networks._importers.onnx.data_movement import DATA_MOVEMENT
+from chameleon_networks._importers.onnx.emulated_types import (
+    E8M0,
+    EMULATED_DTYPES,
+    SMALL_INTEGERS,
+    EmulatedTensor,
+    round_to_dtype,
+)
 from chameleon_networks._importers.onnx.images import IMAGES
-from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
+from chameleon_networks._importers.onnx.nodes import (
+    Node,
+    UnsupportedNodeError,
+    dtype_of,
+    scalar,
+    shape_of,
+)
 from chameleon_networks._importers.onnx.quantized_operators import ONNXRUNTIME_DOMAIN
 from chameleon_networks._importers.onnx.recurrent import RECURRENT
-from chameleon_networks._importers.onnx.schemas import STANDARD, schema_of
+from chameleon_networks._importers.onnx.schemas import STANDARD_DOMAINS, schema_of
 from chameleon_networks._importers.onnx.signals import SIGNALS
 from chameleon_networks._importers.onnx.training import TRAINING
 
@@ -40,45 +52,47 @@ def _one_hot(node: Node) -> Any:
     negative = indices < scalar(0, indices)
     places = node.emit(op.where(negative, indices + scalar(count, indices), indices))
     given = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
-    axis = nodes.positive(int(node.attributes["axis"]), len(shape_of(indices)) + 1)
+    axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(indices)) + 1)
     return op.one_hot(places, *given, count, axis)
 
 
 def _cast(node: Node) -> Any:
-    kind = nodes.named_type(node.attributes["to"])
+    kind = nodes.dtype_name(node.attributes["to"])
     value = node[0]
-    if kind in TYPES:
+    if kind in EMULATED_DTYPES:
         if dtype_of(value) == "float64":
             value = node.emit(op.astype(value, "float32"))
         mode = str(node.attributes.get("round_mode", "up")) if kind == E8M0 else "nearest"
         saturate = bool(node.attributes.get("saturate", 1))
-        return rounded(node.builder, value, kind, saturate=saturate, mode=mode)
-    if kind not in KERNEL_TYPES:
-        raise Unsupported(f"it casts to {kind}")
+        return round_to_dtype(node.builder, value, kind, saturate=saturate, mode=mode)
+    if kind not in KERNEL_DTYPES:
+        raise UnsupportedNodeError(f"it casts to {kind}")
     if kind == "bool":
         return op.not_equal(value, scalar(0, value))
     return op.astype(value, kind)
 
 
-def _along(node: Node, parameter: Any) -> Any:
+def _broadcast_parameter(node: Node, parameter: Any) -> Any:
     """A scale or a zero point, reshaped so that it broadcasts to the numbers of a tensor."""
     shape, extents = shape_of(node[0]), shape_of(parameter)
     if np.prod(extents) == 1:
         return op.reshape(parameter, [])
-    axis = nodes.positive(int(node.attributes.get("axis", 1)), len(shape))
+    axis = nodes.normalize_axis(int(node.attributes.get("axis", 1)), len(shape))
     block = int(node.attributes.get("block_size") or 0)
     if not block:
         return op.reshape(parameter, [-1 if at == axis else 1 for at in range(len(shape))])
     if nodes.is_constant(parameter):  # so that weights become constant numbers
-        wide = np.repeat(nodes.known_array(parameter), block, axis)
+        wide = np.repeat(nodes.constant_value(parameter), block, axis)
         return constant_of(wide.take(range(shape[axis]), axis))
     wide = node.emit(op.repeat(parameter, block, axis))
     return op.strided_slice(wide, [axis], [0], [shape[axis]])
 
 
-def _is_ordinary(node: Node, kind: str) -> bool:
+def _is_supported_by_tvm(node: Node, kind: str) -> bool:
     """Whether TVM's importer supports the form of a quantization node."""
-    of_few_bits = kind in TYPES or any(name in TYPES for name in node.kinds if name)
+    of_few_bits = kind in EMULATED_DTYPES or any(
+        name in EMULATED_DTYPES for name in node.kinds if name
+    )
     return not of_few_bits and not node.attributes.get("block_size")
 
 
@@ -88,22 +102,22 @@ def _quantize(node: Node) -> Any:
     if zero is not None:
         kind = node.kinds[2] or dtype_of(zero)
     else:
-        kind = nodes.named_type(number) if number else UINT8
-    if _is_ordinary(node, kind):
+        kind = nodes.dtype_name(number) if number else UINT8
+    if _is_supported_by_tvm(node, kind):
         return NotImplemented
-    ratio = node.emit(x / _along(node, scale))
-    if kind in TYPES and kind not in INTEGERS:
+    ratio = node.emit(x / _broadcast_parameter(node, scale))
+    if kind in EMULATED_DTYPES and kind not in SMALL_INTEGERS:
         if zero is not None:
-            ratio = node.emit(ratio + _along(node, zero))
-        return rounded(node.builder, ratio, kind, saturate=bool(node.attributes["saturate"]))
+            ratio = node.emit(ratio + _broadcast_parameter(node, zero))
+        return round_to_dtype(node.builder, ratio, kind, saturate=bool(node.attributes["saturate"]))
     steps = node.emit(op.round(ratio))
     if zero is not None:
-        steps = node.emit(steps + op.astype(_along(node, zero), "float32"))
+        steps = node.emit(steps + op.astype(_broadcast_parameter(node, zero), "float32"))
     limits = ml_dtypes.iinfo(kind)
     low, high = (scalar(int(limit), steps) for limit in (limits.min, limits.max))
     inside = op.minimum(op.maximum(steps, low), high)
-    if kind in INTEGERS:
-        return Typed(node.emit(op.astype(inside, INTEGERS[kind])), kind)
+    if kind in SMALL_INTEGERS:
+        return EmulatedTensor(node.emit(op.astype(inside, SMALL_INTEGERS[kind])), kind)
     return op.astype(inside, kind)
 
 
@@ -111,18 +125,18 @@ def _dequantize(node: Node) -> Any:
     x, scale, zero = node[0], node[1], node[2]
     rank, axis = len(shape_of(x)), int(node.attributes.get("axis", 1))
     # The axis of a single scale may be one that a vector does not have.
-    if _is_ordinary(node, dtype_of(x)) and (axis == 1 or -rank <= axis < rank):
+    if _is_supported_by_tvm(node, dtype_of(x)) and (axis == 1 or -rank <= axis < rank):
         return NotImplemented
     numbers = op.astype(x, "float32")
     if zero is not None:
-        numbers = numbers - op.astype(_along(node, zero), "float32")
-    real = node.emit(numbers * _along(node, scale))
+        numbers = numbers - op.astype(_broadcast_parameter(node, zero), "float32")
+    real = node.emit(numbers * _broadcast_parameter(node, scale))
     number = node.attributes.get("output_dtype")
-    kind = nodes.named_type(number) if number else node.kinds[1]
-    return rounded(node.builder, real, kind) if kind in TYPES else real
+    kind = nodes.dtype_name(number) if number else node.kinds[1]
+    return round_to_dtype(node.builder, real, kind) if kind in EMULATED_DTYPES else real
 
 
-def _quantize_by_range(node: Node) -> list[Any]:
+def _dynamic_quantize(node: Node) -> list[Any]:
     """``DynamicQuantizeLinear``; TVM's importer would divide by the range of zeros alone."""
     x, zero = node[0], scalar(0, node[0])
     least = node.emit(op.minimum(zero, op.min(x)))
@@ -135,23 +149,23 @@ def _quantize_by_range(node: Node) -> list[Any]:
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **ARITHMETIC,
     **IMAGES,
-    **SHAPING,
+    **DATA_MOVEMENT,
     **RECURRENT,
     **SIGNALS,
     **TRAINING,
     "Cast": _cast,
     "DequantizeLinear": _dequantize,
-    "DynamicQuantizeLinear": _quantize_by_range,
+    "DynamicQuantizeLinear": _dynamic_quantize,
     "OneHot": _one_hot,
     "QuantizeLinear": _quantize,
 }
 """Converters by operator."""
 
 
-DOMAINS = STANDARD | {ONNXRUNTIME_DOMAIN, "ai.onnx.ml", "ai.onnx.preview.training"}
+DOMAINS = STANDARD_DOMAINS | {ONNXRUNTIME_DOMAIN, "ai.onnx.ml", "ai.onnx.preview.training"}
 """The domains of the operators that ``CONVERTERS`` names."""
 
-IN_THE_STANDARD = (
+ONNXRUNTIME_HINT = (
     "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
     "fuses it, and quantize it in the QDQ format (quant_format=QuantFormat.QDQ)."
 )
@@ -167,7 +181,7 @@ def has_operator(node: Any) -> bool:
         node: The node.
     """
     # What reads nothing but values that have to be known is computed by ONNX's reference.
-    known = {*_get_convert_map(), *CONVERTERS, *SPECIAL, *nodes.VALUES}
+    known = {*_get_convert_map(), *CONVERTERS, *CONTROL_FLOW, *nodes.CONSTANT_INPUTS}
     if node.op_type in known and node.domain in DOMAINS:
         return True
     schema = schema_of(node, node.domain)

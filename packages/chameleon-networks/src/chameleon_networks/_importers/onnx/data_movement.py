@@ -12,7 +12,13 @@ from chameleon_core.api import counted
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
+from chameleon_networks._importers.onnx.nodes import (
+    Node,
+    UnsupportedNodeError,
+    dtype_of,
+    scalar,
+    shape_of,
+)
 
 op = relax.op
 
@@ -20,7 +26,7 @@ op = relax.op
 def _unsqueeze(node: Node) -> Any:
     shape = shape_of(node[0])
     rank, left = len(shape) + len(node.axes), iter(shape)
-    axes = {nodes.positive(axis, rank) for axis in node.axes}
+    axes = {nodes.normalize_axis(axis, rank) for axis in node.axes}
     return op.reshape(node[0], [1 if axis in axes else next(left) for axis in range(rank)])
 
 
@@ -34,12 +40,12 @@ def _reshape(node: Node) -> Any:
     return op.reshape(node[0], list(whole))
 
 
-def _gathered(node: Node) -> Any:
+def _gather(node: Node) -> Any:
     """``Gather`` at constant places; TVM's importer counts negative ones in the network."""
     if not nodes.is_constant(node[1]):
         return NotImplemented
     shape, places = shape_of(node[0]), node.value(1)
-    axis = nodes.positive(int(node.attributes.get("axis", 0)), len(shape))
+    axis = nodes.normalize_axis(int(node.attributes.get("axis", 0)), len(shape))
     places = np.where(places < 0, places + shape[axis], places)
     return op.take(node[0], constant_of(places), axis)
 
@@ -47,7 +53,7 @@ def _gathered(node: Node) -> Any:
 def _split(node: Node) -> Any:
     """``Split``; TVM's importer takes the rest for the last part, whatever its size should be."""
     axis, count = int(node.attributes.get("axis", 0)), node.outputs
-    extent = shape_of(node[0])[nodes.positive(axis, len(shape_of(node[0])))]
+    extent = shape_of(node[0])[nodes.normalize_axis(axis, len(shape_of(node[0])))]
     sizes = list(node.attributes.get("split") or ([] if node[1] is None else node.integers(1)))
     if not sizes:
         whole = int(node.attributes.get("num_outputs", count)) - 1
@@ -55,7 +61,7 @@ def _split(node: Node) -> Any:
         sizes = [most] * whole + [extent - most * whole]
     if len(sizes) != count or min(sizes) < 0 or sum(sizes) != extent:
         parts = ", ".join(map(str, sizes))
-        raise Unsupported(
+        raise UnsupportedNodeError(
             f"{counted(count, 'output')} cannot be parts of {parts} of the {extent} elements along "
             f"axis {axis}"
         )
@@ -71,7 +77,7 @@ def _slice(node: Node) -> Any:
     else:
         starts, ends = node.integers(1), node.integers(2)
         axes, steps = (None if node[at] is None else node.integers(at) for at in (3, 4))
-    axes = [nodes.positive(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
+    axes = [nodes.normalize_axis(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
     begins, stops, strides, turned = {}, {}, {}, []
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
         extent = shape[axis]
@@ -92,7 +98,7 @@ def _slice(node: Node) -> Any:
     return cut
 
 
-def _padded(node: Node) -> Any:
+def _pad(node: Node) -> Any:
     """``Pad`` by more than one mirror image, where TVM would read beyond the tensor."""
     x, mode = node[0], str(node.attributes.get("mode", "constant"))
     if mode not in {"reflect", "wrap"} or node.attributes.get("pads"):
@@ -100,7 +106,7 @@ def _padded(node: Node) -> Any:
     shape, pads = shape_of(x), node.integers(1)
     axes = range(len(shape)) if node[3] is None else node.integers(3)
     wide = [
-        (nodes.positive(axis, len(shape)), pair)
+        (nodes.normalize_axis(axis, len(shape)), pair)
         for axis, *pair in zip(axes, pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True)
     ]
     if min(pads, default=0) < 0 or all(max(pair) < shape[axis] for axis, pair in wide):
@@ -116,12 +122,12 @@ def _compress(node: Node) -> Any:
     if axis is None:
         x, axis = op.reshape(x, [-1]), 0
     places = np.flatnonzero(node.value(1)).astype(np.int64)
-    return op.take(x, relax.const(places), nodes.positive(int(axis), len(shape_of(node[0]))))
+    return op.take(x, relax.const(places), nodes.normalize_axis(int(axis), len(shape_of(node[0]))))
 
 
 def _eye(node: Node) -> Any:
     number = node.attributes.get("dtype")
-    kind = nodes.named_type(number) if number else node.kinds[0] or dtype_of(node[0])
+    kind = nodes.dtype_name(number) if number else node.kinds[0] or dtype_of(node[0])
     rows, columns = shape_of(node[0])
     eye = np.eye(rows, columns, k=int(node.attributes["k"]))
     return nodes.relax_constant(eye.astype(np.dtype(kind)))
@@ -153,7 +159,7 @@ def _tensor_scatter(node: Node) -> Any:
     """``TensorScatter``: writes new rows into a cache, at a different start for each sequence."""
     cache, update, begins = node[0], node[1], node[2]
     shape = shape_of(cache)
-    axis = nodes.positive(int(node.attributes.get("axis", -2)), len(shape))
+    axis = nodes.normalize_axis(int(node.attributes.get("axis", -2)), len(shape))
     extent, added = shape[axis], shape_of(update)[axis]
     steps = np.arange(extent).reshape([-1 if a == axis else 1 for a in range(len(shape))])
     rest: Any = relax.const(np.broadcast_to(steps, [shape[0], *steps.shape[1:]]), "int64")
@@ -169,7 +175,7 @@ def _tensor_scatter(node: Node) -> Any:
     return op.where(inside, taken, cache)
 
 
-def _top(node: Node) -> Any:
+def _top_k(node: Node) -> Any:
     """``TopK``; TVM's importer reads no count of version 10, and refuses results in any order."""
     axis, largest = node.attributes["axis"], bool(node.attributes.get("largest", 1))
     count = node.attributes.get("k") or node.integers(1)[0]
@@ -181,7 +187,7 @@ def _top(node: Node) -> Any:
     return [node.emit(relax.TupleGetItem(parts, place)) for place in range(2)]
 
 
-def _scattered(node: Node) -> Any:
+def _scatter(node: Node) -> Any:
     """Scatter without indices, and the maximum and minimum of slices, which TVM lacks."""
     data, indices, updates = node[0], node[1], node[2]
     how = node.attributes.get("reduction")
@@ -208,7 +214,7 @@ def _dropout(node: Node) -> list[Any]:
     training = node.known(2)
     ratio = node.known(1)
     if training is not None and training.any() and (ratio is None or ratio.any()):
-        raise Unsupported("it is in training mode, which draws random numbers")
+        raise UnsupportedNodeError("it is in training mode, which draws random numbers")
     return [node[0], relax.const(np.ones(shape_of(node[0]), np.bool_))][: node.outputs]
 
 
@@ -224,28 +230,28 @@ def _binarizer(node: Node) -> Any:
     return op.astype(op.greater(x, scalar(limit, x)), dtype_of(x))
 
 
-def _of_unknown_shape(_: Node) -> Any:
-    raise Unsupported(nodes.UNKNOWN_SHAPE)
+def _reject_unknown_shape(_: Node) -> Any:
+    raise UnsupportedNodeError(nodes.UNKNOWN_SHAPE)
 
 
-SHAPING: Mapping[str, Callable[[Node], Any]] = {
-    "Gather": _gathered,
+DATA_MOVEMENT: Mapping[str, Callable[[Node], Any]] = {
+    "Gather": _gather,
     "Reshape": _reshape,
     "Unsqueeze": _unsqueeze,
     "Slice": _slice,
     "Split": _split,
-    "Pad": _padded,
+    "Pad": _pad,
     "Compress": _compress,
     "EyeLike": _eye,
     "SpaceToDepth": _space_to_depth,
     "ReverseSequence": _reverse_sequence,
-    **dict.fromkeys(("Scatter", "ScatterElements", "ScatterND"), _scattered),
+    **dict.fromkeys(("Scatter", "ScatterElements", "ScatterND"), _scatter),
     "TensorScatter": _tensor_scatter,
-    "TopK": _top,
+    "TopK": _top_k,
     "Dropout": _dropout,
     "ArrayFeatureExtractor": _array_features,
     "Binarizer": _binarizer,
-    "NonMaxSuppression": _of_unknown_shape,
-    "Unique": _of_unknown_shape,
+    "NonMaxSuppression": _reject_unknown_shape,
+    "Unique": _reject_unknown_shape,
 }
 """Converters by operator."""

@@ -27,7 +27,12 @@ op = relax.op
 
 HALVES = (FLOAT16, BFLOAT16)
 """Dtypes of half precision."""
-INTEGERS: Mapping[str, str] = {"int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8"}
+SMALL_INTEGERS: Mapping[str, str] = {
+    "int4": "int8",
+    "uint4": "uint8",
+    "int2": "int8",
+    "uint2": "uint8",
+}
 """The dtypes that represent integers of few bits in Relax."""
 
 _FLOATS = tuple(
@@ -38,12 +43,12 @@ _FLOATS = tuple(
 E8M0 = "float8_e8m0fnu"
 """A dtype whose numbers are powers of two."""
 
-TYPES = frozenset((*HALVES, *INTEGERS, *_FLOATS))
+EMULATED_DTYPES = frozenset((*HALVES, *SMALL_INTEGERS, *_FLOATS))
 """Dtypes that other dtypes represent in Relax."""
 
 
 @attrs.frozen(eq=False)
-class Typed:
+class EmulatedTensor:
     """A tensor that represents another dtype than that of its Relax expression.
 
     Attributes:
@@ -55,7 +60,7 @@ class Typed:
     kind: str
 
 
-def stand_in(kind: str) -> str:
+def compute_dtype(kind: str) -> str:
     """The dtype that replaces a dtype of the ONNX model in the computation.
 
     Kernels cannot compute in some dtypes, such as float16 or int4.
@@ -63,10 +68,10 @@ def stand_in(kind: str) -> str:
     Args:
         kind: The dtype in the model.
     """
-    return INTEGERS.get(kind, "float32") if kind in TYPES else kind
+    return SMALL_INTEGERS.get(kind, "float32") if kind in EMULATED_DTYPES else kind
 
 
-def interface(kind: str) -> str:
+def interface_dtype(kind: str) -> str:
     """The dtype that an input or output of dtype ``kind`` has in the compiled network.
 
     Floats of 8 bits or fewer are passed as their bytes (uint8). bfloat16 is passed as float32,
@@ -75,15 +80,15 @@ def interface(kind: str) -> str:
     Args:
         kind: The dtype in the model.
     """
-    return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else stand_in(kind)
+    return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else compute_dtype(kind)
 
 
 def to_interface(array: NDArray[Any]) -> NDArray[Any]:
-    """Convert an input array to the dtype that the compiled network takes (``interface``)."""
+    """Convert an input array to the dtype that the compiled network takes (``interface_dtype``)."""
     kind = array.dtype.name
     if kind in _FLOATS:
         return array.view(np.uint8)
-    return array.astype(interface(kind), copy=False)
+    return array.astype(interface_dtype(kind), copy=False)
 
 
 def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
@@ -93,7 +98,7 @@ def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
     return array.astype(np.dtype(kind), copy=False)
 
 
-def read(builder: Any, value: Any, kind: str) -> Typed:
+def decode_input(builder: Any, value: Any, kind: str) -> EmulatedTensor:
     """Convert an input of the compiled network to the tensor that the network computes with.
 
     Args:
@@ -105,14 +110,14 @@ def read(builder: Any, value: Any, kind: str) -> Typed:
     if kind == FLOAT16:
         value = emit(op.astype(value, "float32"))
     elif kind in _FLOATS:
-        table = relax.const(_values(kind).astype(np.float32), "float32")
+        table = relax.const(_numbers_by_code(kind).astype(np.float32), "float32")
         shape = [int(one) for one in value.ty.shape]
         places = emit(op.reshape(emit(op.astype(value, "int32")), [int(np.prod(shape))]))
         value = emit(op.reshape(emit(op.take(table, places, 0)), shape))
-    return Typed(value, kind)
+    return EmulatedTensor(value, kind)
 
 
-def written(builder: Any, given: Typed) -> Any:
+def encode_output(builder: Any, given: EmulatedTensor) -> Any:
     """Convert an output of the network from the dtype in which it was computed to ``given.kind``.
 
     Args:
@@ -125,13 +130,13 @@ def written(builder: Any, given: Typed) -> Any:
     if given.kind == FLOAT16:
         return builder.emit(op.astype(given.value, FLOAT16))
     if given.kind in _FLOATS:
-        return _looked_up(builder, given.value, given.kind, codes=True)
+        return _round_by_table(builder, given.value, given.kind, codes=True)
     return given.value
 
 
-def rounded(
+def round_to_dtype(
     builder: Any, value: Any, kind: str, *, saturate: bool = True, mode: str = "nearest"
-) -> Typed:
+) -> EmulatedTensor:
     """Round a tensor to a dtype in which kernels do not compute, such as float16.
 
     Args:
@@ -143,16 +148,18 @@ def rounded(
         mode: ``nearest``, ``up`` or ``down``. With ``nearest``, a number half-way between two goes
             to the one with the even code.
     """
-    if kind in INTEGERS:
-        return Typed(_wrapped(builder, value, kind), kind)
+    if kind in SMALL_INTEGERS:
+        return EmulatedTensor(_wrap_integers(builder, value, kind), kind)
     if str(value.ty.dtype) != FLOAT32:
         value = builder.emit(op.astype(value, FLOAT32))
     if kind in HALVES:
-        return Typed(builder.emit(_half(builder, value, STORAGE[kind])), kind)
-    return Typed(_looked_up(builder, value, kind, saturate=saturate, mode=mode), kind)
+        return EmulatedTensor(
+            builder.emit(_round_half_precision(builder, value, STORAGE[kind])), kind
+        )
+    return EmulatedTensor(_round_by_table(builder, value, kind, saturate=saturate, mode=mode), kind)
 
 
-def _half(builder: Any, value: Any, kind: StorageType) -> Any:
+def _round_half_precision(builder: Any, value: Any, kind: StorageType) -> Any:
     def nearest(number: Any) -> Any:
         # Rounding reads a number several times, which may be a long expression once it is fused.
         variable = tirx.Var("number", FLOAT32)
@@ -161,7 +168,7 @@ def _half(builder: Any, value: Any, kind: StorageType) -> Any:
     return map_elements(builder, nearest, value, f"round_{kind.name}")
 
 
-def _wrapped(builder: Any, value: Any, kind: str) -> Any:
+def _wrap_integers(builder: Any, value: Any, kind: str) -> Any:
     """Keep the lowest bits of integers, and extend their sign."""
     emit = builder.emit
     mask = (1 << int(kind[-1])) - 1
@@ -169,25 +176,25 @@ def _wrapped(builder: Any, value: Any, kind: str) -> Any:
     if not kind.startswith("u"):
         sign = relax.const((mask + 1) // 2, "int32")
         low = emit(op.subtract(emit(op.bitwise_xor(low, sign)), sign))
-    return emit(op.astype(low, INTEGERS[kind]))
+    return emit(op.astype(low, SMALL_INTEGERS[kind]))
 
 
 @cache
-def _values(kind: str) -> NDArray[Any]:
+def _numbers_by_code(kind: str) -> NDArray[Any]:
     """The number that each code of a dtype stands for."""
     count = 16 if kind.startswith("float4") else 256
     with np.errstate(all="ignore"):
         return np.arange(count, dtype=np.uint8).view(np.dtype(kind)).astype(np.float64)
 
 
-def _looked_up(builder: Any, value: Any, kind: str, *, codes: bool = False, **how: Any) -> Any:
+def _round_by_table(builder: Any, value: Any, kind: str, *, codes: bool = False, **how: Any) -> Any:
     """Round a tensor to the nearest numbers of a dtype, or to the codes of these numbers.
 
     Thresholds lie between the dtype's numbers. The count of thresholds that do not exceed a value
     is the index of the number that the value becomes.
     """
     emit = builder.emit
-    numbers, thresholds, table, nan = _steps(kind, codes=codes, **how)
+    numbers, thresholds, table, nan = _rounding_tables(kind, codes=codes, **how)
     shape = value.ty.shape
     flat = emit(op.reshape(value, [math.prod(map(int, shape))]))
     over = op.reshape(flat, [-1, 1]) >= relax.const(thresholds[None])
@@ -206,15 +213,15 @@ def _looked_up(builder: Any, value: Any, kind: str, *, codes: bool = False, **ho
 
 
 @cache
-def _steps(
+def _rounding_tables(
     kind: str, *, codes: bool, saturate: bool = True, mode: str = "nearest"
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Any]:
-    """Tables for ``_looked_up``.
+    """Tables for ``_round_by_table``.
 
     Returns:
         The number of each code, the thresholds, the result between thresholds, and that of NaN.
     """
-    numbers = _values(kind)
+    numbers = _numbers_by_code(kind)
     order = [c for c in np.argsort(numbers, kind="stable").tolist() if np.isfinite(numbers[c])]
     order = [c for c in order if numbers[c] != 0 or not np.signbit(numbers[c])]
     steps = numbers[order]

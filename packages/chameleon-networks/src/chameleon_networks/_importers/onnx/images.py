@@ -19,16 +19,22 @@ from numpy.typing import NDArray
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
+from chameleon_networks._importers.onnx.nodes import (
+    Node,
+    UnsupportedNodeError,
+    dtype_of,
+    scalar,
+    shape_of,
+)
 
 op = relax.op
-_MOST_AXES = 3
+_MAX_AXES = 3
 """Most spatial axes of a convolution or pooling."""
-_PLANE = 2
+_PLANE_AXES = 2
 """Number of spatial axes of a deformable convolution."""
 
 
-def _transposed(node: Node) -> Any:
+def _conv_transpose(node: Node) -> Any:
     """``ConvTranspose``; if the output's shape is given, the padding follows from it."""
     x, filters, given = node[0], node[1], node.attributes
     size, kernel = shape_of(x)[2:], shape_of(filters)[2:]
@@ -47,8 +53,8 @@ def _transposed(node: Node) -> Any:
         half = max(0, total) // 2
         first = half if way == "SAME_UPPER" else max(0, total) - half
         pads[axis], pads[rank + axis] = first, max(0, total) - first
-    if rank > _MOST_AXES:
-        raise Unsupported(f"it has {rank} spatial axes")
+    if rank > _MAX_AXES:
+        raise UnsupportedNodeError(f"it has {rank} spatial axes")
     convolve = getattr(op.nn, f"conv{rank}d_transpose")
     # Zeros behind an output that are more than a stride are no part of a convolution.
     fits = [min(extra, stride - 1) for extra, stride in zip(added, strides, strict=True)]
@@ -61,14 +67,14 @@ def _transposed(node: Node) -> Any:
     return y if node[2] is None else y + op.reshape(node[2], [1, -1, *[1] * rank])
 
 
-def _columns_to_image(node: Node) -> Any:
+def _col2im(node: Node) -> Any:
     """``Col2Im``: overlapping blocks are added up, as a transposed convolution with ones does."""
     columns, image, block = node[0], node.integers(1), node.integers(2)
     given, rank = node.attributes, len(image)
     strides, dilations = (list(given.get(name) or [1] * rank) for name in ("strides", "dilations"))
     pads = list(given.get("pads") or [0] * 2 * rank)
-    if rank > _MOST_AXES:
-        raise Unsupported(f"it has {rank} spatial axes")
+    if rank > _MAX_AXES:
+        raise UnsupportedNodeError(f"it has {rank} spatial axes")
     reach = [(size - 1) * dilation + 1 for size, dilation in zip(block, dilations, strict=True)]
     counts, rests = [], []
     for axis, extent in enumerate(image):
@@ -85,7 +91,7 @@ def _columns_to_image(node: Node) -> Any:
     return op.reshape(node.emit(whole), [batch, channels, *image])
 
 
-def _aligned_regions(node: Node) -> Any:
+def _roi_align(node: Node) -> Any:
     """``RoiAlign``: the mean of interpolated pixels in each bin, or the largest summand of them."""
     x, regions, given = node[0], node[1], node.attributes
     batches = node.emit(op.clip(node[2], 0, shape_of(x)[0] - 1))  # no index leaves the array
@@ -108,10 +114,10 @@ def _aligned_regions(node: Node) -> Any:
         there = node.emit(op.reshape(there, [shape_of(regions)[0], 1, 1, 1]))
         return op.where(there, node.emit(means), scalar(0.0, regions))
     if not samples:
-        raise Unsupported("it takes the largest of as many numbers as a region has")
+        raise UnsupportedNodeError("it takes the largest of as many numbers as a region has")
     least = -math.inf if aligned else 1.0
     axes = [
-        _region_corners(node, regions, axis, count * samples, scale=scale, least=least)
+        _bilinear_corners(node, regions, axis, count * samples, scale=scale, least=least)
         for axis, count in zip((1, 0), counts, strict=True)
     ]
     channels, height, width = shape_of(x)[1:]
@@ -132,7 +138,7 @@ def _aligned_regions(node: Node) -> Any:
     return op.permute_dims(op.max(inside, [2, 4]), [0, 3, 1, 2])
 
 
-def _region_corners(
+def _bilinear_corners(
     node: Node, regions: Any, axis: int, count: int, *, scale: float, least: float
 ) -> list[tuple[Any, Any]]:
     """The two pixels around each sample along an axis, with weights; arrays of (regions, samples).
@@ -157,7 +163,7 @@ def _region_corners(
     ]
 
 
-def _pooled(node: Node) -> Any:
+def _max_pool(node: Node) -> Any:
     """``MaxPool``; its second output has the places of the largest numbers in the whole tensor."""
     x, given = node[0], node.attributes
     images, block = shape_of(x)[2:], list(given["kernel_shape"])
@@ -171,7 +177,7 @@ def _pooled(node: Node) -> Any:
             first = total // 2 if way == "SAME_UPPER" else total - total // 2
             pads[axis], pads[rank + axis] = first, total - first
     if node.outputs == 1:
-        if way != "SAME_LOWER" or rank > _MOST_AXES:
+        if way != "SAME_LOWER" or rank > _MAX_AXES:
             return NotImplemented
         pool = getattr(op.nn, f"max_pool{rank}d")
         return pool(x, block, steps, pads, spread)
@@ -208,7 +214,7 @@ def _pooled(node: Node) -> Any:
     return [op.reshape(op.max(numbers, 2), outs), op.reshape(local, outs)]
 
 
-def _unpooled(node: Node) -> Any:
+def _max_unpool(node: Node) -> Any:
     """``MaxUnpool``; a given output shape appends zeros to the shape that other attributes give."""
     x, out, given = node[0], node.known(2), node.attributes
     shape, block = shape_of(x), list(given["kernel_shape"])
@@ -222,35 +228,35 @@ def _unpooled(node: Node) -> Any:
     y = op.reshape(node.emit(op.scatter_elements(zeros, places, numbers)), shape)
     more = [int(a) - b for a, b in zip(shape if out is None else out, shape, strict=True)]
     if min(more) < 0:
-        raise Unsupported("its output is smaller than what it puts there")
+        raise UnsupportedNodeError("its output is smaller than what it puts there")
     widths = [width for extra in more for width in (0, extra)]
     return op.nn.pad(node.emit(y), widths) if any(more) else y
 
 
-def _deformed(node: Node) -> Any:
+def _deform_conv(node: Node) -> Any:
     """``DeformConv``: a convolution over pixels that are interpolated at computed places."""
     x, filters, offsets, bias, mask = (node[place] for place in range(5))
     given, images, block = node.attributes, shape_of(node[0])[2:], shape_of(node[1])[2:]
-    if len(images) != _PLANE:
-        raise Unsupported(f"it has {len(images)} spatial axes")
+    if len(images) != _PLANE_AXES:
+        raise UnsupportedNodeError(f"it has {len(images)} spatial axes")
     steps, spread = (given.get(name) or [1, 1] for name in ("strides", "dilations"))
     pads, groups = given.get("pads") or [0] * 4, int(given.get("offset_group", 1))
     batch, channels = shape_of(x)[:2]
     taps, outs = math.prod(block), shape_of(offsets)[2:]
     corners = np.indices([*block, *outs])
     regular = [
-        corners[axis] * spread[axis] + corners[_PLANE + axis] * steps[axis] - pads[axis]
-        for axis in range(_PLANE)
+        corners[axis] * spread[axis] + corners[_PLANE_AXES + axis] * steps[axis] - pads[axis]
+        for axis in range(_PLANE_AXES)
     ]
-    shifts = op.reshape(offsets, [batch * groups, taps, _PLANE, *outs])
+    shifts = op.reshape(offsets, [batch * groups, taps, _PLANE_AXES, *outs])
     grid = []
     # Coordinates of ``grid_sample`` go from -1 to 1 between the edges, those of columns first.
-    for axis in reversed(range(_PLANE)):
+    for axis in reversed(range(_PLANE_AXES)):
         shift = op.squeeze(op.strided_slice(shifts, [2], [axis], [axis + 1]), [2])
         places = regular[axis].reshape(1, taps, *outs)
         ours = relax.const((2.0 * places + 1.0) / images[axis] - 1.0, dtype_of(x))
         grid.append(shift * scalar(2.0 / images[axis], x) + ours)
-    places = op.reshape(op.stack(grid, 1), [batch * groups, _PLANE, taps * outs[0], outs[1]])
+    places = op.reshape(op.stack(grid, 1), [batch * groups, _PLANE_AXES, taps * outs[0], outs[1]])
     parts = op.reshape(x, [batch * groups, channels // groups, *images])
     sampled = op.image.grid_sample(node.emit(parts), node.emit(places), padding_mode="zeros")
     columns = op.reshape(node.emit(sampled), [batch, groups, -1, taps, math.prod(outs)])
@@ -279,12 +285,12 @@ def _affine_grid(node: Node) -> Any:
 _COORDINATES_SINCE = 11
 """The version of the standard that introduced several coordinate transformations."""
 _CROP = "tf_crop_and_resize"
-_OWN_WAYS = frozenset({_CROP, "half_pixel_symmetric", "tf_half_pixel_for_nn"})
+_TRANSFORMS_TVM_LACKS = frozenset({_CROP, "half_pixel_symmetric", "tf_half_pixel_for_nn"})
 """Coordinate transformations that TVM lacks, or also applies to axes that keep their extent."""
 
 
 @attrs.frozen(kw_only=True)
-class _Axis:
+class _ResizedAxis:
     """How ``Resize`` changes one axis.
 
     Attributes:
@@ -349,7 +355,9 @@ _KERNELS = {"linear": (_linear, 1), "cubic": (_cubic, 2)}
 """For each interpolation, the function from a distance to a weight, and its largest distance."""
 
 
-def _matrix(axis: _Axis, places: NDArray[Any], attributes: Mapping[str, Any]) -> NDArray[Any]:
+def _interpolation_matrix(
+    axis: _ResizedAxis, places: NDArray[Any], attributes: Mapping[str, Any]
+) -> NDArray[Any]:
     """The matrix (outputs, inputs) with the weight of each input pixel in each output pixel."""
     kernel, reach = _KERNELS[attributes["mode"]]
     a = float(attributes.get("cubic_coeff_a", -0.75))
@@ -367,7 +375,7 @@ def _matrix(axis: _Axis, places: NDArray[Any], attributes: Mapping[str, Any]) ->
     return matrix
 
 
-def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
+def _resized_axes(node: Node, chosen: Sequence[int]) -> dict[int, _ResizedAxis]:
     """How each of the chosen axes is resized, by the number of the axis."""
     shape, count = shape_of(node[0]), len(chosen)
     late = node.kind == "Resize" and node.opset >= _COORDINATES_SINCE
@@ -395,14 +403,16 @@ def _axes(node: Node, chosen: Sequence[int]) -> dict[int, _Axis]:
             for r, extent in zip(ratios, extents, strict=True)
         ]
     return {
-        axis: _Axis(size=size, out=new, scale=ratio, crop=(crops[place], crops[count + place]))
+        axis: _ResizedAxis(
+            size=size, out=new, scale=ratio, crop=(crops[place], crops[count + place])
+        )
         for place, (axis, size, new, ratio) in enumerate(
             zip(chosen, extents, out, ratios, strict=True)
         )
     }
 
 
-_RESIZED_BY_TVM = (3, 4, 5)
+_RESIZE_RANKS = (3, 4, 5)
 """Ranks of tensors that TVM can resize."""
 _SPATIAL = 2
 """The number of the first spatial axis."""
@@ -414,11 +424,11 @@ def _resize(node: Node) -> Any:
     rank = len(shape)
     kind = np.dtype(dtype_of(value))
     is_rounded = given["mode"] != "nearest" and kind.kind != "f"
-    chosen = [nodes.positive(axis, rank) for axis in given.get("axes") or range(rank)]
-    axes = _axes(node, chosen)
+    chosen = [nodes.normalize_axis(axis, rank) for axis in given.get("axes") or range(rank)]
+    axes = _resized_axes(node, chosen)
     if node.opset < _COORDINATES_SINCE or node.kind == "Upsample":
         given["coordinate_transformation_mode"] = "asymmetric"
-    elif rank in _RESIZED_BY_TVM and _is_ordinary(given, axes) and not is_rounded:
+    elif rank in _RESIZE_RANKS and _is_supported_by_tvm(given, axes) and not is_rounded:
         return NotImplemented
     out = [axes[axis].out if axis in axes else extent for axis, extent in enumerate(shape)]
     if 0 in out:
@@ -438,11 +448,11 @@ def _resize(node: Node) -> Any:
         places = axis.places(way)
         outsides[number] = (way == _CROP) & ((places < 0) | (places > axis.size - 1))
         if not (given.get("antialias") and axis.out == axis.size):
-            value = node.emit(_along(node, value, number, axis, places))
-    return _in_dtype(node, _with_outsides(node, value, outsides), kind)
+            value = node.emit(_resize_axis(node, value, number, axis, places))
+    return _cast_result(node, _extrapolate(node, value, outsides), kind)
 
 
-def _in_dtype(node: Node, value: Any, kind: np.dtype[Any]) -> Any:
+def _cast_result(node: Node, value: Any, kind: np.dtype[Any]) -> Any:
     """The resized numbers in the dtype of the image."""
     if dtype_of(value) == kind.name:
         return value
@@ -452,7 +462,9 @@ def _in_dtype(node: Node, value: Any, kind: np.dtype[Any]) -> Any:
     return op.astype(op.clip(node.emit(op.round(value)), limits.min, limits.max), kind.name)
 
 
-def _along(node: Node, value: Any, number: int, axis: _Axis, places: NDArray[Any]) -> Any:
+def _resize_axis(
+    node: Node, value: Any, number: int, axis: _ResizedAxis, places: NDArray[Any]
+) -> Any:
     """Resize one axis of a tensor; ``places`` are the input coordinates of the output pixels."""
     attributes = node.attributes
     if attributes["mode"] == "nearest":
@@ -461,14 +473,14 @@ def _along(node: Node, value: Any, number: int, axis: _Axis, places: NDArray[Any
         nearest = _NEAREST[str(attributes.get("nearest_mode", early))](places)
         taken = np.clip(nearest, 0, axis.size - 1).astype(np.int64)
         return op.take(value, relax.const(taken), number)
-    matrix = relax.const(_matrix(axis, places, attributes).T, dtype_of(value))
+    matrix = relax.const(_interpolation_matrix(axis, places, attributes).T, dtype_of(value))
     rank = len(shape_of(value))
     order = [*(other for other in range(rank) if other != number), number]
     moved = node.emit(op.matmul(op.permute_dims(value, order), matrix))
     return op.permute_dims(moved, np.argsort(order).tolist())
 
 
-def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -> Any:
+def _extrapolate(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -> Any:
     """Set the pixels that are resized from outside of the image to the extrapolation value."""
     rank = len(shape_of(value))
     for number, outside in outsides.items():
@@ -479,13 +491,13 @@ def _with_outsides(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]])
     return value
 
 
-def _is_ordinary(given: Mapping[str, Any], axes: Mapping[int, _Axis]) -> bool:
+def _is_supported_by_tvm(given: Mapping[str, Any], axes: Mapping[int, _ResizedAxis]) -> bool:
     """Whether TVM's kernels compute a ``Resize`` as onnxruntime does."""
     special = ("antialias", "exclude_outside", "axes")
     return (
         not any(given.get(name) for name in special)
         and given.get("keep_aspect_ratio_policy", "stretch") == "stretch"
-        and given["coordinate_transformation_mode"] not in _OWN_WAYS
+        and given["coordinate_transformation_mode"] not in _TRANSFORMS_TVM_LACKS
         and all(axis.out == axis.scale * axis.size for axis in axes.values())
         and all(axis.out == axis.size for place, axis in axes.items() if place < _SPATIAL)
     )
@@ -493,12 +505,12 @@ def _is_ordinary(given: Mapping[str, Any], axes: Mapping[int, _Axis]) -> bool:
 
 IMAGES: Mapping[str, Callable[[Node], Any]] = {
     "AffineGrid": _affine_grid,
-    "ConvTranspose": _transposed,
-    "Col2Im": _columns_to_image,
-    "DeformConv": _deformed,
-    "MaxPool": _pooled,
-    "MaxUnpool": _unpooled,
-    "RoiAlign": _aligned_regions,
+    "ConvTranspose": _conv_transpose,
+    "Col2Im": _col2im,
+    "DeformConv": _deform_conv,
+    "MaxPool": _max_pool,
+    "MaxUnpool": _max_unpool,
+    "RoiAlign": _roi_align,
     "Resize": _resize,
     "Upsample": _resize,
 }

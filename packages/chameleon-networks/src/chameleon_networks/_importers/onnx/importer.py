@@ -27,15 +27,26 @@ from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map, onnx_input
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import bindings_of, relax, static_shape
 from chameleon_networks._importers.onnx import converters, nodes, schemas
-from chameleon_networks._importers.onnx.arithmetic import KERNEL_TYPES
-from chameleon_networks._importers.onnx.control_flow import SPECIAL
-from chameleon_networks._importers.onnx.emulated_types import TYPES, Typed, interface, read, written
-from chameleon_networks._importers.onnx.nodes import Node, Unsupported, Value, ValueNeeded
+from chameleon_networks._importers.onnx.arithmetic import KERNEL_DTYPES
+from chameleon_networks._importers.onnx.control_flow import CONTROL_FLOW
+from chameleon_networks._importers.onnx.emulated_types import (
+    EMULATED_DTYPES,
+    EmulatedTensor,
+    decode_input,
+    encode_output,
+    interface_dtype,
+)
+from chameleon_networks._importers.onnx.nodes import (
+    ConstantRequiredError,
+    Node,
+    UnsupportedNodeError,
+    Value,
+)
 from chameleon_networks._importers.onnx.quantized_operators import (
     ONNXRUNTIME_DOMAIN,
-    without_functions,
+    inline_functions,
 )
-from chameleon_networks._importers.unsupported_operators import OperatorSurvey, Refusal
+from chameleon_networks._importers.unsupported_operators import OperatorSurvey, UnsupportedNode
 from chameleon_networks._source_location import ImportedGraph, SourceLocation
 
 log = structlog.get_logger()
@@ -50,19 +61,19 @@ _NO_OPERATOR = "the compiler has no such operator"
 _MAKE_CONSTANT = "Make it a constant of the file (an initializer), as its value decides on shapes."
 
 
-class _RefusedNode(Exception):  # noqa: N818 - a reason, of which the survey makes an error
+class _UnsupportedNodeError(Exception):
     """A node cannot be converted.
 
     Attributes:
         refusal: The node, and the reason why it cannot be converted.
     """
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: UnsupportedNode) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
 
 
-def imported(
+def import_model(
     model: Any,
     shapes: Mapping[str, Sequence[int]],
     values: Mapping[str, NDArray[Any]] | None = None,
@@ -95,7 +106,7 @@ class _Importer:
     def __init__(
         self, model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
     ) -> None:
-        self._model = without_functions(model)
+        self._model = inline_functions(model)
         self._shapes, self._values = shapes, values
         self._builder = relax.BlockBuilder()
         self._locations: dict[Any, SourceLocation] = {}
@@ -109,7 +120,7 @@ class _Importer:
         opsets = {one.domain: one.version for one in self._model.opset_import}
         scope: Scope = {one.name: _constant(one) for one in graph.initializer}
         for one in graph.sparse_initializer:
-            scope[one.values.name] = nodes.relax_constant(nodes.dense(one))
+            scope[one.values.name] = nodes.relax_constant(nodes.to_dense(one))
         names: Counter[str] = Counter()
         for one in graph.input:
             if one.name in self._values:
@@ -122,8 +133,12 @@ class _Importer:
             with self._builder.dataflow():
                 for variable, name in self._inputs.items():
                     _, kind = scope[name]
-                    value = read(self._builder, variable, kind) if kind in TYPES else variable
-                    scope[name] = _without_numbers(value)
+                    value = (
+                        decode_input(self._builder, variable, kind)
+                        if kind in EMULATED_DTYPES
+                        else variable
+                    )
+                    scope[name] = _fold_empty(value)
                 self._convert_network(scope, opsets)
                 # TVM complains of functions that are not ended.
                 given = [] if self.survey.refusals else [one.name for one in graph.output]
@@ -164,7 +179,7 @@ class _Importer:
         names[clean] += 1
         clean += f"_{names[clean]}" if names[clean] > 1 else ""
         dtype = _dtype(tensor.elem_type, f"input {given.name!r}")
-        tensor = relax.TensorType([int(extent) for extent in shape], interface(dtype))
+        tensor = relax.TensorType([int(extent) for extent in shape], interface_dtype(dtype))
         return relax.Var(clean, tensor), dtype
 
     def _output(self, scope: Scope, name: str) -> Any:
@@ -174,7 +189,7 @@ class _Importer:
                 f"output {name!r} is a sequence or left out, not a tensor",
                 hint="Give the network an output for each tensor.",
             )
-        return written(self._builder, value) if isinstance(value, Typed) else value
+        return encode_output(self._builder, value) if isinstance(value, EmulatedTensor) else value
 
     # Nodes
 
@@ -191,11 +206,11 @@ class _Importer:
                 if converters.has_operator(node):
                     survey.assumed[node.op_type] += 1
                 else:
-                    survey.refusals.append(_refusal(node, _NO_OPERATOR))
+                    survey.refusals.append(_unsupported_node(node, _NO_OPERATOR))
                 continue
             try:
                 self._convert_nodes([node], scope, opsets)
-            except _RefusedNode as refused:
+            except _UnsupportedNodeError as refused:
                 survey.refusals.append(refused.refusal)
                 scope.update({name: self._stand_in(name) for name in node.output if name})
             for name in node.output:
@@ -207,8 +222,8 @@ class _Importer:
         tensor = self._inferred.get(name, onnx.TypeProto()).tensor_type
         dims = tensor.shape.dim
         known = tensor.HasField("shape") and all(one.HasField("dim_value") for one in dims)
-        kind = nodes.named_type(tensor.elem_type or 1)
-        if not known or kind not in KERNEL_TYPES:
+        kind = nodes.dtype_name(tensor.elem_type or 1)
+        if not known or kind not in KERNEL_DTYPES:
             return UNKNOWN
         return self._builder.emit(relax.op.zeros([one.dim_value for one in dims], kind))
 
@@ -240,11 +255,11 @@ class _Importer:
 
     def _bound(self, value: Value, location: SourceLocation) -> Value:
         """Bind a value to a variable, and note the location of its node."""
-        if isinstance(value, Typed):
-            return Typed(self._bound(value.value, location), value.kind)
+        if isinstance(value, EmulatedTensor):
+            return EmulatedTensor(self._bound(value.value, location), value.kind)
         if isinstance(value, relax.Call | relax.TupleGetItem):
             value = self._builder.emit(value)
-        value = _without_numbers(value)
+        value = _fold_empty(value)
         if isinstance(value, relax.Var):
             self._locations.setdefault(value, location)
         return value
@@ -257,20 +272,20 @@ class _Importer:
         """
         try:
             return self._by_kind(node, scope, opsets)
-        except ValueNeeded as needed:
+        except ConstantRequiredError as needed:
             names = self._sources(needed.value)
             listed = " and ".join(map(repr, names)) or "something that is computed"
             reason = f"it needs the value of {listed} before"
-            refusal = _refusal(node, reason, hint=_MAKE_CONSTANT, inputs=tuple(names))
-            raise _RefusedNode(refusal) from needed
-        except Unsupported as error:
-            raise _RefusedNode(_refusal(node, str(error))) from error
+            refusal = _unsupported_node(node, reason, hint=_MAKE_CONSTANT, inputs=tuple(names))
+            raise _UnsupportedNodeError(refusal) from needed
+        except UnsupportedNodeError as error:
+            raise _UnsupportedNodeError(_unsupported_node(node, str(error))) from error
 
     def _sources(self, value: Any) -> list[str]:
         """The names of the network's inputs that a value depends on."""
         seen: set[Any] = set()
         found: list[str] = []
-        left = [value.value if isinstance(value, Typed) else value]
+        left = [value.value if isinstance(value, EmulatedTensor) else value]
         while left:
             for variable in relax.analysis.free_vars(left.pop()):
                 if variable in seen:
@@ -283,31 +298,35 @@ class _Importer:
         return found
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
-        domain = "" if node.domain in schemas.STANDARD else node.domain
+        domain = "" if node.domain in schemas.STANDARD_DOMAINS else node.domain
         # A model of other domains may leave the standard's version out.
         opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
         inputs = [scope[name] if name else None for name in node.input]
         if node.op_type == "CastLike":
-            node, inputs = schemas.as_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
+            node, inputs = schemas.cast_like_to_cast(node, nodes.dtype_of(inputs[1])), inputs[:1]
         if node.op_type == "Resize":
-            inputs = [*inputs[:1], *map(nodes.unless_empty, inputs[1:])]
-        special = SPECIAL.get(node.op_type) if not domain else None
+            inputs = [*inputs[:1], *map(nodes.none_if_empty, inputs[1:])]
+        special = CONTROL_FLOW.get(node.op_type) if not domain else None
         if special is not None:
             return special(self, node, inputs, scope, opsets)
-        if nodes.is_folded(node, inputs):
-            with contextlib.suppress(Unsupported):  # a kernel may compute it
-                return nodes.evaluated(node, inputs, opset)
+        if nodes.is_foldable(node, inputs):
+            with contextlib.suppress(UnsupportedNodeError):  # a kernel may compute it
+                return nodes.evaluate_node(node, inputs, opset)
         schema = schemas.schema_of(node, domain, opset)
         given = Node(
             builder=self._builder,
             kind=node.op_type,
-            inputs=tuple(value.value if isinstance(value, Typed) else value for value in inputs),
-            kinds=tuple(value.kind if isinstance(value, Typed) else None for value in inputs),
+            inputs=tuple(
+                value.value if isinstance(value, EmulatedTensor) else value for value in inputs
+            ),
+            kinds=tuple(
+                value.kind if isinstance(value, EmulatedTensor) else None for value in inputs
+            ),
             attributes=schemas.attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
         )
-        for place in nodes.VALUES.get(node.op_type, ()):
+        for place in nodes.CONSTANT_INPUTS.get(node.op_type, ()):
             given.known(place)
         return self._by_operator(node, given, inputs, schema)
 
@@ -315,25 +334,27 @@ class _Importer:
         self, node: Any, given: Node, inputs: Sequence[Value], schema: Any
     ) -> list[Value]:
         """Convert a node with a converter, or else with the standard's function for it."""
-        problem: Exception = Unsupported(_NO_OPERATOR)
+        problem: Exception = UnsupportedNodeError(_NO_OPERATOR)
         if node.domain in converters.DOMAINS:
             try:
-                return _typed(_possible(self._by_converter(node, given)), given, schema)
-            except ValueNeeded:
+                return _with_emulated_dtypes(
+                    _check_extents(self._by_converter(node, given)), given, schema
+                )
+            except ConstantRequiredError:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
                 # If a converter says why, the shape may depend on numbers, which zeros do not show.
-                said = isinstance(error, Unsupported)
+                said = isinstance(error, UnsupportedNodeError)
                 empty = None if said else _empty_outputs(node, inputs, given.opset)
                 if empty is not None:
                     return empty
-        body = schemas.body_of(node, schema, inputs, given.opset)
+        body = schemas.function_body(node, schema, inputs, given.opset)
         if body is not None:
             return self._by_body(node, body, inputs, schema)
-        if isinstance(problem, Unsupported):
+        if isinstance(problem, UnsupportedNodeError):
             raise problem
-        raise Unsupported(first_line(problem)) from problem
+        raise UnsupportedNodeError(first_line(problem)) from problem
 
     def _by_converter(self, node: Any, given: Node) -> list[Value]:
         """Convert a node with Chameleon's converter of its operator, or else with TVM's."""
@@ -352,9 +373,9 @@ class _Importer:
         """Convert a node with TVM's converter of its operator."""
         kind = _get_convert_map().get(node.op_type)
         if kind is None:
-            raise Unsupported(_NO_OPERATOR)
+            raise UnsupportedNodeError(_NO_OPERATOR)
         if any(isinstance(value, list) for value in given.inputs):
-            raise Unsupported("it reads a sequence")
+            raise UnsupportedNodeError("it reads a sequence")
         inputs = onnx_input()
         inputs.extend(given.inputs)
         attributes = {
@@ -373,11 +394,13 @@ class _Importer:
         else:
             values = [made]
         if len(values) < len(node.output):
-            raise Unsupported(f"the compiler gives {len(values)} of its {len(node.output)} outputs")
+            raise UnsupportedNodeError(
+                f"the compiler gives {len(values)} of its {len(node.output)} outputs"
+            )
         for value in values:
             emitted = self._builder.normalize(value)
             if not isinstance(emitted.ty, relax.TensorType) or static_shape(emitted.ty) is None:
-                raise Unsupported(nodes.UNKNOWN_SHAPE)
+                raise UnsupportedNodeError(nodes.UNKNOWN_SHAPE)
         return values
 
     def _by_body(self, node: Any, body: Any, inputs: Sequence[Value], schema: Any) -> list[Value]:
@@ -391,14 +414,14 @@ class _Importer:
         }
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
-        protos = [schemas.with_attributes(one, given, node) for one in body.node]
+        protos = [schemas.bind_attributes(one, given, node) for one in body.node]
         try:
             self._convert_nodes(protos, scope, opsets)
-        except _RefusedNode as refused:
+        except _UnsupportedNodeError as refused:
             inner = refused.refusal
             reason = f"{inner.reason} (in its {inner.operator})"
-            raise _RefusedNode(
-                _refusal(node, reason, hint=inner.hint, inputs=inner.inputs)
+            raise _UnsupportedNodeError(
+                _unsupported_node(node, reason, hint=inner.hint, inputs=inner.inputs)
             ) from refused
         # The standard writes no more than the outputs that the node names.
         return [scope.get(name) for name in body.output]
@@ -432,16 +455,16 @@ class _Importer:
         if nodes.shape_of(condition):  # the only value may have axes, which the outputs lack
             condition = self._builder.emit(relax.op.reshape(condition, []))
         for yes, no in zip(*branches, strict=True):
-            tensors = all(isinstance(one, relax.Expr | Typed) for one in (yes, no))
+            tensors = all(isinstance(one, relax.Expr | EmulatedTensor) for one in (yes, no))
             kinds = [(nodes.shape_of(one), nodes.dtype_of(one)) for one in (yes, no) if tensors]
             if not tensors or kinds[0] != kinds[1]:
-                raise Unsupported(
+                raise UnsupportedNodeError(
                     "its condition is computed, and its branches give different shapes"
                 )
-            kind = yes.kind if isinstance(yes, Typed) else None
-            parts = (one.value if isinstance(one, Typed) else one for one in (yes, no))
+            kind = yes.kind if isinstance(yes, EmulatedTensor) else None
+            parts = (one.value if isinstance(one, EmulatedTensor) else one for one in (yes, no))
             made = self._builder.emit(relax.op.where(condition, *parts))
-            chosen.append(Typed(made, kind) if kind else made)
+            chosen.append(EmulatedTensor(made, kind) if kind else made)
         return chosen
 
     def emit(self, value: Any) -> Any:
@@ -449,9 +472,11 @@ class _Importer:
         return self._builder.emit(value)
 
 
-def _refusal(node: Any, reason: str, *, hint: str = "", inputs: tuple[str, ...] = ()) -> Refusal:
-    usual = converters.IN_THE_STANDARD if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
-    return Refusal(
+def _unsupported_node(
+    node: Any, reason: str, *, hint: str = "", inputs: tuple[str, ...] = ()
+) -> UnsupportedNode:
+    usual = converters.ONNXRUNTIME_HINT if node.domain == ONNXRUNTIME_DOMAIN else WAY_OUT
+    return UnsupportedNode(
         operator=node.op_type,
         sentence=nodes.sentence_of(node),
         reason=reason,
@@ -469,7 +494,7 @@ def _with_inner_nodes(node: Any) -> Iterator[Any]:
                 yield from _with_inner_nodes(inner)
 
 
-def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
+def _with_emulated_dtypes(values: list[Value], node: Node, schema: Any) -> list[Value]:
     """Give a node's outputs the dtypes that they represent, as the inputs' dtypes imply."""
     if schema is None or not any(node.kinds):
         return values
@@ -481,11 +506,13 @@ def _typed(values: list[Value], node: Node, schema: Any) -> list[Value]:
     typed: list[Value] = []
     for place, value in enumerate(values):
         kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
-        typed.append(Typed(value, kind) if kind and isinstance(value, relax.Expr) else value)
+        typed.append(
+            EmulatedTensor(value, kind) if kind and isinstance(value, relax.Expr) else value
+        )
     return typed
 
 
-def _without_numbers(value: Value) -> Value:
+def _fold_empty(value: Value) -> Value:
     """Replace an empty tensor by a constant, since TVM fails at many empty tensors."""
     if isinstance(value, relax.Expr) and 0 in (static_shape(value.ty) or ()):
         return nodes.relax_constant(np.zeros(nodes.shape_of(value), nodes.dtype_of(value)))
@@ -504,8 +531,8 @@ def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value
         for value in inputs
     ]
     try:
-        outputs = nodes.evaluated(node, zeros, opset)
-    except Unsupported:
+        outputs = nodes.evaluate_node(node, zeros, opset)
+    except UnsupportedNodeError:
         return None
     return (
         outputs if all(value is None or 0 in nodes.shape_of(value) for value in outputs) else None
@@ -518,14 +545,14 @@ def _constant(tensor: Any) -> Any:
 
 def _dtype(kind: int, what: str) -> str:
     """The name of the dtype that an ONNX element type stands for."""
-    name = nodes.named_type(kind)
+    name = nodes.dtype_name(kind)
     if kind == onnx.TensorProto.STRING or name.startswith("complex"):
         word = onnx.TensorProto.DataType.Name(kind).lower()
         raise ConfigError(f"{what} has the type {word}", hint=WAY_OUT)
     return name
 
 
-def _possible(values: list[Value]) -> list[Value]:
+def _check_extents(values: list[Value]) -> list[Value]:
     """See that no extent is negative, which TVM accepts until it has no code for it.
 
     Raises:
@@ -534,5 +561,5 @@ def _possible(values: list[Value]) -> list[Value]:
     for value in values:
         kind: Any = getattr(value, "ty", None)
         if isinstance(kind, relax.TensorType) and min(static_shape(kind) or (), default=0) < 0:
-            raise Unsupported("a window is larger than the image with its padding")
+            raise UnsupportedNodeError("a window is larger than the image with its padding")
     return values

@@ -14,11 +14,11 @@ from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import BFLOAT16, first_line
 
 from chameleon_networks._importers.onnx.quantized_operators import (
-    in_real_numbers,
+    inline_functions,
     is_quantized_model,
-    without_functions,
+    to_qdq,
 )
-from chameleon_networks._importers.source_checks import imported_library, no_onnx_file
+from chameleon_networks._importers.source_checks import import_library, missing_onnx_file
 from chameleon_networks._source_location import ImportedGraph
 
 
@@ -37,9 +37,9 @@ def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
     _check_shapes(model, file, shapes)
     _check_types(model, file, _onnx())
     try:
-        from chameleon_networks._importers.onnx.importer import imported  # noqa: PLC0415 - needs onnx
+        from chameleon_networks._importers.onnx.importer import import_model  # noqa: PLC0415 - needs onnx
 
-        return imported(in_real_numbers(model), shapes)
+        return import_model(to_qdq(model), shapes)
     except ConfigError:
         raise
     except Exception as error:
@@ -60,10 +60,10 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
         model = onnx.load(file, load_external_data=load_external_data)
         sort_nodes(model.graph)
         # The checker would look for external data in the working folder.
-        if load_external_data or not any(_inside(model, "external_data")):
+        if load_external_data or not any(_field_values(model, "external_data")):
             _check(model)
     except FileNotFoundError as error:
-        raise no_onnx_file(file) from error
+        raise missing_onnx_file(file) from error
     except Exception as error:
         raise ConfigError(
             f"{file} is no valid ONNX file: {first_line(error)}",
@@ -188,7 +188,7 @@ def onnx_digests(file: str) -> list[str] | None:
     source = Path(file)
     try:
         model = _onnx().load(source, load_external_data=False)
-        entries = _inside(model, "external_data")
+        entries = _field_values(model, "external_data")
         names = sorted({entry.value for entry in entries if entry.key == "location"})
         return [_digest(path) for path in (source, *(source.parent / name for name in names))]
     # Reading the network says better what is wrong with a file.
@@ -196,7 +196,7 @@ def onnx_digests(file: str) -> list[str] | None:
         return None
 
 
-def _inside(message: Any, name: str) -> Iterator[Any]:
+def _field_values(message: Any, name: str) -> Iterator[Any]:
     """The values of all fields of one name in a model, or in a part of it."""
     for field, value in message.ListFields():
         if field.name == name:
@@ -204,7 +204,7 @@ def _inside(message: Any, name: str) -> Iterator[Any]:
         elif field.message_type is not None:
             parts = [value] if hasattr(value, "ListFields") else value
             for part in parts:
-                yield from _inside(part, name)
+                yield from _field_values(part, name)
 
 
 def _digest(file: Path) -> str:
@@ -212,7 +212,7 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
-def onnx_meaning(file: str) -> bytes:
+def onnx_as_qdq(file: str) -> bytes:
     """The content of an ONNX file whose quantized operators are replaced by their definitions.
 
     ONNX defines such an operator as a floating-point operator between ``DequantizeLinear`` and
@@ -220,7 +220,7 @@ def onnx_meaning(file: str) -> bytes:
     example because they saturate on a CPU without VNNI. So the rewritten file serves to compute
     reference outputs.
     """
-    return bytes(in_real_numbers(_onnx().load(file)).SerializeToString())
+    return bytes(to_qdq(_onnx().load(file)).SerializeToString())
 
 
 def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
@@ -231,7 +231,7 @@ def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
         names: The names of the values, as in ``SourceLocation.output``.
     """
     onnx = _onnx()
-    model = without_functions(in_real_numbers(onnx.load(file)))
+    model = inline_functions(to_qdq(onnx.load(file)))
     del model.graph.output[:]
     model.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
     return bytes(model.SerializeToString())
@@ -275,8 +275,8 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
         if name not in shapes and any(isinstance(extent, str) for extent in shape)
     }
     if opened:
-        listed = " and ".join(f"{name!r} is open: [{_shown(s)}]" for name, s in opened.items())
-        chosen = [f"{name}: [{_shown(s, '1')}]" for name, s in opened.items()]
+        listed = " and ".join(f"{name!r} is open: [{_shape_text(s)}]" for name, s in opened.items())
+        chosen = [f"{name}: [{_shape_text(s, '1')}]" for name, s in opened.items()]
         raise ConfigError(
             f"the shape of input {listed}",
             hint=f"Fix it: `model: {{onnx: {{source: {file}, shapes: {{{', '.join(chosen)}}}}}}}`. "
@@ -284,7 +284,7 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
         )
 
 
-def _shown(shape: Sequence[int | str], word: str | None = None) -> str:
+def _shape_text(shape: Sequence[int | str], word: str | None = None) -> str:
     """A shape as text. An open extent is shown as ``word``, or as the file's own name if None."""
     return ", ".join(str(word or one) if isinstance(one, str) else str(one) for one in shape)
 
@@ -300,4 +300,4 @@ def _check_types(model: Any, file: str, onnx: Any) -> None:
 
 
 def _onnx() -> Any:
-    return imported_library("onnx")
+    return import_library("onnx")

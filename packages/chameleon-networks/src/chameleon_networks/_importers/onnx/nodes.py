@@ -15,10 +15,14 @@ from onnx.reference import ReferenceEvaluator
 
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._importers.onnx.emulated_types import TYPES, Typed, stand_in
+from chameleon_networks._importers.onnx.emulated_types import (
+    EMULATED_DTYPES,
+    EmulatedTensor,
+    compute_dtype,
+)
 
 Value = Any
-"""A Relax expression or a ``Typed`` one, a list for a sequence, or None for an omitted value."""
+"""A Relax expression or a ``EmulatedTensor`` one, a list for a sequence, or None for an omitted value."""
 
 
 UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
@@ -27,27 +31,27 @@ UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
 
 def is_constant(value: Value) -> bool:
     """Whether a tensor is constant, so that its values are known before the network runs."""
-    value = value.value if isinstance(value, Typed) else value
+    value = value.value if isinstance(value, EmulatedTensor) else value
     return isinstance(value, tvm.ir.GenericConst)
 
 
-def unless_empty(value: Value) -> Value:
+def none_if_empty(value: Value) -> Value:
     """An input, or None if it is an empty constant, as version 11 writes what it leaves out."""
-    return None if is_constant(value) and not known_array(value).size else value
+    return None if is_constant(value) and not constant_value(value).size else value
 
 
-def known_array(value: Value) -> NDArray[Any]:
+def constant_value(value: Value) -> NDArray[Any]:
     """The values of a constant tensor, in the dtype that the ONNX model has for it."""
-    if isinstance(value, Typed):
+    if isinstance(value, EmulatedTensor):
         return array_of(value.value).astype(np.dtype(value.kind))
     return array_of(value)
 
 
-class Unsupported(Exception):  # noqa: N818 - a reason, of which the importer makes an error
+class UnsupportedNodeError(Exception):
     """A node of an ONNX graph cannot be converted. The message does not name the node."""
 
 
-class ValueNeeded(Exception):  # noqa: N818 - as above
+class ConstantRequiredError(Exception):
     """A converter needs the value of an input at compile time, but the network computes it.
 
     Attributes:
@@ -103,7 +107,7 @@ class Node:
         if value is None:
             return None
         if not isinstance(value, tvm.ir.GenericConst):
-            raise ValueNeeded(value)
+            raise ConstantRequiredError(value)
         return array_of(value)
 
     def value(self, place: int) -> NDArray[Any]:
@@ -118,7 +122,7 @@ class Node:
         """
         array = self.known(place)
         if array is None:
-            raise Unsupported(f"its input {place} is left out")
+            raise UnsupportedNodeError(f"its input {place} is left out")
         return array
 
     def integers(self, place: int) -> list[int]:
@@ -136,7 +140,7 @@ class Node:
         return list(given or ([] if self[1] is None else self.integers(1)))
 
 
-VALUES: Mapping[str, tuple[int, ...]] = {
+CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
         (
             *("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "CumSum", "CumProd"),
@@ -159,32 +163,32 @@ VALUES: Mapping[str, tuple[int, ...]] = {
 """Numbers of the inputs whose values must be known before compilation, by operator."""
 
 
-def named_type(number: int) -> str:
+def dtype_name(number: int) -> str:
     """The name of the dtype that has a number in ONNX."""
     return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
 
 
 def shape_of(value: Any) -> list[int]:
     """The shape of a tensor."""
-    value = value.value if isinstance(value, Typed) else value
+    value = value.value if isinstance(value, EmulatedTensor) else value
     return [int(one) for one in value.ty.shape]
 
 
 def dtype_of(value: Any) -> str:
     """The dtype of a tensor."""
-    if isinstance(value, Typed):
+    if isinstance(value, EmulatedTensor):
         return value.kind
     return str(value.ty.dtype)
 
 
-def positive(axis: int, rank: int) -> int:
+def normalize_axis(axis: int, rank: int) -> int:
     """The number of an axis, counted from the front.
 
     Raises:
         Unsupported: A tensor of this rank has no such axis.
     """
     if not -rank <= axis < rank:
-        raise Unsupported(f"there is no axis {axis} among {rank} axes")
+        raise UnsupportedNodeError(f"there is no axis {axis} among {rank} axes")
     return axis % rank
 
 
@@ -200,13 +204,13 @@ def scalar(number: Any, like: Any) -> Any:
 
 
 def relax_constant(array: Any) -> Value:
-    """Make a Relax constant of an array, or a ``Typed`` if Relax has no kernels for the dtype."""
+    """Make a Relax constant of an array, or a ``EmulatedTensor`` if Relax has no kernels for the dtype."""
     array = np.asarray(array)
     kind = array.dtype.name
     if array.dtype.kind in "OUS":
-        raise Unsupported("it has strings")
-    if kind in TYPES:
-        return Typed(relax_constant(array.astype(stand_in(kind))), kind)
+        raise UnsupportedNodeError("it has strings")
+    if kind in EMULATED_DTYPES:
+        return EmulatedTensor(relax_constant(array.astype(compute_dtype(kind))), kind)
     return constant_of(array)
 
 
@@ -246,7 +250,7 @@ _NOT_FOLDED = frozenset(
 """Operators that are never computed during import: quantization steps and random operators."""
 
 
-def is_folded(node: Any, inputs: Sequence[Value]) -> bool:
+def is_foldable(node: Any, inputs: Sequence[Value]) -> bool:
     """Whether a node can be computed at compile time: it is deterministic and reads constants.
 
     Args:
@@ -258,7 +262,7 @@ def is_folded(node: Any, inputs: Sequence[Value]) -> bool:
     )
 
 
-def _model_of(node: Any, opset: int) -> Any:
+def _single_node_model(node: Any, opset: int) -> Any:
     """A model of one node; without it, ONNX's reference would take the newest operator set."""
     inputs, outputs = (
         [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name]
@@ -269,7 +273,7 @@ def _model_of(node: Any, opset: int) -> Any:
     return onnx.helper.make_model(graph, opset_imports=opsets)
 
 
-def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
+def evaluate_node(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
     """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants.
 
     Args:
@@ -279,15 +283,17 @@ def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
     """
     feeds = {
         # The reference writes into what it reads.
-        name: known_array(value).copy()
+        name: constant_value(value).copy()
         for name, value in zip(node.input, inputs, strict=True)
         if value is not None
     }
     try:
         with np.errstate(all="ignore"):
-            made = ReferenceEvaluator(_model_of(node, opset)).run(None, feeds)
+            made = ReferenceEvaluator(_single_node_model(node, opset)).run(None, feeds)
     except Exception as error:
-        raise Unsupported(f"ONNX's reference cannot compute it: {first_line(error)}") from error
+        raise UnsupportedNodeError(
+            f"ONNX's reference cannot compute it: {first_line(error)}"
+        ) from error
     given = iter(
         [relax_constant(part) for part in value]
         if isinstance(value, list)
@@ -297,7 +303,7 @@ def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
     return [next(given) if name else None for name in node.output]
 
 
-def dense(sparse: Any) -> NDArray[Any]:
+def to_dense(sparse: Any) -> NDArray[Any]:
     """A sparse ONNX tensor as a dense array."""
     values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
     made = np.zeros(list(sparse.dims), values.dtype)

@@ -17,9 +17,9 @@ import numpy as np
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import first_line
 
-PAIR = ("QuantizeLinear", "DequantizeLinear")
+QDQ_OPERATORS = ("QuantizeLinear", "DequantizeLinear")
 _PER_CHANNEL_SINCE = 13
-"""The version of the standard in which ``PAIR`` got a scale for each channel, and ``Softmax`` its
+"""The version of the standard in which ``QDQ_OPERATORS`` got a scale for each channel, and ``Softmax`` its
 only axis."""
 ONNXRUNTIME_DOMAIN = "com.microsoft"
 """The domain of operators that only ONNX Runtime has."""
@@ -38,10 +38,10 @@ def is_quantized_model(model: Any) -> bool:
     Args:
         model: An ``onnx.ModelProto``.
     """
-    return any(node.op_type in {*PAIR, *_REWRITTEN} for node in model.graph.node)
+    return any(node.op_type in {*QDQ_OPERATORS, *_REWRITERS} for node in model.graph.node)
 
 
-def without_functions(model: Any) -> Any:
+def inline_functions(model: Any) -> Any:
     """A model without functions of its own: their nodes replace the calls.
 
     ONNX's inliner leaves out the defaults of a function's attributes, which calls get first.
@@ -65,7 +65,7 @@ def without_functions(model: Any) -> Any:
     return importlib.import_module("onnx.inliner").inline_local_functions(made)
 
 
-def in_real_numbers(model: Any) -> Any:
+def to_qdq(model: Any) -> Any:
     """Rewrite the quantized operators of a model as floating-point operators.
 
     Each quantized operator becomes a floating-point operator between ``DequantizeLinear`` and
@@ -79,11 +79,11 @@ def in_real_numbers(model: Any) -> Any:
     """
     if not any(_is_rewritten(node) for node in model.graph.node):
         return model
-    made = _converted(model)
+    made = _with_per_channel_opset(model)
     writer = _Writer(made)
     for node in made.graph.node:
         if _is_rewritten(node):
-            _REWRITTEN[node.op_type](_Rewriting(node=node, writer=writer))
+            _REWRITERS[node.op_type](_NodeRewriter(node=node, writer=writer))
         else:
             writer.nodes.append(node)
     del made.graph.node[:]
@@ -93,10 +93,10 @@ def in_real_numbers(model: Any) -> Any:
 
 
 def _is_rewritten(node: Any) -> bool:
-    return node.op_type in _REWRITTEN and node.domain in _DOMAINS
+    return node.op_type in _REWRITERS and node.domain in _DOMAINS
 
 
-def _converted(model: Any) -> Any:
+def _with_per_channel_opset(model: Any) -> Any:
     """A copy of a model, in an operator set that has a scale for each channel."""
     version = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
     if version >= _PER_CHANNEL_SINCE:
@@ -159,7 +159,7 @@ class _Writer:
 
 
 @attrs.frozen(kw_only=True)
-class _Rewriting:
+class _NodeRewriter:
     """The replacement of one node of the model.
 
     Attributes:
@@ -255,7 +255,7 @@ class _Rewriting:
         return self.dequantized(numbers, name, "", axis=0)
 
 
-def _convolution(of: _Rewriting) -> None:
+def _convolution(of: _NodeRewriter) -> None:
     """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, [B]."""
     inputs = [of.real(0), of.real(3, axis=0)]
     if of.given(8):
@@ -263,10 +263,12 @@ def _convolution(of: _Rewriting) -> None:
     of.quantized(of.computed("Conv", inputs, **of.attributes()), of.given(6), of.given(7))
 
 
-def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_Rewriting], None]:
+def _integer_product(
+    kind: str, data_axis: int | None, weights_axis: int
+) -> Callable[[_NodeRewriter], None]:
     """Inputs: x, w, [x_zero_point], [w_zero_point]. The output is a sum in int32."""
 
-    def rewrite(of: _Rewriting) -> None:
+    def rewrite(of: _NodeRewriter) -> None:
         inputs = [
             of.dequantized(of.given(place), of.ones(zero), zero, axis=axis)
             for place, zero, axis in ((0, of.given(2), data_axis), (1, of.given(3), weights_axis))
@@ -278,21 +280,21 @@ def _integer(kind: str, data_axis: int | None, weights_axis: int) -> Callable[[_
     return rewrite
 
 
-def _of_two(kind: str, *axes: int | None) -> Callable[[_Rewriting], None]:
+def _binary(kind: str, *axes: int | None) -> Callable[[_NodeRewriter], None]:
     """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point."""
     one, two = axes or (None, None)
 
-    def rewrite(of: _Rewriting) -> None:
+    def rewrite(of: _NodeRewriter) -> None:
         inputs = [of.real(0, axis=one), of.real(3, axis=two)]
         of.quantized(of.computed(kind, inputs), of.given(6), of.given(7))
 
     return rewrite
 
 
-def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
+def _unary(kind: str, *dropped: str) -> Callable[[_NodeRewriter], None]:
     """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
 
-    def rewrite(of: _Rewriting) -> None:
+    def rewrite(of: _NodeRewriter) -> None:
         attributes = of.attributes(*dropped)
         if any(of.attributes().get(name) for name in dropped):
             raise ConfigError(
@@ -304,7 +306,7 @@ def _of_one(kind: str, *dropped: str) -> Callable[[_Rewriting], None]:
     return rewrite
 
 
-def _softmax(of: _Rewriting) -> None:
+def _softmax(of: _NodeRewriter) -> None:
     """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
     given, real, add = of.attributes(), of.real(0), of.writer.add
     if given["opset"] >= _PER_CHANNEL_SINCE:
@@ -317,20 +319,20 @@ def _softmax(of: _Rewriting) -> None:
     of.quantized(made, of.given(3), of.given(4))
 
 
-def _choice(of: _Rewriting) -> None:
+def _where(of: _NodeRewriter) -> None:
     """Inputs: condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero."""
     of.quantized(
         of.computed("Where", [of.given(0), of.real(1), of.real(4)]), *map(of.given, (7, 8))
     )
 
 
-def _concatenation(of: _Rewriting) -> None:
+def _concatenation(of: _NodeRewriter) -> None:
     """Inputs: Y_scale, Y_zero_point, then the values, scale and zero point of each part."""
     parts = [of.real(place) for place in range(2, len(of.node.input), 3)]
     of.quantized(of.computed("Concat", parts, **of.attributes()), of.given(0), of.given(1))
 
 
-def _gemm(of: _Rewriting) -> None:
+def _gemm(of: _NodeRewriter) -> None:
     """Inputs: A, a_scale, a_zero_point, B, b_scale, b_zero_point, [C], [y_scale, y_zero_point]."""
     attributes = of.attributes()
     inputs = [of.real(0), of.real(3, axis=0 if attributes.get("transB") else 1)]
@@ -342,19 +344,19 @@ def _gemm(of: _Rewriting) -> None:
         of.writer.add("Gemm", inputs, of.output, of.name, **attributes)
 
 
-_REWRITTEN: dict[str, Callable[[_Rewriting], None]] = {
+_REWRITERS: dict[str, Callable[[_NodeRewriter], None]] = {
     "QLinearConv": _convolution,
-    "QLinearMatMul": _of_two("MatMul", -2, -1),
-    "ConvInteger": _integer("Conv", None, 0),
-    "MatMulInteger": _integer("MatMul", -2, -1),
-    "QLinearAdd": _of_two("Add"),
-    "QLinearMul": _of_two("Mul"),
-    "QLinearSigmoid": _of_one("Sigmoid"),
-    "QLinearLeakyRelu": _of_one("LeakyRelu"),
-    "QLinearAveragePool": _of_one("AveragePool", "channels_last"),
-    "QLinearGlobalAveragePool": _of_one("GlobalAveragePool", "channels_last"),
+    "QLinearMatMul": _binary("MatMul", -2, -1),
+    "ConvInteger": _integer_product("Conv", None, 0),
+    "MatMulInteger": _integer_product("MatMul", -2, -1),
+    "QLinearAdd": _binary("Add"),
+    "QLinearMul": _binary("Mul"),
+    "QLinearSigmoid": _unary("Sigmoid"),
+    "QLinearLeakyRelu": _unary("LeakyRelu"),
+    "QLinearAveragePool": _unary("AveragePool", "channels_last"),
+    "QLinearGlobalAveragePool": _unary("GlobalAveragePool", "channels_last"),
     "QLinearSoftmax": _softmax,
-    "QLinearWhere": _choice,
+    "QLinearWhere": _where,
     "QLinearConcat": _concatenation,
     "QGemm": _gemm,
 }

@@ -37,14 +37,18 @@ _ACTIVATIONS: Mapping[str, tuple[Make, float | None, float | None]] = {
 """For each activation, a function that makes it from its alpha, its beta and a function for
 constants. Then the defaults of alpha and beta, or None."""
 
-_USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+_DEFAULT_ACTIVATIONS = {
+    "RNN": ("Tanh",),
+    "GRU": ("Sigmoid", "Tanh"),
+    "LSTM": ("Sigmoid", "Tanh", "Tanh"),
+}
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
-def _functions(node: Node, count: int) -> Iterator[Function]:
+def _activations_of(node: Node, count: int) -> Iterator[Function]:
     """The activations of all directions, in the order of the directions."""
-    names = node.attributes.get("activations") or _USUAL[node.kind] * count
+    names = node.attributes.get("activations") or _DEFAULT_ACTIVATIONS[node.kind] * count
     alphas, betas = (
         list(node.attributes.get(f"activation_{word}", ())) for word in ("alpha", "beta")
     )
@@ -109,7 +113,7 @@ class _Direction:
             state: The hidden state before the step.
         """
         emit, hidden, [held] = self.node.emit, self.hidden, state
-        *given, new = _parts(self.node, inside, 3, 1)
+        *given, new = _split(self.node, inside, 3, 1)
         cuts = [
             emit(op.strided_slice(tensor, [axis], [begin], [end]))
             for tensor, axis in ((self.recurrent, 1), (self.recurrent_bias, 0))
@@ -118,7 +122,7 @@ class _Direction:
         sums = emit(op.matmul(held, cuts[0]) + cuts[2])
         update, reset = (
             self.activated(0, op.add(*pair))
-            for pair in zip(given, _parts(self.node, sums, 2, 1), strict=True)
+            for pair in zip(given, _split(self.node, sums, 2, 1), strict=True)
         )
         # The reset comes before the product, or after it.
         after = bool(self.node.attributes.get("linear_before_reset", 0))
@@ -135,7 +139,7 @@ class _Direction:
         """
         emit, (held, cell) = self.node.emit, state
         sums = emit(inside + self.from_state(held))
-        entering, leaving, forgetting, new = _parts(self.node, sums, 4, 1)
+        entering, leaving, forgetting, new = _split(self.node, sums, 4, 1)
         if self.peepholes:
             entering = entering + self.peepholes[0] * cell
             forgetting = forgetting + self.peepholes[2] * cell
@@ -151,7 +155,7 @@ class _Direction:
         return [emit(self.activated(0, leaving) * self.functions[2](cell)), cell]
 
 
-def _parts(node: Node, value: Any, count: int, axis: int) -> list[Any]:
+def _split(node: Node, value: Any, count: int, axis: int) -> list[Any]:
     """Cut a tensor into equal parts along an axis."""
     if count == 1:
         return [value]
@@ -170,8 +174,11 @@ def _recurrent(node: Node) -> list[Any]:
         ]
     (steps, batch, width), hidden = shape_of(x), shape_of(node[2])[2]
     directions = _DIRECTIONS[str(node.attributes.get("direction", "forward"))]
-    functions, per = list(_functions(node, len(directions))), len(_USUAL[node.kind])
-    masks = _masks(node, steps)
+    functions, per = (
+        list(_activations_of(node, len(directions))),
+        len(_DEFAULT_ACTIVATIONS[node.kind]),
+    )
+    masks = _length_masks(node, steps)
     sequences, states = [], []
     for place, backwards in enumerate(directions):
 
@@ -181,10 +188,10 @@ def _recurrent(node: Node) -> list[Any]:
         if node[3] is None:
             biases = [constant_of(np.zeros(gates * hidden, dtype_of(x)))] * 2
         else:
-            biases = _parts(node, of_direction(node[3], [2 * gates * hidden]), 2, 0)
+            biases = _split(node, of_direction(node[3], [2 * gates * hidden]), 2, 0)
         peepholes = []
         if node.kind == "LSTM" and node[7] is not None:
-            peepholes = _parts(node, of_direction(node[7], [3 * hidden]), 3, 0)
+            peepholes = _split(node, of_direction(node[7], [3 * hidden]), 3, 0)
         direction = _Direction(
             node=node,
             hidden=hidden,
@@ -201,7 +208,7 @@ def _recurrent(node: Node) -> list[Any]:
         ]
         weights = op.permute_dims(of_direction(node[1], [gates * hidden, width]))
         flat = op.matmul(op.reshape(x, [steps * batch, width]), weights)
-        inside = _parts(node, emit(flat + biases[0]), steps, 0)
+        inside = _split(node, emit(flat + biases[0]), steps, 0)
         outputs: dict[int, Any] = {}
         for time in range(steps)[::-1] if backwards else range(steps):
             new = getattr(direction, node.kind)(inside[time], state)
@@ -221,7 +228,7 @@ def _recurrent(node: Node) -> list[Any]:
     return [whole, *last]
 
 
-def _masks(node: Node, steps: int) -> list[Any]:
+def _length_masks(node: Node, steps: int) -> list[Any]:
     """For each step, a mask of the sequences that are that long. Empty if all have one length."""
     if node[4] is None:
         return []

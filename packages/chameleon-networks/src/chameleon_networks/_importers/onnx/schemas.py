@@ -10,12 +10,12 @@ import onnx
 
 from chameleon_networks._importers.onnx.nodes import Value, dtype_of, shape_of
 
-_NEWEST = 2**31 - 1
-STANDARD = frozenset({"", "ai.onnx"})
+_LATEST_OPSET = 2**31 - 1
+STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
 """The names of the standard's domain."""
 
 
-def schema_of(node: Any, domain: str, opset: int = _NEWEST) -> Any | None:
+def schema_of(node: Any, domain: str, opset: int = _LATEST_OPSET) -> Any | None:
     """The definition of a node's operator in the ONNX standard; None if there is none.
 
     Args:
@@ -40,20 +40,27 @@ def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
     if schema is not None:
         for name, attribute in schema.attributes.items():
             if attribute.default_value.name:
-                found[name] = _plain(onnx.helper.get_attribute_value(attribute.default_value))
-    found.update({one.name: _plain(onnx.helper.get_attribute_value(one)) for one in node.attribute})
+                found[name] = _decode_attribute(
+                    onnx.helper.get_attribute_value(attribute.default_value)
+                )
+    found.update(
+        {
+            one.name: _decode_attribute(onnx.helper.get_attribute_value(one))
+            for one in node.attribute
+        }
+    )
     return found
 
 
-def _plain(value: Any) -> Any:
+def _decode_attribute(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, list):
-        return tuple(_plain(one) for one in value)
+        return tuple(_decode_attribute(one) for one in value)
     return value
 
 
-def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
+def function_body(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
     """The standard's definition of a node's operator by simpler operators; None without one.
 
     Args:
@@ -68,7 +75,7 @@ def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any 
         versions = [one for one in schema.function_opset_versions if one <= opset]
         if versions:
             raw = schema.get_function_with_opset_version(max(versions))
-            return _parsed(raw)
+            return _parse_function(raw)
     if schema.has_context_dependent_function:
         versions = [one for one in schema.context_dependent_function_opset_versions if one <= opset]
         kinds = [_type_of(value).SerializeToString() for value in inputs]
@@ -76,11 +83,11 @@ def body_of(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any 
             raw = schema.get_context_dependent_function_with_opset_version(
                 max(versions), node.SerializeToString(), kinds
             )
-            return _parsed(raw)
+            return _parse_function(raw)
     return None
 
 
-def _parsed(raw: bytes) -> Any | None:
+def _parse_function(raw: bytes) -> Any | None:
     body = onnx.FunctionProto()
     body.ParseFromString(raw)
     return body if body.node else None
@@ -97,7 +104,7 @@ def _type_of(value: Value) -> Any:
     return onnx.helper.make_tensor_type_proto(kind, shape_of(value))
 
 
-def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
+def bind_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
     """Copy a node of a function's body, and fill in the attributes that the caller passes.
 
     Args:
@@ -115,7 +122,7 @@ def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
         attribute.CopyFrom(given[one.ref_attr_name] if one.ref_attr_name else one)
         attribute.name = one.name
         if attribute.HasField("g"):
-            nodes = [with_attributes(inner, given, caller) for inner in attribute.g.node]
+            nodes = [bind_attributes(inner, given, caller) for inner in attribute.g.node]
             del attribute.g.node[:]
             attribute.g.node.extend(nodes)
     made.name = caller.name
@@ -124,7 +131,7 @@ def with_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
     return made
 
 
-def as_cast(node: Any, kind: str) -> Any:
+def cast_like_to_cast(node: Any, kind: str) -> Any:
     """Rewrite an ONNX node ``CastLike`` as a node ``Cast``, which has the dtype as an attribute.
 
     ``CastLike`` takes its dtype from a second input. Without this input, the cast of a constant can

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._importers.onnx.nodes import Node, dtype_of, positive, shape_of
+from chameleon_networks._importers.onnx.nodes import Node, dtype_of, normalize_axis, shape_of
 
 op = relax.op
 _AXIS_SINCE = 20
 """The version of the standard in which the axis of ``DFT`` became an input."""
 
 
-def _to_frequencies(length: int, parts: int, *, onesided: bool, inverse: bool) -> NDArray[Any]:
+def _dft_matrix(length: int, parts: int, *, onesided: bool, inverse: bool) -> NDArray[Any]:
     """The matrix of a transform. Rows are input samples by part, columns outputs by part.
 
     The parts of a number are real and imaginary.
@@ -28,7 +28,7 @@ def _to_frequencies(length: int, parts: int, *, onesided: bool, inverse: bool) -
     return np.stack(pairs[:parts], 1).reshape(length * parts, -1)
 
 
-def _to_real(length: int) -> NDArray[Any]:
+def _irfft_matrix(length: int) -> NDArray[Any]:
     """The matrix from one half of a real signal's frequencies to the signal.
 
     The other half of the frequencies mirrors the first.
@@ -38,7 +38,7 @@ def _to_real(length: int) -> NDArray[Any]:
     return waves.reshape(-1, length)
 
 
-def _transformed(
+def _transform(
     node: Node, signal: Any, axis: int, length: int | None, *, inverse: bool, onesided: bool
 ) -> Any:
     """A Fourier transform along an axis. The last axis holds the real and the imaginary part."""
@@ -54,9 +54,9 @@ def _transformed(
         widths[2 * axis + 1] = read - shape[axis]
         signal = emit(op.nn.pad(signal, widths))
     if to_real:
-        matrix, out, left = _to_real(wanted), wanted, 1
+        matrix, out, left = _irfft_matrix(wanted), wanted, 1
     else:
-        matrix = _to_frequencies(wanted, parts, onesided=onesided, inverse=inverse)
+        matrix = _dft_matrix(wanted, parts, onesided=onesided, inverse=inverse)
         out, left = matrix.shape[1] // 2, 2
     order = [*(place for place in range(rank - 1) if place != axis), axis, rank - 1]
     others = [shape[place] for place in order[:-2]]
@@ -73,10 +73,10 @@ def _dft(node: Node) -> Any:
     axis = int(node.attributes.get("axis", 1))
     if node.opset >= _AXIS_SINCE:
         axis = -2 if node[2] is None else node.integers(2)[0]
-    return _transformed(
+    return _transform(
         node,
         x,
-        positive(axis, len(shape_of(x))),
+        normalize_axis(axis, len(shape_of(x))),
         lengths[0] if lengths else None,
         inverse=bool(node.attributes.get("inverse")),
         onesided=bool(node.attributes.get("onesided")),
@@ -93,7 +93,7 @@ def _stft(node: Node) -> Any:
     if window is not None:
         cut = node.emit(op.multiply(cut, op.reshape(window, [length, 1])))
     onesided = bool(node.attributes.get("onesided", 1))
-    return _transformed(node, cut, 2, None, inverse=False, onesided=onesided)
+    return _transform(node, cut, 2, None, inverse=False, onesided=onesided)
 
 
 SIGNALS: Mapping[str, Callable[[Node], Any]] = {"DFT": _dft, "STFT": _stft}

@@ -12,16 +12,16 @@ op = relax.op
 Step = Callable[..., list[Any]]
 
 
-def _number(node: Node, name: str) -> float:
+def _float_attribute(node: Node, name: str) -> float:
     return float(node.attributes[name])
 
 
-def _mixed(node: Node, share: float, state: Any, change: Any) -> Any:
+def _moving_average(node: Node, share: float, state: Any, change: Any) -> Any:
     """A moving average. The weight of the old value is ``share``."""
     return node.emit(scalar(share, state) * state + scalar(1 - share, state) * change)
 
 
-def _with_all(step: Step, states: int) -> Callable[[Node], list[Any]]:
+def _for_all_tensors(step: Step, states: int) -> Callable[[Node], list[Any]]:
     """A converter that applies an optimizer's step to all of its tensors.
 
     The inputs are the tensors, then their gradients, then the optimizer's states.
@@ -33,7 +33,7 @@ def _with_all(step: Step, states: int) -> Callable[[Node], list[Any]]:
         count, results = len(tensors) // (2 + states), []
         for place in range(count):
             tensor, gradient, *old = tensors[place::count]
-            weight = scalar(_number(node, "norm_coefficient"), tensor)
+            weight = scalar(_float_attribute(node, "norm_coefficient"), tensor)
             gradient = node.emit(weight * tensor + gradient)
             results.append(step(node, rate, turn, tensor, gradient, *old))
         return [part for parts in zip(*results, strict=True) for part in parts]
@@ -44,31 +44,34 @@ def _with_all(step: Step, states: int) -> Callable[[Node], list[Any]]:
 def _adagrad(  # noqa: PLR0917 - the operator's inputs
     node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, squares: Any
 ) -> list[Any]:
-    decay = scalar(_number(node, "decay_factor"), turn) * turn
+    decay = scalar(_float_attribute(node, "decay_factor"), turn) * turn
     squares = node.emit(squares + gradient * gradient)
-    root = scalar(_number(node, "epsilon"), tensor) + op.sqrt(squares)
+    root = scalar(_float_attribute(node, "epsilon"), tensor) + op.sqrt(squares)
     return [tensor - rate / (scalar(1.0, turn) + decay) * gradient / root, squares]
 
 
 def _adam(  # noqa: PLR0917 - the operator's inputs
     node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, mean: Any, squares: Any
 ) -> list[Any]:
-    alpha, beta = _number(node, "alpha"), _number(node, "beta")
-    mean = _mixed(node, alpha, mean, gradient)
-    squares = _mixed(node, beta, squares, gradient * gradient)
-    root = scalar(_number(node, "epsilon"), tensor) + op.sqrt(squares)
+    alpha, beta = _float_attribute(node, "alpha"), _float_attribute(node, "beta")
+    mean = _moving_average(node, alpha, mean, gradient)
+    squares = _moving_average(node, beta, squares, gradient * gradient)
+    root = scalar(_float_attribute(node, "epsilon"), tensor) + op.sqrt(squares)
     first, second = (
         scalar(1.0, turn) - op.power(scalar(share, turn), turn) for share in (alpha, beta)
     )
     rate = op.where(turn > scalar(0.0, turn), rate * op.sqrt(second) / first, rate)
-    kept = scalar(1.0 - _number(node, "norm_coefficient_post"), tensor)
+    kept = scalar(1.0 - _float_attribute(node, "norm_coefficient_post"), tensor)
     return [kept * (tensor - rate * mean / root), mean, squares]
 
 
 def _momentum(  # noqa: PLR0917 - the operator's inputs
     node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, speed: Any
 ) -> list[Any]:
-    alpha, beta = scalar(_number(node, "alpha"), speed), scalar(_number(node, "beta"), turn)
+    alpha, beta = (
+        scalar(_float_attribute(node, "alpha"), speed),
+        scalar(_float_attribute(node, "beta"), turn),
+    )
     share = op.where(turn > scalar(0.0, turn), beta, scalar(1.0, turn))
     change = speed = node.emit(alpha * speed + share * gradient)
     if node.attributes["mode"] == "nesterov":
@@ -77,8 +80,8 @@ def _momentum(  # noqa: PLR0917 - the operator's inputs
 
 
 TRAINING: Mapping[str, Callable[[Node], Any]] = {
-    "Adagrad": _with_all(_adagrad, 1),
-    "Adam": _with_all(_adam, 2),
-    "Momentum": _with_all(_momentum, 1),
+    "Adagrad": _for_all_tensors(_adagrad, 1),
+    "Adam": _for_all_tensors(_adam, 2),
+    "Momentum": _for_all_tensors(_momentum, 1),
 }
 """Converters by operator."""

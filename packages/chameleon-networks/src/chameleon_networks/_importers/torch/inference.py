@@ -19,7 +19,7 @@ from chameleon_networks._source_location import location_of
 
 log = structlog.get_logger()
 
-_SHOWN = 3
+_MAX_SHOWN = 3
 """Most modules that a warning names."""
 
 
@@ -38,11 +38,11 @@ def initialise(network: Any, seed: int = 0) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in network.modules():
-            _fill(module, generator)
+            _initialise_module(module, generator)
     return network.eval()
 
 
-def _fill(module: Any, generator: Any) -> None:
+def _initialise_module(module: Any, generator: Any) -> None:
     nn = importlib.import_module("torch").nn
     if isinstance(module, nn.Conv2d | nn.Linear):
         fan_in = module.weight[0].numel()
@@ -67,11 +67,11 @@ def evaluated(network: Any) -> Any:
     Args:
         network: A torch module, which is changed in place.
     """
-    changed = [name for name, module in network.named_modules() if _trains_otherwise(module)]
+    changed = [name for name, module in network.named_modules() if _differs_in_training(module)]
     if changed:
         log.warning(
             "network_in_training_mode",
-            modules=changed if len(changed) <= _SHOWN else [*changed[:_SHOWN], "..."],
+            modules=changed if len(changed) <= _MAX_SHOWN else [*changed[:_MAX_SHOWN], "..."],
             why="these compute otherwise in training; the network is delivered as `.eval()` makes "
             "it, without dropout and with the running statistics of its batch norms",
             next="call `.eval()` on the module before you return it",
@@ -82,7 +82,7 @@ def evaluated(network: Any) -> Any:
         return network  # one that was exported before it was quantized stays what it is
 
 
-def _trains_otherwise(module: Any) -> bool:
+def _differs_in_training(module: Any) -> bool:
     """Whether a module is in training mode and would compute something else in evaluation mode."""
     nn = importlib.import_module("torch").nn
     drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0  # noqa: SLF001
@@ -93,7 +93,7 @@ def _trains_otherwise(module: Any) -> bool:
     return module.training and (drops or averages or isinstance(module, nn.RReLU))
 
 
-def checked(program: Any) -> Any:
+def check_program(program: Any) -> Any:
     """Switch off dropout, and check that a program's answers follow from its inputs alone.
 
     Args:
@@ -102,16 +102,16 @@ def checked(program: Any) -> Any:
     Raises:
         ConfigError: The program draws random numbers, or its outputs depend on earlier calls.
     """
-    return without_memory(without_chance(without_dropout(program)))
+    return check_stateless(check_deterministic(disable_dropout(program)))
 
 
-def without_dropout(program: Any) -> Any:
+def disable_dropout(program: Any) -> Any:
     """Switch off dropout that was exported in training mode, and log a warning if there was any.
 
     Args:
         program: A ``torch.export.ExportedProgram``, which is changed in place.
     """
-    found = [node for node in _nodes(program) if _drops(node)]
+    found = [node for node in _nodes(program) if _is_dropout(node)]
     for node in found:
         names = _argument_names(node)
         off = next((name for name in ("train", "training") if name in names), "dropout_p")
@@ -132,7 +132,7 @@ def without_dropout(program: Any) -> Any:
     return program
 
 
-def without_chance(program: Any) -> Any:
+def check_deterministic(program: Any) -> Any:
     """Check that a program draws no random numbers, and return it unchanged.
 
     Args:
@@ -142,7 +142,7 @@ def without_chance(program: Any) -> Any:
         ConfigError: The program draws random numbers. The message names the operator.
     """
     for node in _nodes(program):
-        if node.op == "call_function" and draws_numbers(node):
+        if node.op == "call_function" and draws_random_numbers(node):
             raise ConfigError(
                 f"{location_of(node).sentence} draws random numbers, so that the network gives "
                 "other answers each time and none can be checked",
@@ -157,7 +157,7 @@ def _nodes(program: Any) -> list[Any]:
     return [node for part in parts for node in part.graph.nodes]
 
 
-def without_memory(program: Any) -> Any:
+def check_stateless(program: Any) -> Any:
     """Check that no output of a program depends on earlier calls, and return it unchanged.
 
     Outputs do so in a decoder that writes keys and values into a buffer.
@@ -169,16 +169,16 @@ def without_memory(program: Any) -> Any:
         ConfigError: An output depends on a weight or buffer that calls change. The message names
             the operator that changes it.
     """
-    depends = _changed_buffers(program)
+    depends = _mutated_buffers(program)
     outputs = set(program.graph_signature.user_outputs)
     for node in program.graph.nodes if depends else ():
         name = getattr(node.target, "__name__", "").partition(".")[0]
         sources = node.all_input_nodes[1:] if name in _OVERWRITING else node.all_input_nodes
-        if name == _TRAINED_NORM:
-            sources = [one for one in sources if one in node.args[:_TRAINED_NORM_READS]]
+        if name == _TRAINING_BATCH_NORM:
+            sources = [one for one in sources if one in node.args[:_TRAINING_BATCH_NORM_INPUTS]]
         source = next((one for one in sources if one in depends), None)
         if source is not None and node.op == "call_function":
-            for changed in (node, *map(_base_of, _written_by(node))):
+            for changed in (node, *map(_storage_owner, _mutated_arguments(node))):
                 depends[changed] = depends[source]
         elif name in _OVERWRITING and name.endswith("_"):
             depends.pop(node.args[0], None)
@@ -195,12 +195,12 @@ def without_memory(program: Any) -> Any:
 _OVERWRITING = {"copy_", "zero_", "fill_", "copy", "zeros_like", "full_like"}
 """Operators whose result does not depend on the numbers of their first argument."""
 
-_TRAINED_NORM, _TRAINED_NORM_READS = "_native_batch_norm_legit_functional", 3
+_TRAINING_BATCH_NORM, _TRAINING_BATCH_NORM_INPUTS = "_native_batch_norm_legit_functional", 3
 """Batch norm in training, and the number of its arguments that its outputs depend on. The running
 mean and variance, which follow, are only updated."""
 
 
-def _changed_buffers(program: Any) -> dict[Any, Any]:
+def _mutated_buffers(program: Any) -> dict[Any, Any]:
     """The weights and buffers that a call changes, each with the first operator that does."""
     signature = program.graph_signature
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
@@ -210,13 +210,13 @@ def _changed_buffers(program: Any) -> dict[Any, Any]:
     written = {**signature.parameters_to_mutate, **signature.buffers_to_mutate}
     changed = {buffers[target]: nodes[name] for name, target in written.items()}
     for node in program.graph.nodes:
-        for base in map(_base_of, _written_by(node)):
+        for base in map(_storage_owner, _mutated_arguments(node)):
             if base.name in kept:
                 changed.setdefault(base, node)
     return changed
 
 
-def _written_by(node: Any) -> list[Any]:
+def _mutated_arguments(node: Any) -> list[Any]:
     """The arguments that an operator writes to."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
@@ -231,24 +231,24 @@ def _written_by(node: Any) -> list[Any]:
     return [tensor for tensor in tensors if hasattr(tensor, "name")]
 
 
-def _base_of(node: Any) -> Any:
+def _storage_owner(node: Any) -> Any:
     """The node whose memory a node has: the node itself, or what it is a view or a part of."""
-    while node.target is operator.getitem or _has_memory_of_first(node):
+    while node.target is operator.getitem or _aliases_first_argument(node):
         node = node.args[0]
     return node
 
 
-def _has_memory_of_first(node: Any) -> bool:
+def _aliases_first_argument(node: Any) -> bool:
     """Whether a node's result is its first argument, or views of it."""
     schema = getattr(node.target, "_schema", None)
     return bool(schema and schema.returns and schema.returns[0].alias_info)
 
 
-class _UnansweredError(BaseException):
+class _UnresolvedBranchError(BaseException):
     """A network asks whether a value that depends on its inputs is true; it must not catch this."""
 
 
-def without_checks(network: Any, export: Callable[[], Any]) -> Any:
+def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:
     """Export a network whose code raises errors for some values of tensors, without these checks.
 
     Torch does not export an ``if`` that depends on values. If one of its branches ends with an
@@ -266,11 +266,11 @@ def without_checks(network: Any, export: Callable[[], Any]) -> Any:
         programs = {}
         for answer in (False, True):
             try:
-                programs[answer] = _answering(network, export, [*answers, answer])
-            except _UnansweredError:
+                programs[answer] = _export_with_answers(network, export, [*answers, answer])
+            except _UnresolvedBranchError:
                 programs[answer] = None
             except Exception as error:  # noqa: BLE001 - of the network, or of torch
-                if not _is_raised(error):
+                if not _is_raised_by_network(error):
                     return None
         if len(programs) != 1:
             return None
@@ -286,7 +286,7 @@ def without_checks(network: Any, export: Callable[[], Any]) -> Any:
             return program
 
 
-def _answering(network: Any, export: Callable[[], Any], answers: Sequence[bool]) -> Any:
+def _export_with_answers(network: Any, export: Callable[[], Any], answers: Sequence[bool]) -> Any:
     """Export a network with given answers to its questions about values, in their order."""
     torch = importlib.import_module("torch")
     aten, dispatch = torch.ops.aten, importlib.import_module("torch.utils._python_dispatch")
@@ -309,7 +309,7 @@ def _answering(network: Any, export: Callable[[], Any], answers: Sequence[bool])
                 return operator(*args, **(kwargs or {}))
             answer = next(self._left, None)
             if answer is None:
-                raise _UnansweredError
+                raise _UnresolvedBranchError
             return answer
 
     # If the network raises an error, torch does not call its hooks.
@@ -323,7 +323,7 @@ def _answering(network: Any, export: Callable[[], Any], answers: Sequence[bool])
         return export()
 
 
-def _is_raised(error: Exception) -> bool:
+def _is_raised_by_network(error: Exception) -> bool:
     """Whether a ``raise`` or ``assert`` raised an error, neither C++ nor torch's tracer."""
     trace: Any = error.__traceback__
     while trace.tb_next:
@@ -334,7 +334,7 @@ def _is_raised(error: Exception) -> bool:
     return raised and not tracer
 
 
-def draws_numbers(node: Any) -> bool:
+def draws_random_numbers(node: Any) -> bool:
     """Whether an operator draws random numbers. Dropout does so only in training mode.
 
     Args:
@@ -353,9 +353,9 @@ def draws_numbers(node: Any) -> bool:
     return not chances or any(chances)
 
 
-def _drops(node: Any) -> bool:
+def _is_dropout(node: Any) -> bool:
     """Whether an operator drops numbers at random, as dropout or as attention with dropout."""
-    if node.op != "call_function" or not draws_numbers(node):
+    if node.op != "call_function" or not draws_random_numbers(node):
         return False
     named = {"dropout", "dropout_p"} & {*_argument_names(node)}
     return "dropout" in node.target.__name__ or bool(named)

@@ -21,7 +21,7 @@ from chameleon_tvm.api import HALVES, first_line, named_object
 
 from chameleon_networks._frameworks.precision import half_type
 from chameleon_networks._importers.options import NETWORKS
-from chameleon_networks._importers.source_checks import imported_library
+from chameleon_networks._importers.source_checks import import_library
 from chameleon_networks._importers.torch import inference
 
 log = structlog.get_logger()
@@ -60,9 +60,9 @@ class ExampleProgram:
             ConfigError: An input does not exist, or the network draws random numbers.
         """
         if self.saved:
-            check_saved(self.program, shapes, self.owner)
-        program = with_shapes(self.program, shapes, self.export, self.owner)
-        return inference.checked(program)
+            check_saved_shapes(self.program, shapes, self.owner)
+        program = export_for_shapes(self.program, shapes, self.export, self.owner)
+        return inference.check_program(program)
 
 
 _LARGEST_MASK = 1 << 18
@@ -142,10 +142,10 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExamplePro
         example = torch.full(shape, record.vocabulary - 1, dtype=torch.int64)
     else:
         example = torch.zeros(shape, dtype=getattr(torch, dtype))
-    return _exported(network, (example,), {}, name)
+    return _export_example(network, (example,), {}, name)
 
 
-def exported(source: str) -> ExampleProgram:
+def export_source(source: str) -> ExampleProgram:
     """Export the network of a user's function that returns a module and example inputs.
 
     Args:
@@ -154,7 +154,7 @@ def exported(source: str) -> ExampleProgram:
     Raises:
         ConfigError: The function does not exist or fails, or torch cannot export its network.
     """
-    made = _made(source)
+    made = _call_source(source)
     is_pair = isinstance(made, tuple) and len(made) == 2  # noqa: PLR2004
     network, inputs = made if is_pair else (made, ())
     if not is_pair or not isinstance(network, _torch().nn.Module):
@@ -164,10 +164,10 @@ def exported(source: str) -> ExampleProgram:
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
-    return program_of(inference.evaluated(network), inputs, source)
+    return export_module(inference.evaluated(network), inputs, source)
 
 
-def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
+def export_module(network: Any, inputs: Any, owner: str) -> ExampleProgram:
     """Export a torch module for example inputs.
 
     Args:
@@ -183,7 +183,7 @@ def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
     positional, keywords = tree.tree_map_only(
         _torch().Tensor, lambda tensor: tensor.detach(), _arguments(inputs)
     )
-    return _exported(network, positional, keywords, owner)
+    return _export_example(network, positional, keywords, owner)
 
 
 def _check_float(network: Any, source: str) -> None:
@@ -204,7 +204,7 @@ def _check_float(network: Any, source: str) -> None:
         )
 
 
-def _exported(
+def _export_example(
     network: Any, positional: tuple[Any, ...], keywords: Keywords, owner: str
 ) -> ExampleProgram:
     def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
@@ -212,11 +212,13 @@ def _exported(
         try:
             return attempt()
         except Exception as error:  # whatever torch raises at a network of the user's
-            if _is_about_values(error) and (program := inference.without_checks(network, attempt)):
+            if _is_data_dependent(error) and (
+                program := inference.export_without_checks(network, attempt)
+            ):
                 return program
             raise ConfigError(
                 f"torch cannot export the network of {owner}: {first_line(error)}",
-                hint=_unexportable(error),
+                hint=_export_hint(error),
             ) from error
 
     return ExampleProgram(program=export(positional, keywords), export=export, owner=owner)
@@ -225,7 +227,7 @@ def _exported(
 def _export(network: Any, positional: tuple[Any, ...], keywords: Keywords) -> Any:
     torch = _torch()
     functions = importlib.import_module(f"{__package__}.lowering.linear_algebra")
-    with torch.no_grad(), torch_messages_held_back(), functions.Written():
+    with torch.no_grad(), hold_back_torch_messages(), functions.FunctionReplacements():
         return torch.export.export(network, positional, keywords)
 
 
@@ -241,16 +243,16 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
     return tuple(inputs), {}
 
 
-_ABOUT_VALUES = ("data-dependent", "unbacked", "fake tensor", "faketensor")
+_DATA_DEPENDENT_WORDS = ("data-dependent", "unbacked", "fake tensor", "faketensor")
 """Words in torch's errors about code that needs the values of tensors during export."""
 
 
-def _is_about_values(error: Exception) -> bool:
+def _is_data_dependent(error: Exception) -> bool:
     words = str(error).lower()
-    return any(one in words for one in _ABOUT_VALUES)
+    return any(one in words for one in _DATA_DEPENDENT_WORDS)
 
 
-def _unexportable(error: Exception) -> str:
+def _export_hint(error: Exception) -> str:
     """A hint that shows the code that torch cannot export, and how to solve the problem."""
     lines = [line.strip() for line in str(error).splitlines()]
     frames = [place for place, line in enumerate(lines) if line.startswith("File ")]
@@ -258,7 +260,7 @@ def _unexportable(error: Exception) -> str:
     if frames:
         last = lines[frames[-1] : frames[-1] + 2]
         written = f"It is about {', '.join(last)}. "
-    if not _is_about_values(error):
+    if not _is_data_dependent(error):
         return (
             f"{written}Call torch.export.export(network, inputs) by hand for its whole traceback."
         )
@@ -268,7 +270,7 @@ def _unexportable(error: Exception) -> str:
     )
 
 
-def loaded(file: str) -> ExampleProgram:
+def load_saved(file: str) -> ExampleProgram:
     """Load a program that ``torch.export.save`` wrote.
 
     Raises:
@@ -282,7 +284,7 @@ def loaded(file: str) -> ExampleProgram:
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file). "
             "Programs with custom operators are not supported.",
         ) from error
-    program = inference.checked(program)
+    program = inference.check_program(program)
 
     def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
         try:
@@ -301,7 +303,7 @@ def _load(file: str) -> Any:
     # Torch knows the steps of a quantized program once this is imported.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
-    load = torch_messages_held_back()(torch.export.load)
+    load = hold_back_torch_messages()(torch.export.load)
     try:
         return load(file)
     except Exception as error:  # whatever torch raises at an operator that it does not know
@@ -315,7 +317,7 @@ def _load(file: str) -> Any:
         return load(file)
 
 
-def keep_program(program: Any, file: str) -> bool:
+def save_program(program: Any, file: str) -> bool:
     """Write a program into a file, from which other processes of Chameleon read it.
 
     Args:
@@ -326,7 +328,7 @@ def keep_program(program: Any, file: str) -> bool:
         Whether torch could write the program. If not, the other processes export it themselves.
     """
     try:
-        with torch_messages_held_back():
+        with hold_back_torch_messages():
             _torch().export.save(program, file)
     except Exception as error:  # noqa: BLE001 - whatever torch raises at an object of the user's
         log.info("program_not_kept", problem=first_line(error))
@@ -334,7 +336,7 @@ def keep_program(program: Any, file: str) -> bool:
     return True
 
 
-def recalled_program(file: str) -> Any:
+def read_program(file: str) -> Any:
     """Read a program from a file that another process wrote; return None if that is impossible.
 
     For example, the program's outputs may have a Python type that only the user's module registers.
@@ -349,7 +351,7 @@ def recalled_program(file: str) -> Any:
         return None
 
 
-def _made(source: str) -> Any:
+def _call_source(source: str) -> Any:
     function = named_object(source, "model")
     torch = _torch()
     try:
@@ -365,11 +367,11 @@ def _made(source: str) -> Any:
         ) from error
 
 
-_torch = partial(imported_library, "torch")
+_torch = partial(import_library, "torch")
 
 
 @contextlib.contextmanager
-def torch_messages_held_back() -> Iterator[None]:
+def hold_back_torch_messages() -> Iterator[None]:
     """A context manager that holds back all messages that torch logs and prints inside it.
 
     Without an exception, the messages appear at the end. Otherwise they become a note of the
@@ -379,7 +381,7 @@ def torch_messages_held_back() -> Iterator[None]:
     out, err = io.StringIO(), io.StringIO()
     try:
         with (
-            _records_held_back(held),
+            _hold_back_records(held),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
@@ -399,7 +401,7 @@ def torch_messages_held_back() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _records_held_back(held: list[tuple[logging.Handler, logging.LogRecord]]) -> Iterator[None]:
+def _hold_back_records(held: list[tuple[logging.Handler, logging.LogRecord]]) -> Iterator[None]:
     """Append what handlers of torch's loggers would show to a list instead."""
     loggers = logging.root.manager.loggerDict.items()
     named = [logger for name, logger in loggers if name.partition(".")[0] == "torch"]
@@ -415,7 +417,7 @@ def _records_held_back(held: list[tuple[logging.Handler, logging.LogRecord]]) ->
         yield
 
 
-def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
+def export_for_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
     """Export the program of a network for inputs of given shapes.
 
     The example inputs are cropped along each axis, or repeated from their start. So ids in an
@@ -434,11 +436,11 @@ def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any
     leaves, structure = tree.tree_flatten(program.example_inputs)
     names = [str(name) for name in program.graph_signature.user_inputs]
     tensors = input_tensors(program)
-    _check(tensors, shapes, owner)
+    _check_shapes(tensors, shapes, owner)
     if all(tuple(tensors[name].shape) == tuple(shape) for name, shape in shapes.items()):
         return program
     resized = [
-        _resized(leaf, shapes[name]) if name in shapes else leaf
+        _resize(leaf, shapes[name]) if name in shapes else leaf
         for name, leaf in zip(names, leaves, strict=True)
     ]
     positional, keywords = tree.tree_unflatten(resized, structure)
@@ -460,7 +462,7 @@ def input_tensors(program: Any) -> Keywords:
     }
 
 
-def _check(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
+def _check_shapes(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
     said = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
     for name, shape in shapes.items():
         if name not in tensors:
@@ -476,14 +478,14 @@ def _check(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
             )
 
 
-def _resized(example: Any, shape: Sequence[int]) -> Any:
+def _resize(example: Any, shape: Sequence[int]) -> Any:
     for axis, extent in enumerate(shape):
         places = _torch().arange(extent) % example.shape[axis]
         example = example.index_select(axis, places)
     return example
 
 
-def check_saved(program: Any, shapes: Shapes, file: str) -> None:
+def check_saved_shapes(program: Any, shapes: Shapes, file: str) -> None:
     """Check that a saved program takes inputs of other shapes.
 
     Args:

@@ -24,7 +24,7 @@ _UPDATES = {
 """Operators that write into their first operand or add to it."""
 
 
-def without_empty_tensors(program: Any) -> None:
+def remove_empty_tensors(program: Any) -> None:
     """Replace empty tensors, and results that only depend on empty tensors, by constants.
 
     Args:
@@ -96,7 +96,7 @@ _AXES = {"dim", "dims"}
 """Torch's names for the arguments that are axes."""
 
 
-def is_along_number(node: Any) -> bool:
+def reduces_scalar(node: Any) -> bool:
     """Whether a node applies an operator along an axis to a scalar, such as a sum along axis 0.
 
     torch allows this, but TVM does not.
@@ -108,9 +108,9 @@ def is_along_number(node: Any) -> bool:
     names = [] if schema is None else [argument.name for argument in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     along = any(name in _AXES and given.get(name) != [] for name in names)
-    return along and any(map(is_number, node.all_input_nodes))
+    return along and any(map(is_scalar, node.all_input_nodes))
 
 
-def is_number(node: Any) -> bool:
+def is_scalar(node: Any) -> bool:
     """Whether the result of a node is a scalar tensor."""
     return getattr(node.meta.get("val"), "shape", None) == ()

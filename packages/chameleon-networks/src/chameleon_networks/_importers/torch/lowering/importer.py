@@ -24,13 +24,13 @@ from chameleon_networks import _source_location as source_location
 from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
-from chameleon_networks._importers.torch.lowering.decompositions import calls_of, decomposed
-from chameleon_networks._importers.torch.lowering.empty_tensors import is_along_number, is_number
-from chameleon_networks._importers.torch.lowering.torch_calls import Call, Converter
+from chameleon_networks._importers.torch.lowering.decompositions import decompose, function_calls
+from chameleon_networks._importers.torch.lowering.empty_tensors import is_scalar, reduces_scalar
+from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
 from chameleon_networks._importers.unsupported_operators import (
-    OperatorsRefusedError,
     OperatorSurvey,
-    Refusal,
+    UnsupportedNode,
+    UnsupportedOperatorsError,
 )
 from chameleon_networks._source_location import ImportedGraph, SourceLocation
 
@@ -55,14 +55,14 @@ def torch_graph(program: Any) -> ImportedGraph:
     importer = _Importer(_IN_FLOAT32 if double else WAY_OUT)
     try:
         module = importer.from_exported_program(
-            decomposed(program, readable()),
+            decompose(program, supported_operators()),
             keep_params_as_input=False,
             unwrap_unit_return_tuple=False,
             no_bind_return_tuple=False,
-            custom_convert_map={name: partial(_converted, one) for name, one in CONVERTERS.items()},
+            custom_convert_map={name: partial(_convert, one) for name, one in CONVERTERS.items()},
         )
         importer.survey.check()
-    except OperatorsRefusedError:
+    except UnsupportedOperatorsError:
         raise
     except ConfigError as error:
         if double:
@@ -84,7 +84,7 @@ def torch_graph(program: Any) -> ImportedGraph:
     )
 
 
-def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
+def intermediate_values(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
     """Compute intermediate values of the program that ``torch_graph`` reads, with torch.
 
     Args:
@@ -92,7 +92,7 @@ def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
         names: The names of nodes, each of which has a tensor as result.
         inputs: The inputs of the program, one array each.
     """
-    read = decomposed(program, readable())
+    read = decompose(program, supported_operators())
     stored, given = {**read.state_dict, **read.constants}, iter(inputs)
     arguments = [
         stored[spec.target] if spec.target in stored else torch.from_numpy(next(given))
@@ -106,7 +106,7 @@ def values_in(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
         return [value.numpy() for value in module(*arguments)]
 
 
-def readable() -> frozenset[str]:
+def supported_operators() -> frozenset[str]:
     """Names of the operators that TVM's importer and Chameleon's converters read."""
     return frozenset({*ExportedProgramImporter().convert_map, *CONVERTERS})
 
@@ -114,12 +114,12 @@ def readable() -> frozenset[str]:
 _IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.float()`)."
 
 
-def _converted(convert: Converter, node: Any, importer: Any) -> Any:
+def _convert(convert: Converter, node: Any, importer: Any) -> Any:
     """Convert a node with a converter of Chameleon, called with the arguments of TVM's importer."""
-    return convert(Call(node, importer))
+    return convert(TorchCall(node, importer))
 
 
-def _unknown_result(node: Any) -> str:
+def _unsupported_result(node: Any) -> str:
     """The reason why TVM cannot compute a node's result. Empty if TVM can."""
     value = node.meta.get("val")
     if free_unbacked_symbols(value):
@@ -142,12 +142,12 @@ def _has_shape(made: Any, value: Any) -> bool:
     return not known or [int(extent) for extent in shape] == list(value.shape)
 
 
-def _along_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
+def _convert_as_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
     """Convert a node with each scalar tensor replaced by a vector of one element.
 
     Args:
         convert: A function that converts the node.
-        node: A node for which ``is_along_number`` is true.
+        node: A node for which ``reduces_scalar`` is true.
         importer: TVM's importer.
 
     Returns:
@@ -155,7 +155,7 @@ def _along_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
     """
     emit, kept = importer.block_builder.emit, dict(importer.env)
     for argument in node.all_input_nodes:
-        if is_number(argument):
+        if is_scalar(argument):
             importer.env[argument] = emit(relax.op.reshape(importer.env[argument], [1]))
     try:
         result = convert()
@@ -187,11 +187,11 @@ class _Importer(ExportedProgramImporter):
 
     def create_input_vars(self, exported_program: Any) -> Any:
         """See the base class. Reports missing operators before problems with inputs."""
-        calls = calls_of(exported_program)
+        calls = function_calls(exported_program)
         self.survey.operators.update(
             source_location.operator_of(node) for node in calls if node.target is not getitem
         )
-        self._refuse({node: reason for node in calls if (reason := _unknown_result(node))})
+        self._refuse({node: reason for node in calls if (reason := _unsupported_result(node))})
         unknown = bool(self.survey.refusals)
         lacking = [node for node in calls if node.target.__name__ not in self.convert_map]
         self._refuse(dict.fromkeys(lacking, "the compiler has no such operator"))
@@ -204,7 +204,9 @@ class _Importer(ExportedProgramImporter):
         for node, reason in reasons.items():
             operator = source_location.operator_of(node)
             sentence = source_location.location_of(node).sentence
-            refusal = Refusal(operator=operator, sentence=sentence, reason=reason, hint=self._hint)
+            refusal = UnsupportedNode(
+                operator=operator, sentence=sentence, reason=reason, hint=self._hint
+            )
             self.survey.refusals.append(refusal)
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
@@ -217,7 +219,9 @@ class _Importer(ExportedProgramImporter):
             converted = partial(convert, node, *importer)
             try:
                 made = (
-                    _along_vectors(converted, node, self) if is_along_number(node) else converted()
+                    _convert_as_vectors(converted, node, self)
+                    if reduces_scalar(node)
+                    else converted()
                 )
             except ConfigError:
                 raise

@@ -12,7 +12,7 @@ import torch
 from chameleon_tvm.api import UINT8, te, tirx
 
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._importers.torch.lowering.torch_calls import Call, Converter, extents
+from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
 
@@ -20,7 +20,7 @@ _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 """TVM's name for each reduction of torch's ``scatter_reduce``."""
 
 
-def _select(call: Call) -> Any:
+def _select(call: TorchCall) -> Any:
     """``x[:, 3]`` as a slice, which copies no data; TVM would read before the array for -1."""
     data = call.value(0)
     shape = extents(data)
@@ -29,38 +29,40 @@ def _select(call: Call) -> Any:
     return op.squeeze(op.strided_slice(data, [axis], [place], [place + 1]), [axis])
 
 
-def _counted(call: Call) -> Any:
+def _arange(call: TorchCall) -> Any:
     """``arange`` as a constant; TVM gives the wrong shape for steps below zero."""
     return relax.const(call.node.target(*call.node.args, **call.node.kwargs).numpy(), call.dtype)
 
 
-def _index(call: Call) -> Any:
+def _index(call: TorchCall) -> Any:
     """``x[..., i, j, ...]`` with index tensors, as NumPy and torch define it.
 
     One index is a ``take``. Several indices are broadcast to each other. The axes of their result
     come first, or replace the indexed axes if these are neighbours.
     """
     data = call.value(0)
-    places, indices = _indices(call, data, call.node.args[1])
+    places, indices = _index_tensors(call, data, call.node.args[1])
     if len(places) == 1:
         return op.take(data, indices[0], places[0])
     rest = [axis for axis in range(len(extents(data))) if axis not in places]
-    found = op.index_tensor(_permuted(data, [*places, *rest]), indices)
-    return _permuted(found, _in_place(places, rest, len(extents(indices[0]))))
+    found = op.index_tensor(_permute(data, [*places, *rest]), indices)
+    return _permute(found, _result_order(places, rest, len(extents(indices[0]))))
 
 
-def _permuted(value: Any, order: Sequence[int]) -> Any:
+def _permute(value: Any, order: Sequence[int]) -> Any:
     return value if list(order) == sorted(order) else op.permute_dims(value, list(order))
 
 
-def _in_place(places: Sequence[int], rest: Sequence[int], found: int) -> list[int]:
+def _result_order(places: Sequence[int], rest: Sequence[int], found: int) -> list[int]:
     """The order that moves the result's axes to the indexed axes."""
     together = list(places) == list(range(places[0], places[0] + len(places)))
     before = places[0] if together else 0
     return [*range(found, found + before), *range(found), *range(found + before, found + len(rest))]
 
 
-def _indices(call: Call, data: Any, given_ones: Sequence[Any]) -> tuple[list[int], list[Any]]:
+def _index_tensors(
+    call: TorchCall, data: Any, given_ones: Sequence[Any]
+) -> tuple[list[int], list[Any]]:
     """The indexed axes, and a non-negative index tensor for each. All indices have one shape."""
     shape = extents(data)
     places = [place for place, one in enumerate(given_ones) if one is not None]
@@ -78,7 +80,7 @@ def _indices(call: Call, data: Any, given_ones: Sequence[Any]) -> tuple[list[int
     return places, made
 
 
-def _index_put(call: Call) -> Any:
+def _index_put(call: TorchCall) -> Any:
     """``x[..., i, j, ...] = values`` or ``+=`` with index tensors, and ``x[mask] = value``."""
     dtype = call.dtype
     data, values = (call.tensor(call.node.args[place], dtype) for place in (0, 2))
@@ -86,18 +88,18 @@ def _index_put(call: Call) -> Any:
     masks = [one for one in call.node.args[1] if one is not None]
     if len(masks) == 1 and str(call.tensor(masks[0]).ty.dtype) == "bool":
         return _masked_put(data, call.tensor(masks[0]), values, accumulate=accumulate)
-    places, indices = _indices(call, data, call.node.args[1])
+    places, indices = _index_tensors(call, data, call.node.args[1])
     shape, found = extents(data), extents(indices[0])
     rest = [axis for axis in range(len(shape)) if axis not in places]
-    back, order = _in_place(places, rest, len(found)), [*places, *rest]
+    back, order = _result_order(places, rest, len(found)), [*places, *rest]
     target = [*found, *(shape[axis] for axis in rest)]
     values = op.broadcast_to(values, [target[axis] for axis in back])
-    values = _permuted(values, _inverse(back))
+    values = _permute(values, _inverse(back))
     columns = [op.expand_dims(op.astype(index, "int64"), -1) for index in indices]
     index = columns[0] if len(columns) == 1 else op.concat(columns, -1)
     way = "add" if accumulate else "update"
-    made = op.scatter_nd(_permuted(data, order), index, values, way)
-    return _permuted(made, _inverse(order))
+    made = op.scatter_nd(_permute(data, order), index, values, way)
+    return _permute(made, _inverse(order))
 
 
 def _masked_put(data: Any, mask: Any, values: Any, *, accumulate: bool) -> Any:
@@ -115,7 +117,7 @@ def _inverse(order: Sequence[int]) -> list[int]:
     return [int(place) for place in np.argsort(order)]
 
 
-def _scatter(reduction: str | None, call: Call) -> Any:
+def _scatter(reduction: str | None, call: TorchCall) -> Any:
     """``scatter_add`` and ``scatter_reduce``, whose source may be larger than their index."""
     axis, kind = call.node.args[1], reduction
     if kind is None:
@@ -134,15 +136,15 @@ _MEAN, _MAX = 1, 2
 """torch's numbers for the modes mean and max. The other mode is the sum."""
 
 
-def _embedding_bag(call: Call) -> tuple[Any]:
+def _embedding_bag(call: TorchCall) -> tuple[Any]:
     """``nn.EmbeddingBag``; only the first of its results."""
     weights, indices, offsets = (call.value(place) for place in range(3))
     factors = call.given(6, "per_sample_weights")
     rows = call.emit(op.take(weights, indices, 0))
     count, width = extents(rows)
-    size = _equal_size(call)
+    size = _common_bag_size(call)
     if size is None:
-        return (_of_any_size(call, rows, _inside(call, indices, offsets)),)
+        return (_reduce_variable_bags(call, rows, _bag_mask(call, indices, offsets)),)
     bags = op.reshape(rows, [count // size, size, width])
     if factors is not None:
         bags = bags * op.reshape(call.tensor(factors), [count // size, size, 1])
@@ -151,25 +153,25 @@ def _embedding_bag(call: Call) -> tuple[Any]:
     return (call.emit(reduce(bags, [1])),)
 
 
-def _equal_size(call: Call) -> int | None:
+def _common_bag_size(call: TorchCall) -> int | None:
     """The size that all bags have, if the program shows it, as for a matrix of indices.
 
     Else None.
     """
     offsets = call.node.args[2]
-    if offsets.target is not torch.ops.aten.arange.start_step or _padding(call) >= 0:
+    if offsets.target is not torch.ops.aten.arange.start_step or _padding_index(call) >= 0:
         return None
     start, end, size = (*offsets.args, 1)[:3]
     whole = start == 0 and end % size == 0 and end == call.node.args[1].meta["val"].shape[0]
     return int(size) if whole and not call.given(7, "include_last_offset", False) else None
 
 
-def _padding(call: Call) -> int:
+def _padding_index(call: TorchCall) -> int:
     """The index that no bag counts (``padding_idx``), or -1."""
     return int(call.given(8, "padding_idx", -1))
 
 
-def _inside(call: Call, indices: Any, offsets: Any) -> Any:
+def _bag_mask(call: TorchCall, indices: Any, offsets: Any) -> Any:
     """A mask of shape (bags, rows) that says whether a row belongs to a bag."""
     [count] = extents(indices)
     [bags] = extents(offsets)
@@ -182,14 +184,14 @@ def _inside(call: Call, indices: Any, offsets: Any) -> Any:
         end = op.concat([later, relax.const(np.array([count]), kind)], 0)
     places = relax.const(np.arange(count), kind)
     inside = op.logical_and(places >= op.expand_dims(begin, 1), places < op.expand_dims(end, 1))
-    padding = _padding(call)
+    padding = _padding_index(call)
     if padding >= 0:
         kept = op.not_equal(indices, relax.const(padding, str(indices.ty.dtype)))
         inside = op.logical_and(inside, kept)
     return call.emit(inside)
 
 
-def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
+def _reduce_variable_bags(call: TorchCall, rows: Any, inside: Any) -> Any:
     """Reduce bags whose sizes are known only at run time. A bag without a row becomes zeros."""
     kind, mode = str(rows.ty.dtype), call.given(4, "mode", 0)
     member = call.emit(op.astype(inside, kind))
@@ -207,7 +209,7 @@ def _of_any_size(call: Call, rows: Any, inside: Any) -> Any:
     return call.emit(total)
 
 
-def _products_by_group(call: Call) -> Any:
+def _grouped_matmul(call: TorchCall) -> Any:
     """Multiply rows by the matrix of their group, as a mixture of experts in transformers does.
 
     The rows are in the order of the groups, and the last argument has the end of each group.
@@ -234,13 +236,13 @@ CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(
         ("_embedding_bag.default", "_embedding_bag_forward_only.default"), _embedding_bag
     ),
-    "arange.start_step": _counted,
+    "arange.start_step": _arange,
     "embedding.default": lambda call: op.take(call.value(0), call.value(1), 0),
     "index_select.default": lambda call: op.take(call.value(0), call.value(2), call.node.args[1]),
     "select.int": _select,
     "index.Tensor": _index,
     **dict.fromkeys(("index_put.default", "index_put_.default"), _index_put),
-    "grouped_mm_fallback.default": _products_by_group,
+    "grouped_mm_fallback.default": _grouped_matmul,
     "scatter_add.default": partial(_scatter, "add"),
     "scatter_reduce.two": partial(_scatter, None),
 }

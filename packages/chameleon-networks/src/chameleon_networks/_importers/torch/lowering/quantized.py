@@ -14,7 +14,7 @@ import torch
 from chameleon_tvm.api import INT8, UINT8
 
 from chameleon_networks._graph.relax_utils import relax, tvm
-from chameleon_networks._importers.torch.lowering.torch_calls import Call, Converter, extents
+from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
 
@@ -25,13 +25,13 @@ def _dtype(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
 
-def _parameters(call: Call) -> tuple[Any, Any]:
+def _qparams(call: TorchCall) -> tuple[Any, Any]:
     """Scale and zero point of a call, each a scalar or a vector. A missing zero point is 0."""
     scale, zero = call.node.args[1:3]
     return _parameter(call, scale, "float32"), _parameter(call, zero or 0, "int32")
 
 
-def _parameter(call: Call, value: Any, dtype: str) -> Any:
+def _parameter(call: TorchCall, value: Any, dtype: str) -> Any:
     found = call.tensor(value, dtype)
     if isinstance(value, bool | int | float):
         return found
@@ -39,7 +39,7 @@ def _parameter(call: Call, value: Any, dtype: str) -> Any:
     return op.reshape(found, several) if extents(found) != several else found
 
 
-def _quantize(axis_at: int | None, call: Call) -> Any:
+def _quantize(axis_at: int | None, call: TorchCall) -> Any:
     """The call's arguments: input, scale, zero point, [axis], least and largest number, dtype."""
     last = 3 if axis_at is None else 4
     low, high = int(call.node.args[last]), int(call.node.args[last + 1])
@@ -47,7 +47,7 @@ def _quantize(axis_at: int | None, call: Call) -> Any:
     if dtype not in _INTEGERS:
         raise NotImplementedError(f"{call.node.target.__name__} makes {dtype}")
     axis = _axis(call, axis_at)
-    made = op.quantize(call.value(0), *_parameters(call), axis=axis, out_dtype=dtype)
+    made = op.quantize(call.value(0), *_qparams(call), axis=axis, out_dtype=dtype)
     limits = torch.iinfo(getattr(torch, dtype))
     # What is inside of some bounds stays there when it is rounded.
     if low > limits.min:
@@ -57,20 +57,20 @@ def _quantize(axis_at: int | None, call: Call) -> Any:
     return made
 
 
-def _dequantize(axis_at: int | None, call: Call) -> Any:
-    made = op.dequantize(call.value(0), *_parameters(call), axis=_axis(call, axis_at))
+def _dequantize(axis_at: int | None, call: TorchCall) -> Any:
+    made = op.dequantize(call.value(0), *_qparams(call), axis=_axis(call, axis_at))
     wanted = call.node.kwargs.get("out_dtype")
     if wanted is not None and wanted != torch.float32:
         raise NotImplementedError(f"it gives {_dtype(wanted)}")
     return made
 
 
-def _axis(call: Call, axis_at: int | None) -> int:
+def _axis(call: TorchCall, axis_at: int | None) -> int:
     rank = len(extents(call.value(0)))
     return 0 if axis_at is None else int(call.node.args[axis_at]) % max(rank, 1)
 
 
-def _chosen(call: Call) -> Any:
+def _choose_qparams(call: TorchCall) -> Any:
     """``choose_qparams.tensor``: scale and zero point of a range that the network computes."""
     data = call.value(0)
     low, high, epsilon = int(call.node.args[1]), int(call.node.args[2]), float(call.node.args[3])
@@ -93,6 +93,6 @@ CONVERTERS: dict[str, Converter] = {
     "dequantize_per_tensor.tensor": partial(_dequantize, None),
     "quantize_per_channel.default": partial(_quantize, 3),
     "dequantize_per_channel.default": partial(_dequantize, 3),
-    "choose_qparams.tensor": _chosen,
+    "choose_qparams.tensor": _choose_qparams,
 }
 """Converters by the name of the operator."""

@@ -11,7 +11,7 @@ import torch
 _ATEN = torch.ops.aten
 
 
-def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def _kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """``kthvalue``: the number with a rank, and its index."""
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
@@ -21,13 +21,15 @@ def _of_rank(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     )
 
 
-def _in_order(x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+def _stable_sort(
+    x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> Any:
     """``sort``; TVM's sort is always stable."""
     del stable
     return torch.sort(x, dim, descending)
 
 
-def _middle(x: Any, dim: int, keepdim: bool = False, *, skips_nan: bool = False) -> Any:
+def _median(x: Any, dim: int, keepdim: bool = False, *, skips_nan: bool = False) -> Any:
     """``median`` and ``nanmedian``: the lower one of two. NaN comes after all numbers."""
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
@@ -39,7 +41,7 @@ def _middle(x: Any, dim: int, keepdim: bool = False, *, skips_nan: bool = False)
     return tuple(result if keepdim else result.squeeze(dim) for result in results)
 
 
-def _scanned(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
+def _scan(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
     """Combine each number along an axis with all numbers before it.
 
     Each step doubles how many numbers are combined (Hillis and Steele's scan).
@@ -54,7 +56,7 @@ def _scanned(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tu
     return numbers
 
 
-def _running(reaches: Any, x: Any, dim: int) -> Any:
+def _cumulative_extremum(reaches: Any, x: Any, dim: int) -> Any:
     """``cummax`` and ``cummin``; the index is that of the last of equal numbers."""
     if x.ndim == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
@@ -64,15 +66,15 @@ def _running(reaches: Any, x: Any, dim: int) -> Any:
         return torch.where(later, value, before), torch.where(later, place, earlier)
 
     places = torch.arange(x.shape[dim]).reshape(-1, *[1] * (x.ndim - 1 - dim % x.ndim))
-    return _scanned(join, (x, places.expand(x.shape)), dim)
+    return _scan(join, (x, places.expand(x.shape)), dim)
 
 
-def _running_log_sum(x: Any, dim: int) -> Any:
+def _logcumsumexp(x: Any, dim: int) -> Any:
     """``logcumsumexp``."""
-    return _scanned(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)[0] if x.ndim else x.clone()
+    return _scan(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)[0] if x.ndim else x.clone()
 
 
-def _place(order: Any, numbers: Any, **options: Any) -> Any:
+def _searchsorted(order: Any, numbers: Any, **options: Any) -> Any:
     """``searchsorted``: the count of numbers in a sorted sequence that are smaller."""
     if options.get("sorter") is not None:
         order = order.gather(-1, options["sorter"])
@@ -82,12 +84,14 @@ def _place(order: Any, numbers: Any, **options: Any) -> Any:
     return less.sum(-1).to(torch.int32 if options.get("out_int32") else torch.int64)
 
 
-def _greatest(x: Any, k: int, dim: int = -1, largest: bool = True, in_order: bool = True) -> Any:
+def _unsorted_topk(
+    x: Any, k: int, dim: int = -1, largest: bool = True, in_order: bool = True
+) -> Any:
     """``topk`` with ``sorted=False``, for which any order of the results is right."""
     return NotImplemented if in_order else torch.topk(x, k, dim, largest)
 
 
-def _edges(x: Any, count: int, ends: Any) -> Any:
+def _bin_edges(x: Any, count: int, ends: Any) -> Any:
     """Edges of equal intervals, as ``linspace`` computes them.
 
     Args:
@@ -106,7 +110,7 @@ def _edges(x: Any, count: int, ends: Any) -> Any:
     )
 
 
-def _counted(x: Any, edges: Any, *, weight: Any = None, density: bool = False) -> Any:
+def _histogram_counts(x: Any, edges: Any, *, weight: Any = None, density: bool = False) -> Any:
     """A histogram: weights of the points of each cell, whose last edges belong to it.
 
     Args:
@@ -131,42 +135,42 @@ def _counted(x: Any, edges: Any, *, weight: Any = None, density: bool = False) -
 
 
 def _histogram(x: Any, bins: int, *, range: Any = None, **options: Any) -> Any:  # noqa: A002
-    edges = _edges(x, bins, range)
-    return _counted(x, [edges], **options), edges
+    edges = _bin_edges(x, bins, range)
+    return _histogram_counts(x, [edges], **options), edges
 
 
-def _edges_of_axes(x: Any, bins: list[int], *, range: Any = None, **_: Any) -> Any:  # noqa: A002
+def _histogramdd_edges(x: Any, bins: list[int], *, range: Any = None, **_: Any) -> Any:  # noqa: A002
     ends = [None] * len(bins) if range is None else zip(range[::2], range[1::2], strict=True)
     points = x.reshape(-1, len(bins)).unbind(-1)
-    return [_edges(*one) for one in zip(points, bins, ends, strict=True)]
+    return [_bin_edges(*one) for one in zip(points, bins, ends, strict=True)]
 
 
-def _histogram_of_axes(x: Any, bins: list[int], *, range: Any = None, **options: Any) -> Any:  # noqa: A002
-    return _counted(x, _edges_of_axes(x, bins, range=range), **options)
+def _histogramdd(x: Any, bins: list[int], *, range: Any = None, **options: Any) -> Any:  # noqa: A002
+    return _histogram_counts(x, _histogramdd_edges(x, bins, range=range), **options)
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    _ATEN.topk.default: _greatest,
-    _ATEN.kthvalue.default: _of_rank,
-    _ATEN.searchsorted.Tensor: _place,
-    _ATEN.searchsorted.Scalar: lambda order, number, **options: _place(
+    _ATEN.topk.default: _unsorted_topk,
+    _ATEN.kthvalue.default: _kthvalue,
+    _ATEN.searchsorted.Tensor: _searchsorted,
+    _ATEN.searchsorted.Scalar: lambda order, number, **options: _searchsorted(
         order, torch.full((), number, dtype=order.dtype), **options
     ),
     _ATEN.histogram.bin_ct: _histogram,
     _ATEN.histogram.bins_tensor: lambda x, edges, **options: (
-        _counted(x, [edges], **options),
+        _histogram_counts(x, [edges], **options),
         edges.clone(),
     ),
-    _ATEN._histogramdd_bin_edges.default: _edges_of_axes,  # noqa: SLF001 - it is called so
-    _ATEN._histogramdd_from_bin_cts.default: _histogram_of_axes,  # noqa: SLF001
-    _ATEN._histogramdd_from_bin_tensors.default: _counted,  # noqa: SLF001
-    _ATEN.sort.stable: _in_order,
-    _ATEN.median.dim: _middle,
-    _ATEN.median.default: lambda x: _middle(x.reshape(-1), 0)[0],
-    _ATEN.nanmedian.dim: partial(_middle, skips_nan=True),
-    _ATEN.nanmedian.default: lambda x: _middle(x.reshape(-1), 0, skips_nan=True)[0],
-    _ATEN.cummax.default: partial(_running, torch.ge),
-    _ATEN.cummin.default: partial(_running, torch.le),
-    _ATEN.logcumsumexp.default: _running_log_sum,
+    _ATEN._histogramdd_bin_edges.default: _histogramdd_edges,  # noqa: SLF001 - it is called so
+    _ATEN._histogramdd_from_bin_cts.default: _histogramdd,  # noqa: SLF001
+    _ATEN._histogramdd_from_bin_tensors.default: _histogram_counts,  # noqa: SLF001
+    _ATEN.sort.stable: _stable_sort,
+    _ATEN.median.dim: _median,
+    _ATEN.median.default: lambda x: _median(x.reshape(-1), 0)[0],
+    _ATEN.nanmedian.dim: partial(_median, skips_nan=True),
+    _ATEN.nanmedian.default: lambda x: _median(x.reshape(-1), 0, skips_nan=True)[0],
+    _ATEN.cummax.default: partial(_cumulative_extremum, torch.ge),
+    _ATEN.cummin.default: partial(_cumulative_extremum, torch.le),
+    _ATEN.logcumsumexp.default: _logcumsumexp,
 }
 """Functions of torch that are traced instead of an operator, by operator."""

@@ -25,7 +25,7 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return total
 
 
-def _near_and_far(x: Any, limit: float, near: Any, far: Any) -> Any:
+def _piecewise(x: Any, limit: float, near: Any, far: Any) -> Any:
     """A function of abs(x): ``near`` up to a limit, ``far`` above. Each gets only x of its side."""
     x = x.abs()
     return torch.where(x <= limit, near(x.clamp(max=limit)), far(x.clamp(min=limit)))
@@ -71,23 +71,23 @@ _K_FAR = (
 )
 
 
-def _wave(order: int, turn: Callable[[Any], Any], x: Any) -> Any:
+def _bessel_far(order: int, turn: Callable[[Any], Any], x: Any) -> Any:
     """A Bessel function of the first or second kind, for x of at least 3."""
     u = 3.0 / x
     return _polynomial(u, _SIZE[order]) * turn(x + _polynomial(u, _ANGLE[order])) / x.sqrt()
 
 
-def _series(limit: float, tables: Sequence[Sequence[float]], order: int, x: Any) -> Any:
+def _bessel_near(limit: float, tables: Sequence[Sequence[float]], order: int, x: Any) -> Any:
     """A Bessel function near zero, which is even or odd, for x up to a limit."""
     value = _polynomial((x / limit) ** 2, tables[order])
     return value * x if order else value
 
 
-_j_near, _i_near = partial(_series, 3.0, _J), partial(_series, 3.75, _I)
+_j_near, _i_near = partial(_bessel_near, 3.0, _J), partial(_bessel_near, 3.75, _I)
 
 
 def _bessel_j(order: int, x: Any) -> Any:
-    result = _near_and_far(x, 3.0, partial(_j_near, order), partial(_wave, order, torch.cos))
+    result = _piecewise(x, 3.0, partial(_j_near, order), partial(_bessel_far, order, torch.cos))
     return torch.where(x < 0, -result, result) if order else result
 
 
@@ -97,18 +97,18 @@ def _y_near(order: int, x: Any) -> Any:
 
 
 def _bessel_y(order: int, x: Any) -> Any:
-    result = _near_and_far(x, 3.0, partial(_y_near, order), partial(_wave, order, torch.sin))
-    return _positive(x, result, -math.inf)
+    result = _piecewise(x, 3.0, partial(_y_near, order), partial(_bessel_far, order, torch.sin))
+    return _restrict_to_positive(x, result, -math.inf)
 
 
-def _positive(x: Any, value: Any, at_zero: float) -> Any:
+def _restrict_to_positive(x: Any, value: Any, at_zero: float) -> Any:
     """Restrict a function to positive x: ``at_zero`` for zero, and NaN for negative x."""
     return torch.where(x > 0, value, torch.where(x == 0, at_zero, math.nan))
 
 
 def _i_scaled(order: int, x: Any) -> Any:
     """``exp(-|x|) I(x)``."""
-    result = _near_and_far(
+    result = _piecewise(
         x,
         3.75,
         lambda x: torch.exp(-x) * _i_near(order, x),
@@ -136,7 +136,7 @@ def _bessel_k(order: int, x: Any, *, scaled: bool = False) -> Any:
         value = _polynomial(2.0 / x, _K_FAR[order]) / x.sqrt()
         return value if scaled else value * (-x).exp()
 
-    return _positive(x, _near_and_far(x, 2.0, near, far), math.inf)
+    return _restrict_to_positive(x, _piecewise(x, 2.0, near, far), math.inf)
 
 
 def _spherical_j0(x: Any) -> Any:

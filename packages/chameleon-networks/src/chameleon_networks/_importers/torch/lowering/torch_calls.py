@@ -11,7 +11,7 @@ from chameleon_networks._graph.relax_utils import relax
 
 
 @attrs.frozen(eq=False)
-class Call:
+class TorchCall:
     """A call of an operator in a torch program, as a converter to Relax reads it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Call:
         return [self.tensor(one, dtype or self.dtype) for one in self.node.args[:count]]
 
 
-Converter = Callable[[Call], Any]
+Converter = Callable[[TorchCall], Any]
 """A function that emits the operators of a call, and returns the call's value."""
 
 
