@@ -24,7 +24,7 @@ def _decomposed(function, *inputs):
         (
             lambda x: torch.fft.fft(x).real,
             torch.ones(MAX_DFT_LENGTH + 1),
-            f"a Fourier transform of {LONGEST + 1} numbers is too long",
+            f"a Fourier transform of {MAX_DFT_LENGTH + 1} numbers is too long",
         ),
     ],
 )

@@ -1,7 +1,4 @@
-"""Compiles a prepared network with its tuned kernels, to a list of kernel calls or to bytecode.
-
-TVM's virtual machine runs the bytecode (Relax).
-"""
+"""Compiles a prepared network with its tuned kernels, to kernel calls or to TVM's bytecode."""
 
 from __future__ import annotations
 
@@ -117,16 +114,8 @@ def compile_network(
     *,
     wait: bool = True,
 ) -> CompiledNetwork:
-    """Compile a network for a target.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-        kernels: The tuned kernels. Fusion groups without one are compiled with default schedules.
-        target: The resolved target.
-        wait: Whether to wait until TVM has compiled the kernels. If False, threads may still
-            compile them. If that fails, writing the network raises the error.
-    """
+    """Compile a network to a call sequence, or to bytecode if it is not static."""
+    # With ``wait=False``, threads still compile, and writing the network raises their errors.
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
         module = lower_and_fuse(insert_kernels(module, fusions, kernels.of))
@@ -144,14 +133,7 @@ def compile_network(
 
 
 def compile_bytecode(module: Any, target: str, loops: TunedLoops) -> Any:
-    """Compile a network to a ``relax.Executable``, which TVM's virtual machine runs.
-
-    Args:
-        module: The module that ``lower_and_fuse`` returned.
-        target: The resolved target, which is also TVM's current target.
-        loops: The tuned schedules of functions such as a softmax, which have no matrix product.
-            Functions without a tuned schedule get a default schedule.
-    """
+    """Compile a network to a ``relax.Executable``, which TVM's virtual machine runs."""
     module = apply_default_schedules(module, target, lambda _, function: loops.plan(function))
     main = _WithoutEmptyConstants(module).visit_expr(module["main"])
     module.update_func(module.get_global_var("main"), main)
@@ -172,16 +154,7 @@ class _WithoutEmptyConstants(relax.PyExprMutator):
 def functions_without_kernels(
     module: Any, fusions: Sequence[FusionGroup], target: str
 ) -> list[tuple[Any, int]]:
-    """The functions of a network that are not kernels of its fusion groups, such as a softmax.
-
-    They may be tuned, too, if they take long. Each comes with the number of its calls in one
-    inference.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-        target: The resolved target.
-    """
+    """The functions, such as a softmax, outside of fusion groups, and their calls per inference."""
     with tvm_target(target), tvm.transform.PassContext(opt_level=3):
         functions = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
     calls: Counter[str] = Counter()
@@ -217,11 +190,7 @@ def _placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
 
 
 def lower_and_fuse(module: Any) -> Any:
-    """Lower a network to calls of functions, and fuse operators into one function if possible.
-
-    Args:
-        module: The Relax ``IRModule`` of the network, in which kernels are already placed.
-    """
+    """Lower a network to calls of functions, and fuse operators into one function if possible."""
     passes = relax.transform
     for module_pass in (
         mark_view_candidates,
@@ -244,11 +213,7 @@ def lower_and_fuse(module: Any) -> Any:
 
 
 def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -> CompiledNetwork:
-    """Compile a network to a sequence of kernel calls.
-
-    Raises:
-        NotStatic: The network contains something else than kernel calls.
-    """
+    """Compile a network to a sequence of kernel calls."""
     sequence = read_call_sequence(module)
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
     sequence, functions = gather_channels(sequence, functions)
@@ -282,10 +247,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
 
 
 def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> bytes:
-    """The object files of scheduled functions, which an earlier process may have compiled.
-
-    If none has, a thread of ``pool`` keeps them for later processes.
-    """
+    """The object files of scheduled functions, from the cache or compiled in threads."""
     hashes = {name: structural_hash(function) for name, function in functions.items()}
     file = kept_path(OBJECT_CACHE, [_cache_key(), target, hashes])
     known = recalled_bytes(file)
@@ -345,11 +307,8 @@ def _rename_tuned_loops(
 
 
 def _name_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
-    """Name the calls of tuned kernels by their tasks.
-
-    A task that occurs with several output shapes or dtypes has several functions. Only one of these
-    has the name that profiles use.
-    """
+    """Name the calls of tuned kernels by their tasks, as profiles do."""
+    # A task with several output shapes or dtypes has several functions.
 
     def named(call: Call) -> Call:
         task = (functions[call.kernel].attrs or {}).get(TASK_ATTRIBUTE)
@@ -359,12 +318,7 @@ def _name_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallS
 
 
 def compile_baseline(module: Any, target: str) -> Any:
-    """Compile a network to a ``relax.Executable`` with TVM's own schedules, as a baseline.
-
-    Args:
-        module: The network as it was imported, or prepared.
-        target: The resolved target.
-    """
+    """Compile a network to a ``relax.Executable`` with TVM's own schedules, as a baseline."""
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3):
         lowered = relax.transform.LegalizeOps(_SORT_LEGALIZATIONS)(module)
@@ -372,15 +326,9 @@ def compile_baseline(module: Any, target: str) -> Any:
 
 
 def _fix_extrema(module: Any) -> Any:
-    """Let maxima and minima treat infinity and NaN as frameworks do.
-
-    Reductions begin at infinity. TVM begins them at the largest finite number of the dtype, so that
-    the maximum of infinite numbers would be finite. A constant becomes the first operand, as the
-    result is the second operand if either of them is NaN.
-
-    Args:
-        module: An ``IRModule`` with TensorIR functions and others.
-    """
+    """Let maxima and minima treat infinity and NaN as frameworks do."""
+    # TVM begins reductions at the largest finite number, and the result is the second operand if
+    # either is NaN.
     functions = {
         variable: _move_constants_first(begun(function, infinite=True))
         if isinstance(function, tirx.PrimFunc)
@@ -401,14 +349,8 @@ def _move_constants_first(function: Any) -> Any:
 
 
 def _lower_arg_extremum(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """A function that lowers ``argmax`` or ``argmin``, so that vectors compute it.
-
-    It searches the extreme first, and then the first element that equals it. TVM would compare
-    numbers and their places at once, and returns -1 for an axis of infinite numbers.
-
-    Args:
-        extreme: TVM's maximum or minimum along an axis.
-    """
+    """A function that lowers ``argmax`` or ``argmin`` to an extremum and its first index."""
+    # TVM compares numbers and indices at once, without vectors, and returns -1 for infinities.
 
     def lowered(builder: Any, call: Any) -> Any:
         def places(x: Any) -> Any:
@@ -444,7 +386,7 @@ def _lower_arg_extremum(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any
 
 
 def _lower_sort(builder: Any, call: Any) -> Any:
-    """Lower ``argsort`` or ``topk`` to an order of integers."""
+    """Lower ``argsort`` or ``topk`` to that of integer keys."""
     data = call.args[0]
     if str(data.ty.dtype) in _SORTABLE:
         return call
@@ -461,10 +403,7 @@ _SORTABLE = ("int32", "int64")
 
 
 def _sort_key(number: Any) -> Any:
-    """An integer in the order of numbers. As in torch, zeros are equal, and NaN is the largest.
-
-    It is the bits of a fraction without its sign, negated if the fraction is negative.
-    """
+    """An integer in the order of numbers, by their bits; zeros are equal, NaN is the largest."""
     if str(number.ty) == BFLOAT16:
         number = tirx.Cast("float32", number)
     kind = array_type(str(number.ty))

@@ -1,7 +1,4 @@
-"""Default schedules for functions that are not tuned.
-
-Without a schedule, TVM would run the loops of a function on one thread.
-"""
+"""Default schedules of functions that are not tuned, which TVM would run on one thread."""
 
 from __future__ import annotations
 
@@ -39,14 +36,7 @@ def is_scheduled(function: Any) -> bool:
 def apply_default_schedules(
     module: Any, target: str, plan_of: Callable[[str, Any], LoopPlan | None] | None = None
 ) -> Any:
-    """Schedule each function of a module that has no schedule yet, for a CPU.
-
-    Args:
-        module: An ``IRModule`` after ``FuseTIR``.
-        target: The resolved target.
-        plan_of: A function that gets a function's name and the function. It returns the schedule
-            with which the function was tuned, or None to use the default schedule.
-    """
+    """Schedule each function of a module that has no schedule yet, for a CPU."""
     lanes = target_info(target).lanes("float32")
     for variable, function in list(module.functions_items()):
         if not isinstance(function, tirx.PrimFunc) or is_scheduled(function):

@@ -1,4 +1,4 @@
-"""Puts tuned kernels into a network's graph: one call replaces each fusion group."""
+"""Replaces each fusion group of a graph by a call of its tuned kernel."""
 
 from __future__ import annotations
 
@@ -29,20 +29,8 @@ def insert_kernels(
     reshape: bool = False,
     reading: Callable[[FusionGroup, int, Any], Any] | None = None,
 ) -> Any:
-    """Replace fusion groups of a network by calls of kernels.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-        kernel_of: A function that returns the kernel of a fusion group, or None to keep the
-            operators.
-        reshape: Whether the graph reshapes its tensors to the shapes of the kernels' parameters. If
-            False, the kernels' parameters are declared with the shapes of the tensors instead.
-        reading: A function that replaces the inputs of kernels, for example by rounded tensors. It
-            gets the fusion group, the number of the input, and the tensor, and returns the tensor
-            that the kernel reads. With ``reading``, the constants of the kernels become further
-            parameters of ``main``, in the order of the calls.
-    """
+    """Replace fusion groups of a network by calls of kernels."""
+    # With ``reading``, which transforms inputs, constants become parameters of ``main``.
     kernels = {fusion.last: (fusion, kernel_of(fusion)) for fusion in fusions}
     placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}
     return apply_mutator(module, _KernelInserter(module, placed, reshape=reshape, reading=reading))
@@ -50,10 +38,9 @@ def insert_kernels(
 
 @relax.expr_functor.mutator
 class _KernelInserter(relax.PyExprMutator):
-    """Replaces the last operator of each fusion group by a call of the kernel.
+    """Replaces the last operator of each fusion group by a call of the kernel."""
 
-    The first operator would be too early: the residual may be defined after the convolution.
-    """
+    # The residual may be defined after the first operator.
 
     def __init__(
         self,

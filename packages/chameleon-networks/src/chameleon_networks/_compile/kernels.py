@@ -56,10 +56,6 @@ class OperatorKernel:
 class Kernels:
     """The fastest configurations of a run (winners), as kernels of a network's fusion groups.
 
-    Args:
-        space: The design space that the configurations belong to.
-        target: The resolved target.
-
     Attributes:
         winners: The best configuration of each task that has a kernel, by ``Task.key``.
     """
@@ -70,24 +66,15 @@ class Kernels:
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
 
     def task_of(self, fusion: FusionGroup) -> Task:
-        """The task whose kernel computes a fusion group.
-
-        Several tasks may compute the operator, for example one for 8-bit and one for 7-bit weights.
-        The result is a task for which a run found a fastest configuration (a winner), if there is
-        one.
-        """
+        """The task of a fusion group that has a winner, of 8-bit or 7-bit weights, or its own."""
         tasks = [spec.task("chain", self._target) for spec in candidate_specs(fusion, self._target)]
         known = (self.winners.get(task.key) for task in tasks)
         winner = next((winner for winner in known if winner is not None), None)
         return tasks[-1] if winner is None else winner.task
 
     def like(self, fusion: FusionGroup) -> Winner | None:
-        """The winner for a fusion group, or for the same operator with another output dtype.
-
-        A winner is the fastest configuration of a run. If some operators of a network get reduced
-        dtypes, the outputs of other operators may change their dtype. An operator with another
-        output dtype has the same knobs and nearly the same work.
-        """
+        """The winner for a fusion group, or for the same operator with another output dtype."""
+        # Those have the same knobs and nearly the same work.
         for own in candidate_specs(fusion, self._target):
             task = own.task("chain", self._target)
             winner = self.winners.get(task.key)
@@ -100,10 +87,7 @@ class Kernels:
         return None
 
     def adapted(self, fusions: Iterable[FusionGroup]) -> Kernels:
-        """Add a kernel for each fusion group that has no winner of its own.
-
-        Such an operator gets the kernel of the same operator with another output dtype (``like``).
-        """
+        """Add the most similar winner (``like``) for each fusion group without one."""
         winners = dict(self.winners)
         for fusion in fusions:
             winner = self.like(fusion)
@@ -117,11 +101,7 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
-        """A copy of these kernels, with other configurations for some tasks.
-
-        Args:
-            configs: The new configurations, by ``Task.key``.
-        """
+        """A copy of these kernels, with other configurations for some tasks."""
         winners = {
             key: attrs.evolve(winner, config=configs.get(key, winner.config))
             for key, winner in self.winners.items()
@@ -129,12 +109,7 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
-        """A copy of these kernels, with the next guess for tasks whose present guess fails.
-
-        Args:
-            keys: The keys (``Task.key``) of the tasks, which were never measured.
-            give_up: Whether the tasks get no kernel, even if a guess is left.
-        """
+        """A copy of these kernels, with the next guess for tasks whose present guess fails."""
         winners = dict(self.winners)
         for key in keys:
             task, guesses = winners[key].task, winners[key].guesses
@@ -177,10 +152,7 @@ class Kernels:
         )
 
     def _program(self, key: str, builder: TVMBuilder) -> Program | None:
-        """The program of a task's winner.
-
-        If a guess gives no program, the next guess replaces it.
-        """
+        """The program of a task's winner; the next guess replaces one that cannot be built."""
         while (winner := self.winners.get(key)) is not None:
             try:
                 return builder.program(winner.config)

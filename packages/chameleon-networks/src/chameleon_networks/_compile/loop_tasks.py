@@ -1,9 +1,6 @@
-"""Tunes functions of a network that are no matrix products but take much of its time.
+"""Makes tasks of functions without a matrix product that take much of an inference.
 
-Examples are normalization, pooling, resizing and reduction. After fusion, each is a function of
-loops with a default schedule. Functions that take a considerable share of an inference become
-tasks, whose configurations are schedules (``spaces.loops``). The other functions keep the default
-schedule.
+Examples are normalization and pooling; their configurations are loop schedules.
 """
 
 from __future__ import annotations
@@ -68,20 +65,12 @@ class TunedLoops:
         return cls(plans=plans)
 
     def task_of(self, function: Any) -> str | None:
-        """The name of the task under which a network's function was tuned, or None.
-
-        Args:
-            function: The function, a ``PrimFunc`` without a schedule.
-        """
+        """The name of the task under which a network's function was tuned, or None."""
         plan = self.plans.get(_structural_key(function)) if self.plans else None
         return None if plan is None else plan[0]
 
     def plan(self, function: Any) -> LoopPlan | None:
-        """The fastest schedule that a run found for a function; None if it was not tuned.
-
-        Args:
-            function: The function, a ``PrimFunc`` without a schedule.
-        """
+        """The fastest schedule that a run found for a function; None if it was not tuned."""
         plan = self.plans.get(_structural_key(function)) if self.plans else None
         return None if plan is None else plan[1]
 
@@ -106,15 +95,7 @@ class CostlyFunction:
 def costly_functions(
     functions: Mapping[str, Any], kernels: Sequence[KernelTime], seconds: float
 ) -> tuple[CostlyFunction, ...]:
-    """Find the functions of a network that are worth tuning, the slowest first.
-
-    Args:
-        functions: The functions of the network, by the names of their kernels. Functions that were
-            tuned already are left out.
-        kernels: The result of ``profile.kernel_seconds`` for the network.
-        seconds: Seconds of one inference. A function is worth tuning if all its calls take at least
-            the share ``TUNED_SHARE`` of this time.
-    """
+    """Find the functions of a network that are worth tuning, the slowest first."""
     alike: dict[int, list[KernelTime]] = defaultdict(list)
     for row in kernels:
         function = functions.get(row.name)
@@ -137,15 +118,7 @@ def costly_functions(
 def large_shares(
     kernels: Sequence[KernelTime], names: Collection[str], seconds: float
 ) -> dict[str, float]:
-    """Find the kernels that take a large share of an inference's time, with their shares by name.
-
-    Kernels with a small share are left out, because tuning them would gain little.
-
-    Args:
-        kernels: The result of ``profile.kernel_seconds`` for the network.
-        names: The names of the kernels.
-        seconds: Seconds of one inference.
-    """
+    """The kernels above ``LARGE_SHARE`` of an inference's time, with their shares by name."""
     total = max(seconds, sum(kernel.seconds for kernel in kernels if kernel.name in names))
     shares: dict[str, float] = defaultdict(float)
     for kernel in kernels:
@@ -157,14 +130,7 @@ def large_shares(
 def loop_tasks(
     costly: Iterable[CostlyFunction], functions: Iterable[tuple[Any, int]], target: str
 ) -> list[Task]:
-    """Make tasks of costly functions, so that a run tunes them, if the network still has them.
-
-    Args:
-        costly: The result of ``costly_functions``.
-        functions: The functions of the network that are not kernels of its fused operators, and how
-            often each is called.
-        target: The resolved target.
-    """
+    """Make tasks of costly functions, so that a run tunes them, if the network still has them."""
     occurrences = {_structural_key(function): (function, calls) for function, calls in functions}
     tasks = []
     for entry in costly:

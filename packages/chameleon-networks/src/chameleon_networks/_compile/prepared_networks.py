@@ -18,19 +18,7 @@ _CACHE: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDiction
 
 
 def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Prepared:
-    """Prepare a network in a layout, and find its fused operators.
-
-    Args:
-        network: The imported network.
-        layout: The layout, ``NHWC`` or ``NCHW``. None means the layout that the run chose for the
-            network.
-
-    Returns:
-        A Relax ``IRModule``, and its fused operators.
-
-    Raises:
-        ConfigError: The network cannot be read or converted to the layout.
-    """
+    """Prepare a network in a layout, and find its fused operators."""
     known = _CACHE.setdefault(network, {})
     layout = layout or network.layout
     if layout not in known:

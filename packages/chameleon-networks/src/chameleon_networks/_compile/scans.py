@@ -48,28 +48,14 @@ class _ScanLowering(relax.PyExprMutator):
 
 
 def lower_scans(module: Any) -> Any:
-    """Replace cumulative sums and products by kernels that use vectors and threads.
-
-    Tensors without a fixed shape keep TVM's own functions.
-
-    Args:
-        module: An ``IRModule``.
-    """
+    """Replace cumulative sums and products of fixed shapes by vectorized parallel kernels."""
     return apply_mutator(module, _ScanLowering(module))
 
 
 def _scan(
     rows: list[int], dtypes: tuple[str, str], kind: Any, identity: int, *, exclusive: bool
 ) -> Any:
-    """The kernel of cumulative sums or products along the second of three axes.
-
-    Args:
-        rows: The extents of the three axes.
-        dtypes: The dtypes of the input and of the output.
-        kind: The TensorIR class of the operation.
-        identity: The neutral element of the operation: 0 for sums, 1 for products.
-        exclusive: Whether each result leaves out the number at its own index.
-    """
+    """The kernel of cumulative sums or products along the second of three axes."""
     outer, length, inner = rows
     data, result = (
         emit.buffer(name, rows, dtype=dtype) for dtype, name in zip(dtypes, ("x", "y"), strict=True)

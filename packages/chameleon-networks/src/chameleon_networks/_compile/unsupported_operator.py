@@ -22,16 +22,8 @@ def empty_kernels(target: str) -> Kernels:
 def first_unsupported_operator(
     module: Any, target: str, locations: Mapping[str, SourceLocation]
 ) -> str | None:
-    """Find the first operator that fails to compile, to name the operator in an error.
-
-    Each operator is compiled separately, because the compiler's own message names no operator. The
-    result is None if each operator compiles on its own.
-
-    Args:
-        module: The network as it was imported.
-        target: The resolved target.
-        locations: The source location of each variable, by the variable's name.
-    """
+    """Compile each operator alone, and describe the first one that fails, or None."""
+    # The compiler's own message names no operator.
     tried = set()
     for binding in bindings_of(module["main"]):
         call = binding.value

@@ -26,14 +26,7 @@ from chameleon_networks._graph.strides import dense_strides
 def find_attentions(
     bindings: Sequence[Any], values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
 ) -> list[FusionGroup]:
-    """Find every attention of a network, in order.
-
-    Args:
-        bindings: The bindings of the network's function, in order.
-        values: The expression that each variable is bound to.
-        users: For each variable, the bindings that read the variable. An entry None in the list
-            means that the variable is the function's result.
-    """
+    """Find every attention of a network, in order."""
     finder = _AttentionFinder(bindings, values, users)
     return [match for binding in bindings if (match := finder.match(binding)) is not None]
 
@@ -57,11 +50,7 @@ class _AttentionFinder:
         self._scores = SoftmaxInputFinder(values)
 
     def match(self, binding: Any) -> FusionGroup | None:
-        """The attention whose last matrix product a binding computes, or None for other bindings.
-
-        Args:
-            binding: A binding of the graph.
-        """
+        """The attention whose last matrix product a binding computes, or None."""
         call = binding.value
         scores = self._scores.of_powers(call.args[0]) if _is_product(call) else None
         if scores is None or not _is_product(self._values[scores.product]):
@@ -88,10 +77,7 @@ class _AttentionFinder:
         )
 
     def _four(self, scores: SoftmaxInput) -> tuple[int, int, int, int]:
-        """The shape of scores as (batch, heads, queries, keys).
-
-        The graph may merge batch and heads.
-        """
+        """The shape of scores as (batch, heads, queries, keys), even if the graph merges axes."""
         batch, heads, queries, keys = attention_scores.scores_shape(scores.shape)
         if len(scores.shape) < attention_scores.RANK:
             left = self._values[scores.product].args[0]
@@ -169,7 +155,7 @@ class _AttentionFinder:
 def _match_packed(
     views: Sequence[Sequence[StridedView]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-    """The operator if one array holds query, key and value, all heads of each. Otherwise None."""
+    """The operator if one array holds query, key and value, all heads of each, or None."""
     for query in views[0]:
         same = [[view for view in part if view.source.same_as(query.source)] for part in views[1:]]
         for key in same[0]:
@@ -200,7 +186,7 @@ def _match_packed(
 def _match_separate(
     views: Sequence[Sequence[StridedView]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-    """The operator if query, key and value are separate arrays. Otherwise None."""
+    """The operator if query, key and value are separate arrays, or None."""
     query = next(_match_layouts(views[0], TOKENS_INSIDE, shared=False), None)
     if query is None:
         return None

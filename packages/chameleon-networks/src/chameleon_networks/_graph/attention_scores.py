@@ -63,22 +63,14 @@ class SoftmaxInput:
 
 
 class SoftmaxInputFinder:
-    """Finds the input of a softmax by following a graph backwards.
-
-    Args:
-        values: The expression that each variable is bound to.
-    """
+    """Finds the input of a softmax by following a graph backwards."""
 
     def __init__(self, values: Mapping[Any, Any]) -> None:
         self._values = values
 
     def of_powers(self, tensor: Any) -> SoftmaxInput | None:
-        """The input of the softmax that computes a tensor, or None if the tensor is no softmax.
-
-        The tensor may be reshaped after the softmax.
-
-        As in torch, zeros may replace rows whose scores are all minus infinity.
-        """
+        """The input of the softmax that computes a tensor, or None."""
+        # The tensor may be reshaped, and torch replaces fully masked rows by zeros.
         tensor, passed = self._without_neutral(tensor)
         call = self._call(tensor)
         if _name(call) == "where":
@@ -178,10 +170,8 @@ class SoftmaxInputFinder:
         return None if test is None else (softmax, (*passed, *test))
 
     def _row_test(self, condition: Any, softmax: Any) -> tuple[Any, ...] | None:
-        """The variables of a test whether all scores of a row are minus infinity, or None.
-
-        torch tests the scores, its ONNX exporter the softmax, and ONNX's ``Attention`` the mask.
-        """
+        """The variables of a test whether all scores of a row are minus infinity, or None."""
+        # torch tests the scores, its ONNX exporter the softmax, and ONNX's ``Attention`` the mask.
         passed = []
         while True:
             test = self._call(condition)
@@ -307,12 +297,7 @@ class Masking:
 
 
 def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None:
-    """Add all masks of an attention, or return None if a mask has a shape that no kernel reads.
-
-    Args:
-        masks: The masks, which may be none.
-        scores: The shape of the scores: (batch, heads, queries, keys).
-    """
+    """Add all masks of an attention, or return None if a mask has a shape that no kernel reads."""
     constants, computed, shapes = [], [], []
     for mask in masks:
         shape = _mask_shape(mask, scores)
@@ -356,20 +341,8 @@ def readers_of(
     values: Mapping[Any, Any],
     users: Mapping[Any, Sequence[Any]],
 ) -> tuple[tuple[Any, ...], ...] | None:
-    """The variables that read each input of an attention; None if its dtype must not change.
-
-    Between an input and the product that reads it, there may be operators such as transpositions.
-    The result is None if the result of such an operator is also read outside of the attention. The
-    attention then cannot have another dtype, because it would change what is read there.
-
-    Args:
-        inputs: The arrays that queries, keys and values are views of.
-        members: The variables that the kernel replaces.
-        products: The product of queries and keys, and that of softmax and values.
-        values: The expression that each variable is bound to.
-        users: For each variable, the bindings that read the variable. An entry None in the list
-            means that the variable is the function's result.
-    """
+    """The variables that read each operand; None if the dtype of the attention must not change."""
+    # It must not if other operators read an operand that is rearranged for the attention.
     readers: list[dict[Any, None]] = [{} for _ in inputs]
     between: set[Any] = set()
     scores, mixed = products

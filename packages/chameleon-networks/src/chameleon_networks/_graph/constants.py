@@ -1,7 +1,6 @@
-"""Computes operators on constants in NumPy.
+"""Evaluates operators on constants in NumPy.
 
-Relax's ``FoldConstant`` compiles a function for every operator that it evaluates. For a network
-with many batch normalizations, that takes longer than tuning one of its layers.
+Relax's ``FoldConstant`` compiles a function for each of them, which takes far longer.
 """
 
 from __future__ import annotations
@@ -58,12 +57,7 @@ ELEMENTWISE = frozenset((*_ELEMENTWISE, "relax.nn.leakyrelu"))
 
 
 def _evaluator(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
-    """Make an evaluator of calls whose first arguments are all constant.
-
-    Args:
-        count: Number of these arguments. None means all.
-        function: Gets the call and its constants. Returns None if it cannot compute the call.
-    """
+    """Make an evaluator of calls whose first arguments are all constant."""
 
     def evaluated(call: Any, known: Known) -> Array | None:
         operands = _constant_arguments(call.args[:count], known)
@@ -228,11 +222,7 @@ _EVALUATORS: dict[str, Evaluate] = {
 
 
 def fold_constants(module: Any) -> Any:
-    """Replace every cheap operator on constants by its value.
-
-    Args:
-        module: An ``IRModule`` of Relax functions.
-    """
+    """Replace every cheap operator on constants by its value."""
     return apply_mutator(module, _ConstantFolder(module))
 
 
@@ -271,25 +261,14 @@ class _ConstantFolder(relax.PyExprMutator):
 
 
 def shared_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
-    """The matrix that an array repeats for every sample, or None if the matrices differ.
-
-    PyTorch exports some linear layers as batched matrix products, with the layer's weights repeated
-    for each sample. With the single matrix, the product can be computed as a linear layer again.
-
-    Args:
-        array: An array of at least two axes, the last two of which are a matrix.
-    """
+    """The matrix that an array repeats for every sample, or None."""
+    # PyTorch exports some linear layers as batched products with repeated weights.
     matrices = array.reshape(-1, *array.shape[-2:])
     return matrices[0] if (matrices == matrices[:1]).all() else None
 
 
 def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
-    """The value of a call whose tensor arguments are constants. None if it cannot be computed.
-
-    Args:
-        call: A call of a Relax operator.
-        known: The values of variables that were evaluated before.
-    """
+    """The value of a call on constants and evaluated variables, or None if it is not supported."""
     evaluated = _EVALUATORS.get(operator_name(call))
     result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))
     return None if result is None else np.asarray(result)
@@ -308,12 +287,6 @@ def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
 def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Array | None:
     """Convert a constant operand to one number per channel; None if it differs within a channel.
 
-    Args:
-        constant: The constant, which broadcasts to a tensor.
-        rank: Number of axes of the tensor.
-        axis: The axis of the tensor's channels.
-        channels: Number of channels.
-
     Returns:
         An array of shape (channels,).
     """
@@ -325,19 +298,13 @@ def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Arra
 
 
 def constant_of(array: Array) -> Any:
-    """Make a Relax constant of an array, without changing the array's dtype.
-
-    TVM's own function ``relax.const`` turns 64-bit numbers of an array into 32-bit ones, and copies
-    an array twice.
-    """
+    """Make a Relax constant of the array's own dtype."""
+    # ``relax.const`` turns 64-bit numbers into 32-bit ones, and copies an array twice.
     return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
 def array_of(constant: Any) -> Array:
-    """A Relax constant as an array.
-
-    Do not write to the array, which shares the constant's memory.
-    """
+    """A Relax constant as a read-only array that shares the constant's memory."""
     if str(constant.value.dtype) not in _IN_NUMPY:
         copy: Array = constant.value.numpy()
         return copy

@@ -1,9 +1,7 @@
-"""Folds scales and shifts of channels, such as those of batch normalization, into the weights.
+"""Folds scales and shifts of channels into weights, like TVM's ``FoldScaleAxis``.
 
 Examples are a normalization after a convolution with bias, and a layer scale after a matrix
-product. Networks of other frameworks also multiply by constant factors. Each such operator reads
-and writes all activations. If the weights are changed instead, the network can leave the operator
-out.
+product.
 """
 
 from __future__ import annotations
@@ -47,14 +45,7 @@ class AffineChain:
 
 
 def fold_scales(module: Any) -> Any:
-    """Fold scales and shifts of channels into the weights before them.
-
-    If there are no weights before them, several operators become one scale and one shift.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is the network, with convolutions in the layouts of
-            their framework (channels first).
-    """
+    """Fold scales and shifts of channels into preceding weights, or into one scale and shift."""
     function = module["main"]
     chains = _find_chains(function)
     if not chains:
@@ -156,7 +147,7 @@ def _operands(value: Any) -> tuple[Any, NDArray[np.float64], bool] | None:
 
 
 def _channel_axis(value: Any) -> int | None:
-    """The channel axis of the output of a convolution or matrix product. None for other values."""
+    """The channel axis of the output of a convolution or matrix product, or None."""
     conv = convolution_of(value)
     if conv is not None:
         return conv.channel_axis
@@ -168,7 +159,7 @@ def _channel_axis(value: Any) -> int | None:
 
 
 def _varying_axis(constant: NDArray[Any], rank: int) -> int | None:
-    """The only axis along which a constant has several numbers. None if there is no such axis."""
+    """The only axis along which a constant has several numbers, or None."""
     padded = (1,) * (rank - constant.ndim) + constant.shape
     axes = [axis for axis, extent in enumerate(padded) if extent > 1]
     return axes[0] if len(axes) == 1 else None

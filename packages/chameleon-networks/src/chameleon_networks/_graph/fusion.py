@@ -1,4 +1,4 @@
-"""Finds the operators of a network that are worth tuning, with the operators to fuse into each."""
+"""Finds the operators to tune, each with the operators that its kernel fuses."""
 
 from __future__ import annotations
 
@@ -28,24 +28,9 @@ from chameleon_networks._graph.typed_operators import DtypeAssigner
 
 
 def find_fusions(module: Any) -> list[FusionGroup]:
-    """Find the fusion groups of a prepared network, in order.
-
-    A fusion group is a convolution or matrix product in float32. The bias, the residual and the
-    activation that follow it are part of the fusion group, if nothing else uses them. A fusion
-    group can also be an attention, from the product of queries and keys to the weighted sum of
-    values.
-
-    If data and weights are dequantized 8-bit integers, the kernel computes with the integers. The
-    kernel also quantizes the result if one ``quantize`` is its only reader. If data are widened
-    from bfloat16 or float16, and the dtype can represent the weights, the operator has that dtype.
-    The result has the dtype too if every reader of the result rounds to it.
-
-    Args:
-        module: The module that ``prepared`` returned.
-
-    Raises:
-        ConfigError: The attributes of an operator contradict each other.
-    """
+    """Find the fusion groups of a prepared network, in order."""
+    # The result has the dtype of its dequantized operands if a kernel multiplies them, and the
+    # output too if all its readers quantize it.
     return list(_FusionFinder(module["main"], QParamsFinder(module)).fusions())
 
 
@@ -146,13 +131,7 @@ class _FusionFinder:
 
 
 def _add_epilogue(fusion: FusionGroup, call: Any, passed: list[Any]) -> FusionGroup | None:
-    """A fusion group with a sum at its end: with a bias or a residual. None if it does not fit.
-
-    Args:
-        fusion: The fusion group.
-        call: The operator that reads the result, perhaps after reshapes.
-        passed: The variables of these reshapes and of the operator.
-    """
+    """Extend a fusion group by a bias or residual that ``call`` adds, or None."""
     spec = fusion.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
     if str(call.op.name) != "relax.add" or spec.residual:
@@ -175,7 +154,7 @@ def _add_epilogue(fusion: FusionGroup, call: Any, passed: list[Any]) -> FusionGr
 
 
 def _channel_bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:
-    """A constant as one number per channel. None if it is something else."""
+    """A constant as one number per channel, or None if it is something else."""
     rank = len(shape_of(call))
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.output_layout)
     axis = 1 if first else rank - 1

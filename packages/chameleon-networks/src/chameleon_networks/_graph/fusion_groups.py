@@ -1,9 +1,4 @@
-"""A fusion group: an operator worth tuning, with the operators that its kernel computes too.
-
-If int8 weights have only 7 bits, a sum of a few products of bytes fits into 16 bits. Some CPUs have
-a faster instruction for that. The weights are not changed, and the instruction computes exactly the
-same sums. The result is thus the same.
-"""
+"""Fusion groups: operators to tune, each with the operators that its kernel computes too."""
 
 from __future__ import annotations
 
@@ -91,27 +86,14 @@ class FusionGroup:
 
 
 def reuses_data(spec: OperatorSpec) -> bool:
-    """Whether several output channels of an operator multiply the same data.
-
-    Only such operators become faster with weights of 7 bits.
-
-    Args:
-        spec: Any operator. In a depthwise convolution, for example, each channel has its own data.
-    """
+    """Whether several output channels multiply the same data, as is needed for 7-bit weights."""
     return isinstance(spec, GroupedSpec | DenseSpec)
 
 
 def candidate_specs(fusion: FusionGroup, target: str) -> Iterator[OperatorSpec]:
-    """Yield the operators as which a fusion group can be tuned, the fastest first.
-
-    Some CPUs multiply bytes faster by weights of 7 bits than by weights of 8 bits. On such a CPU,
-    the first operator has 7-bit weights, if the weights of the fusion group fit into 7 bits. The
-    last operator is always the fusion group's own.
-
-    Args:
-        fusion: A fusion group of a network.
-        target: The resolved target.
-    """
+    """Yield the operators as which a fusion group can be tuned, the fastest first."""
+    # If weights fit into 7 bits, sums of a few products fit into 16, for which some CPUs have
+    # faster instructions.
     spec, weights = fusion.spec, fusion.constants.weights
     if isinstance(spec, FusedSpec) and weights is not None and reuses_data(spec):
         for kind in COMPUTE.values():
@@ -123,12 +105,7 @@ def candidate_specs(fusion: FusionGroup, target: str) -> Iterator[OperatorSpec]:
 
 
 def with_fastest_specs(fusions: Sequence[FusionGroup], target: str) -> list[FusionGroup]:
-    """Replace each fusion group by the fastest operator with the same results, if there is one.
-
-    Args:
-        fusions: The fusion groups of a network.
-        target: The resolved target.
-    """
+    """Give each fusion group the first of its candidate operators."""
     return [attrs.evolve(fusion, spec=next(candidate_specs(fusion, target))) for fusion in fusions]
 
 

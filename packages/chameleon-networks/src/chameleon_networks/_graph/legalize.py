@@ -1,4 +1,4 @@
-"""Replaces operators that TVM or later passes cannot handle by operators that they can."""
+"""Replaces operators that TVM or later passes compute wrongly or not at all by others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _MAX_POWER = 4
 
 
 def legalize(module: Any) -> Any:
-    """Replace operators that TVM or later passes cannot handle by operators that they can.
-
-    Args:
-        module: An ``IRModule`` of Relax functions in normal form, as it was imported.
-    """
+    """Replace operators that TVM or later passes cannot handle by operators that they can."""
     return relax_utils.apply_mutator(module, _Legalizer(module))
 
 
@@ -52,7 +48,7 @@ class _Legalizer(relax.PyExprMutator):
 
 
 def _log1p(x: Any, emit: Any) -> Any:
-    """``log(1 + x)``, corrected by what the sum lost of x."""
+    """``log(1 + x)``, corrected by the rounding error of the sum."""
     one = relax.const(1.0, str(x.ty.dtype))
     total = emit(x + one)
     rough = emit(relax.op.log(total))
@@ -62,7 +58,7 @@ def _log1p(x: Any, emit: Any) -> Any:
 
 
 def _reshape(call: Any, _emit: Any) -> Any:
-    """A reshape, since ``ConvertLayout`` reads freed memory at operators that drop an axis."""
+    """A reshape, because ``ConvertLayout`` reads freed memory at operators that drop an axis."""
     return relax.op.reshape(call.args[0], call.ty.shape)
 
 
@@ -90,10 +86,8 @@ def _tuple_fields(value: Any, emit: Any) -> list[Any]:
 
 
 def _comparison(call: Any, emit: Any) -> Any:
-    """A comparison of booleans in int8, as LLVM has no code for it, or of fractions with NaN.
-
-    NaN is unequal to each number, but the compiler takes ``NaN != x`` for false.
-    """
+    """A comparison of booleans in int8, or ``!=`` of floats that is true for NaN."""
+    # LLVM has no comparison of booleans, and TVM takes ``NaN != x`` for false.
     x, y = call.args
     if operator_name(call) == "relax.not_equal" and "float" in str(x.ty.dtype):
         if x.same_as(y):
@@ -109,7 +103,7 @@ def _comparison(call: Any, emit: Any) -> Any:
 
 
 def _negation(call: Any, emit: Any) -> Any:
-    """``not`` in int8; the compiler takes ``not (x > y)`` for ``x <= y``, which NaN makes false."""
+    """``not`` in int8, because TVM takes ``not (x > y)`` for ``x <= y``, false for NaN."""
     if str(call.args[0].ty.dtype) != "bool":
         return None
     number = emit(relax.op.astype(call.args[0], INT8))
@@ -117,7 +111,7 @@ def _negation(call: Any, emit: Any) -> Any:
 
 
 def _boolean_arithmetic(call: Any, _emit: Any) -> Any:
-    """A sum, product or extremum of booleans, as torch has them; LLVM has no code for these."""
+    """A sum, product or extremum of booleans as ``or`` or ``and``, because LLVM has none."""
     if str(call.ty.dtype) != "bool":
         return None
     either = operator_name(call) in {"relax.add", "relax.maximum"}
@@ -125,7 +119,7 @@ def _boolean_arithmetic(call: Any, _emit: Any) -> Any:
 
 
 def _product(call: Any, emit: Any) -> Any:
-    """A product with zero, which is NaN for what is not finite; the compiler takes it for zero."""
+    """A product with zero that is NaN for infinite factors; TVM simplifies it to zero."""
     if "float" not in str(call.ty.dtype):
         return _boolean_arithmetic(call, emit)
     for x, zero in (call.args, reversed(call.args)):
@@ -136,7 +130,7 @@ def _product(call: Any, emit: Any) -> Any:
 
 
 def _boolean_reduction(call: Any, emit: Any) -> Any:
-    """The largest or least of booleans, of which TVM knows no limits, as that of numbers."""
+    """``max`` or ``min`` of booleans in int8, because TVM has no limits of bool."""
     if str(call.ty.dtype) != "bool":
         return None
     made = emit(relax_utils.replace_arguments(call, [emit(relax.op.astype(call.args[0], INT8))]))
@@ -144,7 +138,7 @@ def _boolean_reduction(call: Any, emit: Any) -> Any:
 
 
 def _constant_answer(answer: bool) -> Callable[[Any, Any], Any]:
-    """Make a function that answers a question about fractions for integers and booleans."""
+    """Make a function that answers ``isnan`` and the like for integers by a constant."""
 
     def answered(call: Any, _emit: Any) -> Any:
         if "float" in str(call.args[0].ty.dtype):
@@ -155,10 +149,8 @@ def _constant_answer(answer: bool) -> Callable[[Any, Any], Any]:
 
 
 def _bool_to_float(call: Any, _emit: Any) -> Any:
-    """A conversion of bool to float as a choice of 0 or 1.
-
-    TVM has no code for functions such as ``tanh`` of vectors that are converted from bool.
-    """
+    """A cast from bool to float as a choice of 0 or 1."""
+    # TVM has no code for functions such as ``tanh`` of vectors that are cast from bool.
     kind = str(call.ty.dtype)
     if str(call.args[0].ty.dtype) != "bool" or not kind.startswith("float"):
         return None
@@ -177,7 +169,7 @@ def _full(call: Any, emit: Any) -> Any:
 
 
 def _take(call: Any, _emit: Any) -> Any:
-    """``take`` with clipped indices, since TVM's fast mode may read beyond the array."""
+    """``take`` with clipped indices, because TVM's mode ``fast`` may read beyond the array."""
     if str(call.attrs.mode) != "fast":
         return None
     axis = call.attrs.axis
@@ -185,15 +177,7 @@ def _take(call: Any, _emit: Any) -> Any:
 
 
 def _clip_indices(indices: Any, extents: Any, emit: Any) -> Any:
-    """Indices that are counted from the front and clipped, so that all are inside an array.
-
-    Frameworks report an error for indices outside it.
-
-    Args:
-        indices: The indices, which may be negative.
-        extents: The extent of the indexed axis; for several axes, one for each last index.
-        emit: The function that binds an expression to a variable.
-    """
+    """Indices, counted from the front and clipped, because TVM checks no bounds."""
     count = np.asarray(extents, str(indices.ty.dtype))
     if isinstance(indices, tvm.ir.GenericConst):
         known = array_of(indices)
@@ -220,7 +204,7 @@ def _gather(call: Any, emit: Any) -> Any:
 
 
 def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Make a function of scatters that computes those of booleans in int8; LLVM has no code."""
+    """Make a function that computes scatters of booleans in int8, because LLVM lacks them."""
 
     def scattered(call: Any, emit: Any) -> Any:
         data, indices, updates = call.args
@@ -244,11 +228,8 @@ def _scatter_nd(call: Any, emit: Any) -> Any:
 
 @_bool_as_int8
 def _scatter_elements(call: Any, emit: Any) -> Any:
-    """Scatter updates into the part of the data that the indices cover.
-
-    TVM assumes that the data and the indices have equal extents along all axes but the scattered
-    one.
-    """
+    """Scatter into the part of the data that the indices cover."""
+    # TVM assumes equal extents of data and indices along all axes but the scattered one.
     whole, places, updates = call.args
     axis = int(call.attrs.axis) % len(places.ty.shape)
     indices = _clip_indices(places, relax_utils.extents_of(whole.ty)[axis], emit)
@@ -270,7 +251,7 @@ def _scatter_elements(call: Any, emit: Any) -> Any:
 
 
 def _resize_one_row(call: Any, emit: Any) -> Any:
-    """TVM divides by zero to align the corners of one row, which is the first of more."""
+    """A slice of a resize to two rows; TVM divides by zero to align corners of one row."""
     sizes = [int(extent) for extent in call.args[1]]
     if str(call.attrs.coordinate_transformation_mode) != "align_corners" or 1 not in sizes:
         return None
@@ -281,7 +262,7 @@ def _resize_one_row(call: Any, emit: Any) -> Any:
 
 
 def _divide(call: Any, emit: Any) -> Any:
-    """TVM refuses to divide by a zero that it knows; infinity times a number is what that gives."""
+    """A quotient with a constant zero, by the rules of IEEE 754; TVM refuses such divisors."""
     dividend, divisor = call.args
     kind = str(call.ty.dtype)
     if "int" in kind:
@@ -300,11 +281,8 @@ def _divide(call: Any, emit: Any) -> Any:
 
 
 def _divide_integers(call: Any, emit: Any) -> Any:
-    """A quotient or remainder of integers that never ends the process.
-
-    Processors of x86 do so at a division by 0, and of the least number by -1. Frameworks report an
-    error at the first, which becomes a division by 1.
-    """
+    """A quotient or remainder of integers that never ends the process."""
+    # x86 does so at a division by 0, which becomes 1, and of the least number by -1.
     dividend, divisor = call.args
     kind = str(call.ty.dtype)
     if "int" not in kind:
@@ -328,7 +306,7 @@ def _divide_integers(call: Any, emit: Any) -> Any:
 
 
 def _power(call: Any, emit: Any) -> Any:
-    """A small integer power as products, since ``pow`` is slow and does not take integers."""
+    """A small integer power as products, because ``pow`` is slow and does not take integers."""
     base, exponent = call.args
     if not isinstance(exponent, tvm.ir.GenericConst) or array_of(exponent).size != 1:
         return None
@@ -339,10 +317,8 @@ def _power(call: Any, emit: Any) -> Any:
 
 
 def _hyperbolic(call: Any, emit: Any) -> Any:
-    """``cosh``, and ``sinh`` as ``tanh(x) * cosh(x)``, which LLVM lacks for vectors.
-
-    Subtracting log 2 in the exponent avoids an early overflow.
-    """
+    """``cosh``, and ``sinh`` as ``tanh(x) * cosh(x)``, which LLVM lacks for vectors."""
+    # Subtracting log 2 in the exponent avoids an early overflow.
     x, log2 = call.args[0], relax.const(math.log(2.0), str(call.ty.dtype))
     size = emit(relax.op.abs(x))
     whole = relax.op.exp(size - log2) + relax.op.exp(relax.op.negative(size) - log2)
@@ -350,10 +326,8 @@ def _hyperbolic(call: Any, emit: Any) -> Any:
 
 
 def _propagate_nan(call: Any, emit: Any) -> Any:
-    """A maximum or minimum that is NaN if an operand is; TVM's is then the second operand.
-
-    An operand without axes becomes the first one when functions are compiled.
-    """
+    """A maximum or minimum that is NaN if an operand is; TVM's is then the second operand."""
+    # An operand without axes becomes the first one when functions are compiled.
     if "float" not in str(call.ty.dtype):
         return _boolean_arithmetic(call, emit)
     x, y = call.args
@@ -375,7 +349,7 @@ def _has_no_nan(operand: Any) -> bool:
 
 
 def _atanh(call: Any, emit: Any) -> Any:
-    """``atanh`` as half of ``log(1 + x) - log(1 - x)``, of which TVM loses a small x."""
+    """``atanh`` as half of ``log(1 + x) - log(1 - x)``, because TVM's loses a small x."""
     x = call.args[0]
     above, below = (_log1p(part, emit) for part in (x, emit(relax.op.negative(x))))
     return (above - below) * relax.const(0.5, str(call.ty.dtype))

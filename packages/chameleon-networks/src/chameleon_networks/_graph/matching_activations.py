@@ -1,8 +1,6 @@
-"""Finds activations in a graph by their values, however a framework has written them.
+"""Matches activations by their values at some points.
 
-For example, frameworks write a hard swish in several ways, such as ``x * clip(x + 3, 0, 6) / 6``. A
-value that is computed element by element from one variable alone is a function of one number. The
-function is evaluated at some points, and compared with the activations that kernels support.
+Frameworks write an activation such as a hard swish in many ways.
 """
 
 from __future__ import annotations
@@ -45,19 +43,8 @@ class ActivationMatch:
 def match_activation(
     variable: Any, users: Mapping[Any, Sequence[Any]], values: Mapping[Any, Any]
 ) -> ActivationMatch | None:
-    """Find the operators that compute an activation, such as a hard swish, from a variable.
-
-    Several operators may compute one activation together. Operators outside of the activation may
-    read only its result, neither the variable nor the values in between. If the first operators
-    already compute an activation, such as a ReLU, but more operators compute a longer one, the
-    result is the longer one. The result is None if the function finds no activation.
-
-    Args:
-        variable: The variable before the activation.
-        users: For each variable, the bindings that read the variable. An entry None in the list
-            means that the variable is the function's result.
-        values: The expression that each variable is bound to.
-    """
+    """Find the longest activation that element-wise operators compute from a variable, or None."""
+    # Other operators may read only its result.
     rank = len(shape_of(variable))
     if rank == 0:
         return None

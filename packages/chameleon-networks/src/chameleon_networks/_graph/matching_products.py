@@ -1,4 +1,4 @@
-"""Finds the convolutions and matrix products of a graph, and describes them as operators."""
+"""Matches convolutions and matrix products of a graph, and describes them as operators."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ TRANSPOSED_RANKS = {f"{name}_transpose": rank for name, rank in CONVOLUTION_RANK
 
 
 def channels_last_layouts() -> dict[str, list[str]]:
-    """The argument for TVM's ``ConvertLayout`` that converts all images to channels last.
-
-    The keys are the names of convolution operators.
-    """
+    """The argument of TVM's ``ConvertLayout`` for channels last, by operator name."""
     layouts = {}
     for ranks, filters in ((CONVOLUTION_RANKS, "O{}I"), (TRANSPOSED_RANKS, "I{}O")):
         for name, rank in ranks.items():
@@ -49,7 +46,6 @@ class ConvolutionCall:
     """A call of an ordinary or transposed convolution with constant weights.
 
     Attributes:
-        call: The call.
         layout: The layout of the images.
         weights: The filters, of shape (O, I of a group, spatial axes). Those of a transposed
             convolution have the shape (I, O of a group, spatial axes).
@@ -86,11 +82,7 @@ class ConvolutionCall:
         return int(self.weights.shape[0])
 
     def numbers(self, attribute: str) -> tuple[int, ...]:
-        """A convolution's attribute that has several numbers, such as ``padding`` or ``strides``.
-
-        Args:
-            attribute: The name of the attribute in Relax.
-        """
+        """A convolution's attribute with several numbers, such as ``padding`` or ``strides``."""
         return tuple(int(value) for value in getattr(self.call.attrs, attribute))
 
     @property
@@ -117,16 +109,7 @@ class ConvolutionCall:
 
 
 def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:
-    """The convolution with constant weights that an expression calls, or None.
-
-    Args:
-        value: Any expression.
-        numbers: Weights that replace the weights in the call. The call's weights then need not be
-            constant.
-
-    Raises:
-        ConfigError: The convolution has layouts that no importer writes.
-    """
+    """The convolution with constant weights that an expression calls, or None."""
     name = operator_name(value)
     if name not in CONVOLUTION_RANKS and name not in TRANSPOSED_RANKS:
         return None
@@ -141,14 +124,7 @@ def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> Convoluti
 
 
 def layout_of(call: Any) -> str:
-    """The layout (order of axes) of the images that a convolution reads and writes.
-
-    Args:
-        call: The call of the convolution.
-
-    Raises:
-        ConfigError: The convolution has layouts that no importer writes.
-    """
+    """The layout (order of axes) of the images that a convolution reads and writes."""
     name = str(call.op.name)
     rank = CONVOLUTION_RANKS.get(name) or TRANSPOSED_RANKS[name]
     layout, filters = str(call.attrs.data_layout), str(call.attrs.kernel_layout)
@@ -166,11 +142,7 @@ def layout_of(call: Any) -> str:
 
 
 def convolution_operator(conv: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:
-    """The operator to tune for an ordinary convolution, and its weights.
-
-    Args:
-        conv: The call of the convolution, which is not transposed.
-    """
+    """The operator to tune for an ordinary convolution, and its weights."""
     groups, shape, filters = int(conv.call.attrs.groups), conv.input, conv.weights
     common: dict[str, Any] = {
         "input": shape,
@@ -206,13 +178,7 @@ class Product:
 
 
 def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | None:
-    """The convolution or matrix product that an expression calls, or None for others.
-
-    Args:
-        value: Any expression.
-        numbers: Weights that replace the weights in the call. The call's weights then need not be
-            constant.
-    """
+    """The convolution or matrix product that an expression calls, or None for others."""
     conv = convolution_of(value, numbers)
     if conv is not None and not conv.transposed:
         spec, weights = convolution_operator(conv)

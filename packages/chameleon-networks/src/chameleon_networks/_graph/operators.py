@@ -1,9 +1,6 @@
-"""Lists the operators to tune in a network, with their counts and their places in the user's model.
+"""Lists the operators to tune in a network, with their counts and owners in the user's model.
 
-Passes rename variables, split operators and fold others away, so that the names of variables no
-longer show where operators come from. But operators with the same signature (kind and sizes) keep
-their order, and usually their number. So the first fusion group with a signature belongs to the
-first imported operator with this signature, and so on.
+Passes rename variables, but keep the order of operators with the same kind and sizes (signature).
 """
 
 from __future__ import annotations
@@ -31,18 +28,7 @@ from chameleon_networks._source_location import SourceLocation
 
 
 def specs_of(fusions: Sequence[FusionGroup], find_owners: Sequence[str] = ()) -> list[OperatorSpec]:
-    """The distinct operators of a network, with names and weights.
-
-    Args:
-        fusions: The fusion groups that ``chains_of`` found in the prepared network.
-        owners: For each fusion group, the result of ``find_owners``. Empty if none is known.
-
-    Returns:
-        The operators in the network's order. The weight of an operator is its number of
-        occurrences. Its name is the name of its first owner with the sizes (``layer4.0.conv1
-        512x512 3x3 @7x7``). If the owner is not known, the name has the operator's kind and
-        position instead.
-    """
+    """The distinct operators of a network, named by their owners, with counts as weights."""
     counted = Counter(fusion.spec for fusion in fusions)
     first: dict[OperatorSpec, str] = {}
     for fusion, owner in zip(fusions, find_owners or [""] * len(fusions), strict=True):
@@ -60,27 +46,13 @@ def specs_of(fusions: Sequence[FusionGroup], find_owners: Sequence[str] = ()) ->
 
 
 def count_unfused_operators(module: Any, fusions: Sequence[FusionGroup]) -> dict[str, int]:
-    """Count the operators of a network that remain outside of its fusion groups, by name.
-
-    Operators whose results nothing reads do not count.
-
-    Args:
-        module: The prepared network, a Relax ``IRModule``.
-        fusions: The fusion groups of the network.
-    """
+    """Count the operators outside of all fusion groups whose results are read, by name."""
     names = [operator_name(binding.value) for binding in _unfused_bindings(module, fusions)]
     return dict(Counter(name.removeprefix("relax.") for name in names if name))
 
 
 def count_transposed_elements(module: Any, fusions: Sequence[FusionGroup]) -> int:
-    """Count the elements that a network moves by permutations outside of its fusion groups.
-
-    The choice of a layout uses this number.
-
-    Args:
-        module: The prepared network, a Relax ``IRModule``.
-        fusions: The fusion groups of the network.
-    """
+    """Count the elements that transposes outside of fusion groups move."""
     return sum(
         math.prod(shape_of(binding.value))
         for binding in _unfused_bindings(module, fusions)
@@ -111,17 +83,8 @@ _CONVOLUTION, _PRODUCT = "convolution", "product"
 def find_owners(
     fusions: Sequence[FusionGroup], imported: Any, locations: Mapping[str, SourceLocation]
 ) -> list[str]:
-    """The module or node of the user's model that each fusion group comes from.
-
-    Args:
-        fusions: The fusion groups of the prepared network, in order.
-        imported: The network before any change of its graph, a Relax ``IRModule``.
-        locations: The source location of each variable in ``imported``, by the variable's name.
-
-    Returns:
-        A name for each fusion group. The name is empty if passes have changed the number of
-        operators with the same signature, so that the owner is not certain.
-    """
+    """The module or node of the user's model that each fusion group comes from, or ""."""
+    # It is not certain if passes changed the number of operators with the same signature.
     known: dict[Hashable, list[str]] = defaultdict(list)
     for signature, owner in _imported_signatures(imported, locations):
         known[signature].append(owner)
@@ -156,7 +119,7 @@ def _imported_signatures(
 
 
 def _call_signatures(call: Any, output: Any) -> tuple[Hashable, ...]:
-    """The signatures of an operator in the imported graph. Empty for other kinds."""
+    """The signatures of an operator in the imported graph; empty for other kinds."""
     name = operator_name(call)
     if name in CONVOLUTION_RANKS:
         strides = tuple(int(stride) for stride in call.attrs.strides)
@@ -176,14 +139,7 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 
 
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
-    """The kind and sizes of each convolution or product that an operator contains, in order.
-
-    ``find_owners`` uses these signatures to find the module of the user's model that a fusion group
-    comes from. For each convolution and product of the imported graph, the module is known. So the
-    fusion group gets the module of the imported operator with the same signature. If several
-    operators have this signature, the first fusion group gets the module of the first imported
-    one, and so on. The result is empty for operators without a convolution or product.
-    """
+    """The kind and sizes of each convolution or product that an operator contains, in order."""
     match spec:
         case ConvolutionSpec():
             return ((_CONVOLUTION, spec.filter_shape, spec.strides, spec.output_shape),)

@@ -39,18 +39,7 @@ _ADD, _ASTYPE = "relax.add", "relax.astype"
 
 
 def convert_quantized_layout(module: Any, change: Callable[[Any], Any]) -> Any:
-    """Run a pass that changes layouts, but does not know quantization, on a quantized module.
-
-    The pass does not see the quantization steps. They are put back afterwards, in the new layouts.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is the network.
-        change: The pass ``ConvertLayout``, or another pass that only moves data.
-
-    Raises:
-        LayoutError: A quantization step is missing in the changed module, which would then compute
-            something else.
-    """
+    """Run a pass that changes layouts, with quantize and dequantize hidden from it."""
     hider = _QuantizationHider(module)
     hidden = relax_utils.apply_mutator(module, hider)
     if not hider.steps:
@@ -69,7 +58,7 @@ def convert_quantized_layout(module: Any, change: Callable[[Any], Any]) -> Any:
 
 @relax.expr_functor.mutator
 class _QuantizationHider(relax.PyExprMutator):
-    """Replaces quantization steps by sums with constants, the keys of the steps in ``steps``."""
+    """Replaces quantize and dequantize by sums with constants that mark them."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -92,7 +81,7 @@ class _QuantizationHider(relax.PyExprMutator):
 
 @relax.expr_functor.mutator
 class _QuantizationRestorer(relax.PyExprMutator):
-    """Replaces the sums of ``_QuantizationHider`` by quantization steps. ``shown`` collects the constants."""
+    """Replaces the sums of ``_QuantizationHider`` by quantize and dequantize."""
 
     def __init__(self, module: Any, steps: dict[Any, tuple[str, QParams]]) -> None:
         super().__init__(module)
@@ -130,15 +119,7 @@ and so are their rounding errors in float32. It is also the difference of uint8 
 
 
 def make_zero_points_constant(module: Any) -> Any:
-    """Rewrite integer matrix products whose data have a zero point that the network computes.
-
-    Kernels support only constant zero points. The product is computed with a constant zero point
-    instead. From its result, the network subtracts the difference of the zero points times the sums
-    of the weights' columns. So the final result is the same except for rounding.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is a quantized network.
-    """
+    """Compute integer products with a constant zero point, as kernels need, and correct them."""
     return relax_utils.apply_mutator(module, _ZeroPointRewriter(module))
 
 
@@ -192,14 +173,7 @@ def _is_matrix(weights: QParams) -> bool:
 
 
 def dequantize_constants(module: Any) -> Any:
-    """Dequantize constants at compile time, except the weights of int8 kernels.
-
-    A quantized constant and its dequantization become one float32 constant. Later passes can then
-    fold it like any other constant, for example a factor of a multiplication.
-
-    Args:
-        module: The module that ``propagate_quantization`` returned.
-    """
+    """Dequantize constants at compile time, except weights of int8 kernels, for later folding."""
     bindings = relax_utils.bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
     products = {b.value for b in bindings if operands_of(b.value, values) is not None}
@@ -208,7 +182,7 @@ def dequantize_constants(module: Any) -> Any:
 
 @relax.expr_functor.mutator
 class _ConstantDequantizer(relax.PyExprMutator):
-    """Replaces dequantized constants. Weights that something else reads too exist in both forms."""
+    """Replaces dequantized constants; weights with other readers exist in both forms."""
 
     def __init__(self, module: Any, products: AbstractSet[Any]) -> None:
         super().__init__(module)
@@ -241,11 +215,7 @@ _NON_SPATIAL_AXES = 2
 
 
 def fold_pads(module: Any) -> Any:
-    """Make zero padding before convolutions a part of the convolutions, to save a copy.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is a network with channels first.
-    """
+    """Make zero padding before convolutions a part of the convolutions, to save a copy."""
     return relax_utils.apply_mutator(module, _PadFolder(module))
 
 
@@ -275,10 +245,7 @@ class _PadFolder(relax.PyExprMutator):
             )
 
     def _folded(self, call: Any, name: str) -> Any | None:
-        """The convolution of the unpadded tensor with more padding.
-
-        None if channels were padded.
-        """
+        """The convolution with more padding, or None if batch or channels are padded."""
         source, widths = self._padded[call.args[0]]
         axes = CONVOLUTION_RANKS[name]
         if any(widths[: 2 * _NON_SPATIAL_AXES]) or len(widths) != 2 * (_NON_SPATIAL_AXES + axes):
@@ -296,22 +263,7 @@ _LAYOUTS = ("NHWC", "NCHW")
 
 
 def prepare_module(module: Any, layout: str) -> Any:
-    """Prepare a network for tuning and compilation.
-
-    Batch normalizations, and other scales and shifts of channels, become part of the preceding
-    layer's weights. Padding with zeros becomes part of the following convolution. Transposed
-    convolutions become ordinary convolutions. Operators that read only constants are evaluated. All
-    convolutions read and write feature maps in the same layout, so that no conversions are needed
-    between them.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
-        layout: ``NHWC`` or ``NCHW``.
-
-    Raises:
-        LayoutError: TVM cannot convert the network to the layout.
-        ConfigError: An input has an axis without a fixed size, or ``layout`` is another string.
-    """
+    """Simplify a network for tuning, and convert it to the layout ``NHWC`` or ``NCHW``."""
     if layout not in _LAYOUTS:
         raise ConfigError(
             f"whole networks are not compiled in the layout {layout}",
@@ -372,7 +324,7 @@ def prepare_module(module: Any, layout: str) -> Any:
 
 
 def _quantization_passes(passes: Any) -> list[Any]:
-    """Passes after which only products of integers read quantized constants."""
+    """Passes after which only integer products read quantized constants."""
     simplified = passes.CanonicalizeBindings(), fold_constants
     return [
         *simplified,

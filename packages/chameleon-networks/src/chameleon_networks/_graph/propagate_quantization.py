@@ -1,8 +1,6 @@
-"""Lets operators that only move or select numbers do so with quantized numbers.
+"""Moves dequantize past data movement, like Q/DQ propagation in other compilers.
 
-Examples are max-pooling and concatenation. If a network dequantizes, pools by the maximum and
-quantizes again with equal parameters, it can pool the quantized numbers. The module also replaces
-int8 by uint8, which kernels read.
+It also replaces int8 data by uint8, which kernels read.
 """
 
 from __future__ import annotations
@@ -43,28 +41,16 @@ _BOUNDS = ("relax.maximum", "relax.minimum")
 
 
 def is_data_movement(value: Any) -> bool:
-    """Whether an expression only moves or selects the numbers that it reads, as a reshape does."""
+    """Whether an expression only moves or selects numbers, as a reshape or max-pooling does."""
     if isinstance(value, relax.TupleGetItem | relax.Tuple):
         return True
     return operator_name(value) in {*_MOVES, *_POOLS, _CONCAT, _SPLIT}
 
 
 def propagate_quantization(module: Any) -> Any:
-    """Let operators that only move or select numbers work on quantized (encoded) numbers.
-
-    Examples of such operators are transpositions and maximum poolings. If the operator reads a
-    quantized constant, its result is computed at compile time. An ``QUANTIZE`` after a ``DEQUANTIZE`` of
-    equal parameters is removed. Encoded int8 becomes uint8, because kernels read 8-bit data only in
-    uint8.
-
-    If the encoded numbers are bfloat16 or float16, an operator works on them only if every reader
-    of the operator's result encodes the result. Otherwise the operator works on decoded numbers.
-    TVM can then fuse the decoding and the operator into one function. Also, attention is only
-    recognized if the operators before it work on decoded numbers.
-
-    Args:
-        module: An ``IRModule`` of Relax functions in normal form.
-    """
+    """Let data movement work on quantized numbers, and cancel quantize after dequantize."""
+    # Floats change only if all readers quantize them again: else TVM fuses the cast, and attention
+    # stays recognizable.
     return relax_utils.apply_mutator(module, _QuantizationMover(module))
 
 
@@ -135,7 +121,7 @@ class _QuantizationMover(relax.PyExprMutator):
         self.set_var_remap(binding.var, result)
 
     def _rewritten(self, value: Any, variable: Any, *, inner: bool) -> Any | None:
-        """The variable that replaces a value. None if the value stays."""
+        """The variable that replaces a value, or None if the value stays."""
         for which, computed in ((QUANTIZE, self._encoded), (DEQUANTIZE, self._decoded)):
             step = self._steps.of(value, which)
             if step is None:
@@ -321,10 +307,7 @@ def _same_qparams(first: QParams, other: QParams | None) -> bool:
 
 
 def _axis_after(call: Any, step: QParams) -> int | None:
-    """The axis of a step's parameters after a move.
-
-    None if the parameters cannot follow the move.
-    """
+    """The axis of the parameters after data movement, or None if they cannot follow it."""
     if step.whole:
         return 0
     before = shape_of(step.source)
@@ -338,13 +321,7 @@ def _axis_after(call: Any, step: QParams) -> int | None:
 
 
 def _max_pool_float16(builder: Any, step: QParams, call: Any) -> Any:
-    """Max-pool encoded floating-point numbers as integers of the same order, in one function.
-
-    Args:
-        builder: A ``BlockBuilder`` that is inside a block.
-        step: The step that decodes a variable of 16-bit floating-point numbers.
-        call: The pooling of the decoded numbers.
-    """
+    """Max-pool encoded floating-point numbers as integers of the same order, in one function."""
     known = call.attrs
     [infinity] = STORAGE[step.dtype].stored(np.full(1, np.inf, np.float32)).view(np.int16)
     pool = _POOLS[operator_name(call)]
@@ -368,16 +345,8 @@ def _max_pool_float16(builder: Any, step: QParams, call: Any) -> Any:
 
 
 def _order_preserving_bits(source: te.Tensor, dtype: str, infinity: int = 0) -> te.Tensor:
-    """Convert 16-bit floating-point numbers to integers of the same order, or back.
-
-    The conversion flips all bits but the sign of negative numbers, and is its own inverse. NaN is
-    larger than all numbers.
-
-    Args:
-        source: The bits of the numbers, or the integers.
-        dtype: The dtype of the result: ``int16`` for integers, or that of the bits.
-        infinity: The bits of infinity, from which NaN gets an order; 0 for integers.
-    """
+    """Convert 16-bit floats to integers of the same order, or back; NaN is the largest."""
+    # Flipping all bits but the sign of negative numbers is its own inverse.
 
     def key(*indices: Any) -> Any:
         bits = tirx.reinterpret("int16", tirx.Cast(str(source.dtype), source(*indices)))

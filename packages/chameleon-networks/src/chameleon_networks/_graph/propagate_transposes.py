@@ -1,4 +1,4 @@
-"""Removes permutations and reshapes from a graph if no data need be moved in memory."""
+"""Moves transposes towards the outputs of a graph until they cancel, and merges reshapes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,7 @@ class PermutedReshape:
 
 
 def keeps_memory_order(axes: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether a permutation moves only axes of extent 1, so that memory stays the same.
-
-    Args:
-        axes: For each axis of the result, the axis of the tensor that it comes from.
-        shape: The shape of the tensor.
-    """
+    """Whether a permutation moves only axes of extent 1, so that memory stays the same."""
     moving = [axis for axis in axes if shape[axis] != 1]
     return moving == sorted(moving)
 
@@ -47,18 +42,7 @@ def keeps_memory_order(axes: Sequence[int], shape: Sequence[int]) -> bool:
 def move_past_reshape(
     shape: Sequence[int], axes: Sequence[int], reshaped: Sequence[int]
 ) -> PermutedReshape:
-    """Move a permutation behind the reshape that follows it, as far as possible.
-
-    The result is a permutation, a reshape and another permutation. The first permutation is only
-    for axes that the reshape merges, because these must be neighbours. Apart from that, the axes
-    keep the order that they have in the original tensor. For example, a channel shuffle of images
-    in NCHW that are stored in NHWC becomes a shuffle in NHWC.
-
-    Args:
-        shape: The shape of the tensor.
-        axes: For each axis of the permuted tensor, the axis of the tensor that it comes from.
-        reshaped: The shape that the permuted tensor is reshaped to.
-    """
+    """Move a permutation behind a reshape, except for axes that the reshape merges."""
     blocks = _reshape_blocks([shape[axis] for axis in axes], reshaped)
     origins = [tuple(axes[position] for position in inside) for inside, _ in blocks]
 
@@ -78,15 +62,7 @@ def move_past_reshape(
 
 
 def move_past_reduction(axes: Sequence[int], reduced: Sequence[int]) -> tuple[Axes, Axes]:
-    """Compute the axes for a reduction that moves before the permutation that it follows.
-
-    Args:
-        axes: For each axis of the permuted tensor, the axis of the tensor that it comes from.
-        reduced: The axes of the permuted tensor that are reduced.
-
-    Returns:
-        The axes of the tensor to reduce, and the axes of the permutation of the result.
-    """
+    """Compute the axes for a reduction that moves before the permutation that it follows."""
     dropped = tuple(axes[axis] for axis in reduced)
     remaining = [axis for position, axis in enumerate(axes) if position not in reduced]
     return dropped, tuple(sorted(remaining).index(axis) for axis in remaining)
@@ -128,22 +104,13 @@ _PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
 
 
 def propagate_transposes(module: Any) -> Any:
-    """Reduce the permutations and reshapes of a module.
-
-    A permutation moves behind the element-wise operator, concatenation, split, reduction, resize or
-    reshape that reads its result, except for some reshapes. So permutations that undo each other
-    meet and vanish. Reshapes of reshapes become one reshape, and resizes to the same size are
-    removed.
-
-    Args:
-        module: An ``IRModule`` of Relax functions in normal form.
-    """
+    """Move permutations towards outputs, so that inverse ones cancel, and merge reshapes."""
     return relax_utils.apply_mutator(module, _TransposeMover(module))
 
 
 @relax.expr_functor.mutator
 class _TransposeMover(relax.PyExprMutator):
-    """Notes the source of every variable that is a permutation or a reshape."""
+    """Notes the source of each variable that is a permutation or a reshape."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -246,10 +213,7 @@ class _TransposeMover(relax.PyExprMutator):
         return False
 
     def _concatenated(self, call: Any) -> Any | None:
-        """A permutation of the concatenated unpermuted inputs.
-
-        None if the inputs' permutations differ.
-        """
+        """A permutation of the concatenated inputs, or None if their permutations differ."""
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
         moves = [self._permuted[field] for field in fields if field in self._permuted]
         if len(moves) != len(fields) or len({axes for _, axes in moves}) != 1:
@@ -302,10 +266,7 @@ class _TransposeMover(relax.PyExprMutator):
         return self._permute(self.builder_.emit(resized), axes)
 
     def _elementwise(self, call: Any, variable: Any) -> Any | None:
-        """A permutation of the operator on unpermuted inputs.
-
-        None if the inputs' permutations differ.
-        """
+        """A permutation of the operator's result, or None if its inputs' permutations differ."""
         shape = shape_of(call)
         axes = None
         arguments = []
@@ -338,14 +299,7 @@ class _TransposeMover(relax.PyExprMutator):
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:
-    """The shape of a tensor in a graph, all of whose extents must be constant.
-
-    Args:
-        expression: The expression that computes the tensor.
-
-    Raises:
-        ConfigError: An extent is not known.
-    """
+    """The shape of a tensor in a graph, all of whose extents must be constant."""
     return relax_utils.extents_of(getattr(expression, "ty", expression))
 
 

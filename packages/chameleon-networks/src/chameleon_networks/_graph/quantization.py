@@ -1,8 +1,7 @@
-"""Quantization steps in a graph: they encode float32 tensors in a storage dtype, or decode them.
+"""Quantize and dequantize operators of a graph.
 
-Steps of integer dtypes are Relax's ``quantize`` and ``dequantize``. Steps of floating-point dtypes
-are functions of Chameleon, because TVM's own bfloat16 rounds by different rules on each target.
-Encoded bfloat16 numbers are stored as 16-bit integers, which kernels read and write as they are.
+Those of bfloat16 and float16 are functions of Chameleon, because TVM's bfloat16 rounds differently
+on each target; the numbers are stored as 16-bit integers.
 """
 
 from __future__ import annotations
@@ -35,9 +34,6 @@ _OPERATION = "chameleon.step"
 class QParams:
     """A quantization step whose parameters are constants.
 
-    An integer ``q`` represents ``(q - zero_point) * scale``. A floating-point number represents
-    itself.
-
     Attributes:
         source: The expression that is encoded or decoded.
         dtype: The dtype of the encoded numbers.
@@ -64,11 +60,7 @@ class QParams:
         return len(self.scale) == 1
 
     def same(self, other: QParams) -> bool:
-        """Whether another step has the same dtype, scale and zero point.
-
-        Steps with one scale per index of an axis are not compared, and the result is then False. So
-        True means that the steps are equal, but False does not prove that they differ.
-        """
+        """Whether another step has the same dtype, scale and zero point."""
         return (
             self.whole
             and other.whole
@@ -78,13 +70,7 @@ class QParams:
         )
 
     def encoded(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Encode floating-point numbers as integers with the step's scale and zero point.
-
-        A number half-way between two is rounded to the even one.
-
-        Args:
-            values: A float32 array.
-        """
+        """Encode floating-point numbers as integers with the step's scale and zero point."""
         limits = np.iinfo(self.dtype)
         scale, zero_point = self._along(values)
         numbers = np.rint(np.asarray(values, np.float32) / scale) + zero_point
@@ -106,23 +92,13 @@ class QParams:
         return self.scale.reshape(shape), self.zero_point.reshape(shape)
 
     def decode(self, builder: Any, numbers: Any) -> Any:
-        """Make the Relax call that decodes (dequantizes) a tensor with this step's scale.
-
-        Args:
-            builder: A ``BlockBuilder`` that is inside a block.
-            numbers: A variable, or a constant of integers.
-        """
+        """Make the Relax call that decodes (dequantizes) a tensor with this step's scale."""
         if self.floating:
             return self._converted(builder, numbers, DEQUANTIZE)
         return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
     def encode(self, builder: Any, numbers: Any) -> Any:
-        """Make the Relax call that encodes (quantizes) a tensor with this step's scale.
-
-        Args:
-            builder: A ``BlockBuilder`` that is inside a block.
-            numbers: The float32 tensor, a variable.
-        """
+        """Make the Relax call that encodes (quantizes) a tensor with this step's scale."""
         if self.floating:
             return self._converted(builder, numbers, QUANTIZE)
         return relax.op.quantize(numbers, *self._constants(), axis=self._axis, out_dtype=self.dtype)
@@ -149,11 +125,7 @@ class QParams:
 
 
 class QParamsFinder:
-    """Recognizes the quantization steps of a module.
-
-    Args:
-        module: An ``IRModule``.
-    """
+    """Recognizes the quantization steps of a module."""
 
     def __init__(self, module: Any) -> None:
         known = ((v, (getattr(f, "attrs", None) or {})) for v, f in module.functions_items())
@@ -164,15 +136,7 @@ class QParamsFinder:
         }
 
     def of(self, value: Any, which: str) -> QParams | None:
-        """The quantization step that an expression computes, or None.
-
-        The result is None if the expression calls no such step, or if the step's parameters are not
-        constants.
-
-        Args:
-            value: Any expression, or None.
-            which: ``QUANTIZE`` or ``DEQUANTIZE``.
-        """
+        """The quantization step that an expression computes, or None."""
         if not self._functions or not is_call(value, "relax.call_tir"):
             return qparams_of(value, which)
         if self._functions.get(value.args[0].name_hint) != which:
@@ -183,16 +147,7 @@ class QParamsFinder:
 
 
 def qparams_of(value: Any, which: str) -> QParams | None:
-    """The quantization step that an expression computes by ``relax.quantize`` or ``dequantize``.
-
-    The result is None if the expression is no such call, or if its scale or zero point is not a
-    constant. The zero point must be an integer, and the numbers that are not quantized must be in
-    float32. ``Steps.of`` also finds steps of floating-point dtypes.
-
-    Args:
-        value: Any expression, or None.
-        which: ``QUANTIZE`` for a call of ``relax.quantize``, ``DEQUANTIZE`` for ``relax.dequantize``.
-    """
+    """The quantization step that an expression computes by ``relax.quantize`` or ``dequantize``."""
     if not is_call(value, which):
         return None
     source, *parameters = value.args

@@ -1,6 +1,6 @@
-"""Helps passes to read and change graphs of Relax, TVM's graph language.
+"""Helpers of passes over Relax graphs.
 
-TVM's Relax imports torch if it is installed, which takes seconds. This module prevents that.
+Import ``relax`` from here: TVM's own import would load torch, which takes seconds.
 """
 
 from __future__ import annotations
@@ -33,12 +33,7 @@ _CONSTANT = "constant:"
 
 
 def apply_mutator(module: Any, mutator: Any) -> Any:
-    """Apply a mutator to each Relax function of a module, then remove values that nothing reads.
-
-    Args:
-        module: An ``IRModule`` of Relax functions in normal form.
-        mutator: A ``PyExprMutator`` of the module.
-    """
+    """Apply a ``PyExprMutator`` to a module's Relax functions, then remove dead code."""
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
             mutator.builder_.update_func(variable, mutator.visit_expr(function))
@@ -46,16 +41,7 @@ def apply_mutator(module: Any, mutator: Any) -> Any:
 
 
 def emit_like(builder: Any, value: Any, variable: Any, name: str = "") -> Any:
-    """Bind a value to a new variable of the same kind as an old variable.
-
-    The new variable is internal to a dataflow block or an output of it, like the old one.
-
-    Args:
-        builder: A ``BlockBuilder`` that is inside a block.
-        value: The value to bind.
-        variable: The old variable.
-        name: The name of the new variable. If empty, TVM chooses a name.
-    """
+    """Bind a value to a new variable that is an output of the block if ``variable`` is."""
     inner = isinstance(variable, relax.DataflowVar)
     return (builder.emit if inner else builder.emit_output)(value, name)
 
@@ -66,10 +52,7 @@ def bindings_of(function: Any) -> list[Any]:
 
 
 def users_of(function: Any) -> dict[Any, list[Any]]:
-    """The bindings of a Relax function that read each variable, by the variable.
-
-    An entry None in a variable's list means that the variable is the function's result.
-    """
+    """The bindings that read each variable; None stands for the function's result."""
     users: dict[Any, list[Any]] = defaultdict(list)
     for binding in bindings_of(function):
         for variable in relax.analysis.free_vars(binding.value):
@@ -80,19 +63,13 @@ def users_of(function: Any) -> dict[Any, list[Any]]:
 
 
 def operator_name(value: Any) -> str:
-    """The name of the operator that an expression calls. Empty for other expressions."""
+    """The name of the operator that an expression calls; empty for other expressions."""
     replace_arguments = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
     return str(value.op.name) if replace_arguments else ""
 
 
 def replace_arguments(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
-    """A copy of a call with other arguments, and perhaps with other values of some attributes.
-
-    Args:
-        call: The call of an operator.
-        arguments: The arguments of the copy.
-        attributes: The attributes that change.
-    """
+    """Copy a call with other arguments, and with other values of some attributes."""
     attrs = call.attrs
     if attributes:
         kind = type(attrs).__tvm_ffi_type_info__
@@ -104,15 +81,7 @@ def replace_arguments(call: Any, arguments: Sequence[Any], **attributes: Any) ->
 def map_elements(
     builder: Any, function: Callable[[Any], Any], tensor: Any, hint: str, **options: Any
 ) -> Any:
-    """Make a call that applies a function to each number of a tensor.
-
-    Args:
-        builder: A ``BlockBuilder`` that is inside a block.
-        function: The function, which takes and returns one number as an expression of TIR.
-        tensor: The tensor.
-        hint: The name of the function in the module, and of its result.
-        options: Further options of ``call_te``.
-    """
+    """Call a function on each element of a tensor, by ``call_te``."""
 
     def whole(source: te.Tensor) -> te.Tensor:
         name = hint.partition("_")[0]
@@ -122,14 +91,8 @@ def map_elements(
 
 
 def static_shape(kind: Any) -> tuple[int, ...] | None:
-    """The extents of a tensor; None for other values, or if an extent is not constant.
-
-    Graph passes call this function very often. For speed, the function reads the list of all
-    extents: indexing a Relax shape takes four times as long.
-
-    Args:
-        kind: The Relax type of an expression, or a buffer.
-    """
+    """The shape of a tensor type or buffer; None for other values or dynamic shapes."""
+    # Indexing a Relax shape takes four times as long as reading the list of its extents.
     shape = getattr(kind, "shape", None)
     if shape is None:
         return None
@@ -139,11 +102,7 @@ def static_shape(kind: Any) -> tuple[int, ...] | None:
 
 
 def extents_of(kind: Any) -> tuple[int, ...]:
-    """The extents of a tensor, from its type in Relax; all of them must be constant.
-
-    Raises:
-        ConfigError: An extent is not constant.
-    """
+    """The extents of a tensor, from its type in Relax; all of them must be constant."""
     known = static_shape(kind)
     if known is None:
         raise ConfigError(
@@ -154,12 +113,8 @@ def extents_of(kind: Any) -> tuple[int, ...]:
 
 
 def extract_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
-    """Convert a module to text in which variables replace large constants.
-
-    The result has the text, and the constants in order.
-
-    TVM itself writes the bytes of constants into the text as letters, which takes far longer.
-    """
+    """Convert a module to JSON without its large constants, and return these apart."""
+    # TVM writes the bytes of constants as text, which takes far longer.
     arrays: list[NDArray[Any]] = []
     variables: dict[Any, Any] = {}
 

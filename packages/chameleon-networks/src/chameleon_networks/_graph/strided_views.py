@@ -1,7 +1,6 @@
-"""Describes a tensor of a graph as a strided view of the array that it is rearranged from.
+"""Describes a tensor as a strided view of the array that it is rearranged from.
 
-A kernel that reads this array in place does not need the permutations, slices and repetitions that
-compute the tensor.
+A kernel that reads the array in place needs no permutations, slices or broadcasts.
 """
 
 from __future__ import annotations
@@ -52,11 +51,7 @@ class StridedView:
         return None if axes is None else attrs.evolve(self, axes=axes)
 
     def broadcast(self, shape: Sequence[int]) -> StridedView:
-        """The same view, repeated along axes of extent 1 and along new axes in front.
-
-        Args:
-            shape: The shape to repeat the view to.
-        """
+        """The same view, repeated along axes of extent 1 and along new axes in front."""
         missing: tuple[Axis, ...] = ((),) * (len(shape) - len(self.axes))
         axes = tuple(
             ((extent, 0),) if extent > 1 and not axis else axis
@@ -65,16 +60,7 @@ class StridedView:
         return attrs.evolve(self, axes=axes)
 
     def sliced(self, index: int, begin: int, extent: int) -> StridedView | None:
-        """The view of a slice of this tensor: of some neighbouring indices on one axis.
-
-        None if the axis is made of several axes of the memory, as after a reshape, because such an
-        axis has no single stride.
-
-        Args:
-            index: The number of the axis.
-            begin: The first index of the slice.
-            extent: The number of indices of the slice.
-        """
+        """The view of a range of one axis, or None if the axis has no single stride."""
         axis = self.axes[index]
         if len(axis) > 1:
             return None
@@ -100,14 +86,7 @@ def identity_view(source: Any) -> StridedView:
 
 
 def views_of(tensor: Any, values: Mapping[Any, Any]) -> list[StridedView]:
-    """All views of a tensor: of itself, and of each earlier tensor that it is rearranged from.
-
-    The view of the earliest tensor comes first.
-
-    Args:
-        tensor: A variable or constant of the graph.
-        values: The expression that each variable is bound to.
-    """
+    """All views of a tensor: of the tensors that it is rearranged from, and of itself, at last."""
     own = identity_view(tensor)
     value = values.get(tensor) if isinstance(tensor, relax.Var) else None
     step = rearrangement_of(value, values)
@@ -124,15 +103,7 @@ to views of the former, or None."""
 
 
 def rearrangement_of(value: Any, values: Mapping[Any, Any]) -> Rearrangement | None:
-    """Find the tensor that an expression rearranges, or None if it does not rearrange a tensor.
-
-    The result is the tensor, and a function that turns a view of the tensor into a view of the
-    expression.
-
-    Args:
-        value: The expression, such as a permutation or a slice.
-        values: The expression that each variable is bound to.
-    """
+    """The tensor that an expression rearranges, and a function of its views, or None."""
     if isinstance(value, relax.TupleGetItem):
         return _split_part(value, values)
     step = _REARRANGEMENTS.get(operator_name(value))

@@ -1,14 +1,7 @@
-"""Rewrites transposed convolutions as ordinary ones, exactly.
+"""Rewrites transposed convolutions by the polyphase decomposition (Shi et al., arXiv:1609.07009).
 
-With a stride s, the outputs s j + r of each remainder r are a convolution of stride 1 with some of
-the taps. This is the polyphase decomposition (Shi et al., "Is the deconvolution layer the same as a
-convolutional layer?", arXiv:1609.07009). Usually, each remainder gets its own convolution, so that
-no product with a zero is computed. The kernel of each convolution writes its outputs directly to
-their places in the result, so that nothing is copied.
-
-There are two exceptions. If neighbouring outputs of a row read the same inputs, they become
-channels of one convolution. If there are few channels, the outputs of all remainders become
-channels of one convolution, and a separate pass puts the outputs in order.
+With stride s, the outputs s j + r of each remainder r are a convolution with some of the taps. With
+few channels, one convolution computes all remainders as channels, which a shuffle puts in order.
 """
 
 from __future__ import annotations
@@ -35,25 +28,14 @@ from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 
 
 def rewrite_transposed_convolutions(module: Any) -> Any:
-    """Rewrite transposed convolutions with constant weights as ordinary convolutions.
-
-    Element-wise operators after a transposed convolution are computed before its outputs are put
-    together, so that these operators can be fused into the convolutions' kernels.
-
-    Args:
-        module: An ``IRModule`` of Relax functions in normal form.
-    """
+    """Rewrite transposed convolutions with constant weights as ordinary ones."""
+    # Element-wise operators move before the interleaving, so that kernels fuse them.
     return relax_utils.apply_mutator(module, _Rewriter(module))
 
 
 def legalize_transposed_convolutions(module: Any) -> Any:
-    """Let a kernel of TVM compute each transposed convolution that ``rewrite_transposed_convolutions`` leaves.
-
-    TVM has such kernels for channels first only, so call this function before layouts are changed.
-
-    Args:
-        module: An ``IRModule`` of Relax functions in normal form, in NCHW.
-    """
+    """Lower other transposed convolutions to TVM's kernels, before layouts are changed."""
+    # TVM has kernels for channels first only.
     return relax_utils.apply_mutator(module, _Legalizer(module))
 
 
@@ -78,9 +60,7 @@ several convolutions."""
 
 @attrs.frozen(kw_only=True)
 class Phases:
-    """Neighbouring outputs of a transposed convolution along an axis that read the same inputs.
-
-    There are at most as many of these outputs as the stride.
+    """Neighbouring outputs, at most as many as the stride, that read the same inputs along an axis.
 
     Attributes:
         taps: For each output, the taps (indices in the filter) that it uses. None stands for a
@@ -101,10 +81,7 @@ class Phases:
 
 @attrs.frozen(kw_only=True)
 class AxisPlan:
-    """How ordinary convolutions compute a transposed convolution along one axis.
-
-    With a stride s, outputs with the same remainder modulo s use the same taps, so one ordinary
-    convolution computes all of them.
+    """The ordinary convolutions that compute a transposed convolution along one axis.
 
     Attributes:
         phases: The remainders from 0 to s - 1. Each ``Phases`` has one or several neighbouring
@@ -157,14 +134,7 @@ class TransposedAxis:
 
 
 def axis_plan(axis: TransposedAxis, *, together: bool = False) -> AxisPlan:
-    """Plan a transposed convolution along one axis as several ordinary convolutions.
-
-    Each of them computes a group of the outputs.
-
-    Args:
-        axis: The sizes of the convolution along the axis.
-        together: Whether neighbouring outputs that read the same inputs share one ``Phases``.
-    """
+    """Plan convolutions for the remainders; ``together`` merges those with the same inputs."""
     stride, dilation = axis.stride, axis.dilation
     positions = -(-axis.out // stride)
     phases: list[Phases] = []
@@ -186,15 +156,7 @@ def axis_plan(axis: TransposedAxis, *, together: bool = False) -> AxisPlan:
 
 
 def single_convolution_plan(axis: TransposedAxis) -> AxisPlan:
-    """Plan a transposed convolution along an axis, with one convolution for all outputs.
-
-    The convolution has a copy of the output channels for each of ``stride`` neighbouring outputs.
-    All copies read the same inputs. If an output does not use one of these inputs, its filter has a
-    weight of zero for the input.
-
-    Args:
-        axis: The sizes of the convolution along the axis.
-    """
+    """Plan one convolution for all remainders, with zero weights for unused inputs."""
     stride, front = axis.stride, axis.pads[0]
     first, end = front // stride, -(-(front + axis.out) // stride)
     window = range(-(-axis.reach // stride) - 1, -1, -1)
@@ -218,21 +180,13 @@ def _count_products(plans: Sequence[AxisPlan], channels: int) -> int:
 
 
 def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases]) -> NDArray[Any]:
-    """The weights of an ordinary convolution that computes outputs of a transposed convolution.
-
-    With a stride s along an axis, outputs with the same remainder modulo s use the same weights.
-    The ordinary convolution computes the outputs of some remainders, as additional channels.
+    """The weights of an ordinary convolution that computes some remainders as channels.
 
     Args:
         weights: The weights of the transposed convolution, of shape (I, O of a group, spatial
             axes).
         groups: Number of groups.
         phases: The remainders to compute along each axis, with the weights that each of them uses.
-
-    Returns:
-        An array of shape (groups * combinations * O of a group, I of a group, spatial axes).
-        ``combinations`` is the number of combinations of one remainder per axis. The first axis has
-        groups outermost, then combinations, then O.
     """
     inputs, outputs, *_ = weights.shape
     parts = []
@@ -248,14 +202,7 @@ def phase_weights(weights: NDArray[Any], *, groups: int, phases: Sequence[Phases
 
 
 class PhaseShuffle:
-    """Puts the outputs of ordinary convolutions in the order of a transposed convolution's output.
-
-    With a stride s along an axis, outputs with the same remainder modulo s use the same weights.
-    Each of the ordinary convolutions computes the outputs of some remainders.
-
-    Args:
-        conv: The transposed convolution.
-        plans: For each axis, which ordinary convolution computes the outputs of which remainders.
+    """Interleaves the outputs of ordinary convolutions to the output of a transposed convolution.
 
     Attributes:
         phases: For each ordinary convolution, the remainders that it computes along each axis.
@@ -269,20 +216,7 @@ class PhaseShuffle:
         self.phases = list(itertools.product(*(plan.phases for plan in plans)))
 
     def for_phases(self, constant: NDArray[Any], phases: Sequence[Phases]) -> NDArray[Any] | None:
-        """Repeat a constant, so that it has one number per channel of an ordinary convolution.
-
-        The constant is the operand of an element-wise operator that follows the transposed
-        convolution. The ordinary convolution computes the outputs of one or several remainders
-        modulo the stride, and has a copy of all output channels for each remainder. With the
-        repeated constant, the element-wise operator can follow the ordinary convolution instead.
-
-        Args:
-            constant: An operand of an element-wise operator after the transposed convolution.
-            phases: The remainders that the ordinary convolution computes along each axis.
-
-        Returns:
-            The repeated constant, or None if the constant differs between positions of the output.
-        """
+        """Repeat a constant operand for the channels of an ordinary convolution, or None."""
         if constant.size == 1:
             return constant
         rank = len(self._plans) + 2
@@ -296,14 +230,7 @@ class PhaseShuffle:
         return np.repeat(grouped, math.prod(_outputs_per_position(phases)), axis=1).reshape(shape)
 
     def emit(self, builder: Any, sources: Sequence[Any]) -> Any:
-        """Emit the operators that put the outputs of all ordinary convolutions in order.
-
-        The result is the transposed convolution's output.
-
-        Args:
-            builder: A ``BlockBuilder`` that is inside a block.
-            sources: The outputs of the ordinary convolutions.
-        """
+        """Emit the operators that interleave the outputs of all ordinary convolutions."""
         rank, first = len(self._plans), 1 if self._last else 2
         parts = [
             self._spread(builder, source, _outputs_per_position(phases))

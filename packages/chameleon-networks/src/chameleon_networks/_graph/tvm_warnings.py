@@ -20,12 +20,8 @@ _logged: set[bytes] = set()
 
 @contextlib.contextmanager
 def warnings_once() -> Iterator[None]:
-    """A context manager that holds back standard error, and shows each of TVM's warnings once.
-
-    At the end, the text is written to standard error, without TVM's warnings. Each of these is
-    logged once per process, whatever its time stamp. A file holds the text meanwhile, because C++
-    code that holds Python's lock would wait forever on a full pipe.
-    """
+    """Hold back standard error, and log each of TVM's warnings in it once per process."""
+    # A file holds the text: C++ code with Python's lock would wait forever on a full pipe.
     sys.stderr.flush()
     try:
         original = os.dup(2)

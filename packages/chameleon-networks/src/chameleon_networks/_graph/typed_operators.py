@@ -1,10 +1,7 @@
-"""Gives fusion groups the dtypes that a network's quantization steps imply.
+"""Gives fusion groups the dtypes of their dequantized operands.
 
-A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
-(Jacob et al., arXiv 1712.05877, section 2.2). The operators after it compute in float32 until their
-result is quantized. They are part of the same kernel if nothing else reads their inputs. ONNX's
-``QLinearConv`` and ``QLinearMatMul`` compute the same. Products of floating-point dtypes work
-alike, without scales.
+A product of dequantized integers is exact in integers (Jacob et al., arXiv 1712.05877, section
+2.2).
 """
 
 from __future__ import annotations
@@ -94,16 +91,7 @@ class IntegerOperands:
     def numbers(
         self, residual: QParams | None, output: QParams | None, activation: str
     ) -> tuple[NDArray[np.float32], Quantization]:
-        """The constants with which a kernel turns integer sums into its output.
-
-        They are the factor of each output channel's sums, and the scales and zero points that all
-        channels share.
-
-        Args:
-            residual: The step that decodes the residual, or None.
-            output: The step that encodes the output, or None.
-            activation: The name of the activation.
-        """
+        """The factor of each channel's integer sums, and the other constants of requantization."""
         scale = self.units
         residual_scale = np.float32(1) if residual is None else residual.scale[0]
         multiplier = np.float32(1)
@@ -124,12 +112,7 @@ class IntegerOperands:
 
 
 def operands_of(value: Any, values: Mapping[Any, Any]) -> IntegerOperands | None:
-    """The operands of a convolution or matrix product of 8-bit integers; None for others.
-
-    Args:
-        value: Any expression.
-        values: The expression that each variable is bound to.
-    """
+    """The operands of a convolution or matrix product of 8-bit integers; None for others."""
     if not isinstance(value, relax.Call) or len(value.args) != 2:  # noqa: PLR2004
         return None
     data, weights = (qparams_of(values.get(operand), DEQUANTIZE) for operand in value.args)
@@ -161,17 +144,12 @@ def _are_operands(data: QParams, weights: QParams) -> bool:
 
 
 def is_per_tensor_data(step: QParams, dtype: str) -> bool:
-    """Whether a step decodes a tensor that the network computes, with a single scale.
-
-    Args:
-        step: The step.
-        dtype: The dtype of the encoded numbers.
-    """
+    """Whether a step decodes a tensor that the network computes, with a single scale."""
     return step.whole and step.dtype == dtype and isinstance(step.source, relax.Var)
 
 
 def _symmetric_weights(weights: QParams) -> NDArray[Any] | None:
-    """Encoded weights with the zero point 0. None if they do not fit into int8 then."""
+    """Encoded weights with the zero point 0, or None if they do not fit into int8 then."""
     if weights.dtype not in {INT8, UINT8}:
         return None
     shifted = weights.centred(array_of(weights.source))
@@ -199,14 +177,7 @@ class _Output:
 
 
 class DtypeAssigner:
-    """Gives fusion groups the dtypes that the network's quantization steps imply.
-
-    Args:
-        steps: The object that recognizes the quantization steps of the module.
-        values: The expression that each variable is bound to.
-        users: For each variable, the bindings that read the variable. An entry None in the list
-            means that the variable is the function's result.
-    """
+    """Gives fusion groups the dtypes that the network's quantization steps imply."""
 
     def __init__(
         self, steps: QParamsFinder, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
@@ -220,16 +191,7 @@ class DtypeAssigner:
         return operands_of(value, self._values)
 
     def typed(self, fusion: FusionGroup) -> FusionGroup:
-        """Let a fusion group compute in the dtype from which its operands are dequantized.
-
-        The result reads the quantized operands themselves, without dequantizing them to float32.
-        The operator is returned unchanged if its operands have different dtypes, or if no kernel
-        can multiply in their dtype.
-
-        Args:
-            fusion: A fusion group with its bias, residual and activation, but without the
-                quantization of its output.
-        """
+        """Let a fusion group read quantized operands if they have a dtype that kernels multiply."""
         sides = [
             step for operand in fusion.operands if (step := self._decoded(operand)) is not None
         ]
@@ -256,15 +218,7 @@ class DtypeAssigner:
     def with_operands(
         self, fusion: FusionGroup, alone: FusionGroup, operands: IntegerOperands
     ) -> FusionGroup:
-        """Turn a fusion group in float32 into one that computes in int8.
-
-        Args:
-            fusion: A fusion group with its bias, residual and activation, but without the
-                quantization of its output.
-            alone: The same product without bias, residual and activation. It is used if sums with
-                the bias might exceed 32 bits.
-            operands: The operands of the product.
-        """
+        """Turn a fusion group in float32 into one that computes in int8."""
         spec = fusion.spec
         assert isinstance(spec, FusedSpec)  # noqa: S101 - only those have operands
         real = fusion.constants.bias
@@ -314,12 +268,7 @@ class DtypeAssigner:
 
 
 def _compute_type(fusion: FusionGroup, sides: Sequence[QParams]) -> ComputeType | None:
-    """The dtype in which a fusion group can multiply its decoded operands, or None.
-
-    Args:
-        fusion: A fusion group in float32.
-        sides: The steps that decode its operands.
-    """
+    """The dtype in which a fusion group can multiply its decoded operands, or None."""
     spec, weights = fusion.spec, fusion.constants.weights
     if not isinstance(spec, TypedSpec) or not sides or len(sides) < len(fusion.operands):
         return None

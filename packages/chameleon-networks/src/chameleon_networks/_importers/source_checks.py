@@ -25,15 +25,8 @@ def onnx_models(_: Path, file: str) -> Iterator[PresetRecord]:
 
 
 def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
-    """Offer the models of a saved torch program or of a Python file for ``chameleon init``.
-
-    The Python file is parsed, not run, and must import torch. Each of its functions that needs no
-    arguments and returns a pair, as in ``return network, inputs``, is a model.
-
-    Args:
-        folder: The folder of the pipeline file.
-        file: The name of the file, relative to this folder.
-    """
+    """Offer a saved program, or functions of a Python file, to ``chameleon init``."""
+    # A function must need no arguments and return a pair; the file is parsed, not run.
     if file.endswith(_PROGRAM):
         yield _network("torch", file)
     if file.endswith(".py"):
@@ -83,16 +76,7 @@ def _returns_pair(function: ast.FunctionDef) -> bool:
 
 
 def check_source(options: NetworkOptions) -> None:
-    """Check that the files, libraries and functions that a network needs exist.
-
-    The network itself is not read.
-
-    Args:
-        options: The options of the network in the pipeline file.
-
-    Raises:
-        ConfigError: A file, library or function does not exist.
-    """
+    """Check that a network's files, libraries and functions exist, without reading it."""
     if isinstance(options, OnnxOptions):
         if importlib.util.find_spec("onnx") is None:
             raise _not_installed("onnx")
@@ -115,15 +99,7 @@ def _check_torch_source(source: str) -> None:
 
 
 def import_library(name: str) -> Any:
-    """Import torch or onnx.
-
-    Args:
-        name: The name of the library.
-
-    Raises:
-        ConfigError: The library is not installed, or its import fails, for example because one of
-            its dependencies is missing.
-    """
+    """Import torch or onnx."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError) as error:  # OSError, if a shared library cannot be loaded

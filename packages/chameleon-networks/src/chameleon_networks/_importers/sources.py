@@ -52,11 +52,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @abstractmethod
     def read_example(self) -> ExampleProgram:
-        """Export the network with ``torch.export``, for its example inputs.
-
-        Raises:
-            ConfigError: torch cannot export the network.
-        """
+        """Export the network with ``torch.export``, for its example inputs."""
 
     @cached_property
     def example(self) -> ExampleProgram:
@@ -67,12 +63,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def program(self) -> Any:
-        """The network as torch exported it for the requested input shapes.
-
-        It is a ``torch.export.ExportedProgram``.
-
-        Other processes read it from a file, so that the network is exported once.
-        """
+        """The ``ExportedProgram`` for the requested shapes, perhaps from another process."""
         return self._recalled("program") or self.example.in_shapes(self.shapes)
 
     @cached_property
@@ -319,12 +310,8 @@ def network_of(options: NetworkOptions) -> ImportedNetwork:
 
 
 def _random_like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
-    """Random numbers with the shape and dtype of an example array.
-
-    Integers lie between 0 and the example's extremes. Floats are normally distributed. If the
-    example has different numbers and none is negative, the network may take logarithms or roots.
-    Then floats are drawn uniformly between the example's extremes. A mask has the example's rows.
-    """
+    """Random numbers with the shape, dtype and range of an example array."""
+    # If no number is negative, the network may take logarithms or roots.
     least, most, kind = example.least, example.most, np.dtype(example.dtype)
     numbers: NDArray[Any]
     if example.mask is not None:

@@ -69,11 +69,7 @@ class OperatorSurvey:
     refusals: list[UnsupportedNode] = attrs.field(factory=list)
 
     def check(self) -> None:
-        """Raise one error for all operators of the network that cannot be compiled, if any.
-
-        Raises:
-            OperatorsRefusedError: There is at least one such operator.
-        """
+        """Raise one error for all operators of the network that cannot be compiled, if any."""
         if self.refusals:
             raise UnsupportedOperatorsError(self)
 

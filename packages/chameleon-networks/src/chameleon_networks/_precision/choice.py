@@ -1,19 +1,8 @@
-"""Chooses a dtype for each operator of a network, by the network's error and its seconds.
+"""Chooses a dtype for each operator by error and seconds, conversions included.
 
-This is a labelling problem with pairwise costs and a budget. An operator has a time and an error in
-each dtype. If two operators of different dtypes exchange a tensor, converting it takes time too.
-
-The algorithm assigns dtypes to one operator after another, in the network's order. The choice for
-later operators depends only on the dtypes of tensors that are still to be read. Among partial
-assignments that agree in these dtypes, an assignment that is dominated in error and seconds can be
-dropped. This is dynamic programming on the front, exact as long as fronts are short. If a front
-grows long, it keeps the fastest assignment in each of many intervals of the error. Changes of
-single operators then improve the result.
-
-The algorithm adds up errors: it uses the square of the error that each operator's rounding causes
-alone. The roundings of different operators are nearly independent, so that variances add up. This
-estimate is good enough to rank assignments. The delivered network is verified with all dtypes
-together.
+Dynamic programming over the operators keeps Pareto-optimal partial assignments, thinned if they are
+many, and local search improves them. Squared errors of single operators add up, because roundings
+are nearly independent.
 """
 
 from __future__ import annotations
@@ -63,10 +52,7 @@ class Tensor:
 
     @cached_property
     def alike(self) -> NDArray[np.bool_]:
-        """Whether no conversion of the tensor is needed between two dtypes, for each pair.
-
-        The result is an array of bool, shape (dtypes, dtypes).
-        """
+        """Whether dtypes need no conversion of a tensor, bool of shape (dtypes, dtypes)."""
         nothing: NDArray[np.bool_] = self.conversions == 0.0
         return nothing & nothing.T
 
@@ -78,13 +64,6 @@ class DtypeChoice:
         seconds: Array of shape (operators, dtypes): seconds of all occurrences of each operator.
             Infinite if an operator cannot have a dtype. The first dtype is float32, which must be
             finite.
-        errors: Array of the same shape: the error that each operator adds in each dtype; 0 in
-            float32.
-        tensors: The tensors between the operators. Each producer comes before its consumers.
-        labels: The largest number of partial assignments that are kept at a time.
-
-    Raises:
-        ValueError: Shapes do not fit, or an operator has no time in float32.
     """
 
     def __init__(
@@ -111,9 +90,6 @@ class DtypeChoice:
     def evaluated(self, types: Types) -> tuple[Floats, Floats]:
         """Compute the network's error and seconds for one or several choices of dtypes.
 
-        Each choice names a dtype for every operator. The seconds include conversions between
-        operators of different dtypes.
-
         Args:
             types: Array of shape (choices, operators): the index of each operator's dtype.
 
@@ -134,22 +110,11 @@ class DtypeChoice:
         return Assignment(types=tuple(map(int, types)), error=float(error), seconds=float(seconds))
 
     def uniform(self, kind: int) -> Assignment:
-        """The assignment that gives all operators the same dtype, as far as possible.
-
-        An operator that cannot have the dtype stays in float32.
-
-        Args:
-            kind: The index of the dtype.
-        """
+        """The assignment that gives all operators the same dtype, as far as possible."""
         return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
 
     def front(self) -> list[Assignment]:
-        """The assignments that no other one dominates, by rising error and falling seconds.
-
-        Returns:
-            At least one assignment: float32 for all operators, which comes first. An assignment of
-            one dtype to all operators is missing if another assignment dominates it.
-        """
+        """The assignments that no other one dominates, by rising error and falling seconds."""
         types, exact = self._placed()
         assignments = self._as_assignments(types)
         assignments += map(self.uniform, range(self.seconds.shape[1]))
@@ -158,16 +123,7 @@ class DtypeChoice:
         return pareto_front(assignments)
 
     def eased(self, types: Sequence[int]) -> tuple[int, ...] | None:
-        """Put one operator of an assignment back to float32, to reduce the error.
-
-        The operator is the one that adds the most error for each second that its dtype saves.
-
-        Args:
-            types: The dtype index of each operator.
-
-        Returns:
-            The new dtype indices. None if all operators are in float32 already.
-        """
+        """Put the operator with the most error per saved second back to float32, or None."""
         current = np.array(types, np.byte)
         reduced = np.flatnonzero(current)
         if not len(reduced):
@@ -206,11 +162,7 @@ class DtypeChoice:
         return types, exact
 
     def _conversions(self, types: Types, index: int) -> Floats:
-        """Seconds to convert an operator's inputs, unless an earlier operator needs the same.
-
-        Includes the conversion of its output to float32 if something other than an operator reads
-        it.
-        """
+        """Seconds to convert an operator's inputs and output, unless an earlier one needs it."""
         wanted = types[:, index]
         total = np.zeros(len(types))
         for tensor in self.tensors:

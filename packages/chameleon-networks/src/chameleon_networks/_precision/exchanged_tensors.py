@@ -25,11 +25,7 @@ _COPIES = 5
 
 @cache
 def bytes_per_second() -> float:
-    """Measure how many bytes per second one thread of this machine copies in main memory.
-
-    The time to convert a tensor is estimated by its bytes over this rate. The estimate only decides
-    between assignments of dtypes with similar times. The delivery is timed as a whole.
-    """
+    """The rate at which one thread copies main memory, to estimate conversions."""
     source = np.zeros(_COPIED_BYTES // _FLOAT_BYTES, np.float32)
     target = np.empty_like(source)
     seconds = []
@@ -41,15 +37,8 @@ def bytes_per_second() -> float:
 
 
 def execution_order(network: DataFlow) -> list[int]:
-    """Sort the fusion groups so that each comes after all operators whose results it reads.
-
-    The result has the operators' indices, in the order of their last bindings in the graph. The
-    order of their first bindings would be wrong for an operator that adds a residual. Its first
-    binding may come before the operator that computes the residual.
-
-    Args:
-        network: The prepared network, with its fusion groups.
-    """
+    """The indices of the fusion groups, each after those whose results it reads."""
+    # By their last bindings: an added residual may be computed after the first.
     ends = {
         network.fusion_at[binding.var]: position
         for position, binding in enumerate(network.bindings)
@@ -59,15 +48,7 @@ def execution_order(network: DataFlow) -> list[int]:
 
 
 def exchanged_tensors(network: DataFlow, kinds: Sequence[str], rate: float) -> list[Tensor]:
-    """The tensors that fusion groups exchange, with the times to convert them.
-
-    Operators are numbered in the order of ``execution_order``.
-
-    Args:
-        network: The network in float32.
-        kinds: The dtypes, float32 first.
-        rate: Bytes that can be read or written in a second.
-    """
+    """The tensors that fusion groups, in ``execution_order``, exchange, with conversions."""
     sources: dict[Any, set[Any]] = defaultdict(set)
     for source, carried in network.carried():
         sources[carried].add(source)

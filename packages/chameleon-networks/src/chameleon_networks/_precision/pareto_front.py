@@ -1,8 +1,6 @@
-"""Selects assignments of dtypes to operators by their error and their seconds.
+"""Selects assignments of dtypes to operators on the Pareto front of error and seconds.
 
-An assignment dominates another if neither its error nor its seconds are larger. A partial
-assignment has dtypes for the first operators only. A front is a list of assignments that do not
-dominate each other.
+A partial assignment has dtypes for the first operators only.
 """
 
 from __future__ import annotations
@@ -39,12 +37,7 @@ class Assignment:
 
 
 def spread_evenly(front: Sequence[Assignment], most: int) -> list[Assignment]:
-    """Select at most ``most`` assignments of a front, spread evenly from slowest to fastest.
-
-    Args:
-        front: The assignments of a front, slowest first.
-        most: The largest number of assignments to select.
-    """
+    """Select at most ``most`` assignments of a front, spread evenly from slowest to fastest."""
     if len(front) <= most:
         return list(front)
     seconds = np.array([assignment.seconds for assignment in front])
@@ -54,14 +47,7 @@ def spread_evenly(front: Sequence[Assignment], most: int) -> list[Assignment]:
 
 
 def pareto_front(assignments: Sequence[Assignment]) -> list[Assignment]:
-    """Select the assignments of dtypes that no other assignment dominates.
-
-    Each is faster than all others with the same or a smaller error. They are sorted by rising
-    error, and so by falling seconds.
-
-    Args:
-        assignments: The assignments, with their errors and seconds.
-    """
+    """Select the Pareto-optimal assignments, sorted by rising error and falling seconds."""
     front: list[Assignment] = []
     for row in sorted(assignments, key=lambda row: (row.error, row.seconds, row.types)):
         if not front or row.seconds < front[-1].seconds:
@@ -70,20 +56,7 @@ def pareto_front(assignments: Sequence[Assignment]) -> list[Assignment]:
 
 
 def pareto_rows(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> NDArray[np.intp]:
-    """Find the partial assignments that no other one with the same state dominates.
-
-    An assignment dominates another if neither its error nor its seconds are larger. If several
-    assignments are equal, one is kept.
-
-    Args:
-        states: For each partial assignment, a number. Equal numbers mean that the remaining
-            operators add the same errors and seconds.
-        errors: The error of each partial assignment.
-        seconds: The seconds of each partial assignment.
-
-    Returns:
-        The indices of the assignments found.
-    """
+    """The indices of the Pareto-optimal partial assignments of each state, without ties."""
     order = np.lexsort((seconds, errors, states))
     starts = np.flatnonzero(np.diff(states[order], prepend=-1))
     rows = []
@@ -96,22 +69,7 @@ def pareto_rows(states: NDArray[np.intp], errors: Floats, seconds: Floats) -> ND
 def thin(
     rows: NDArray[np.intp], states: NDArray[np.intp], errors: Floats, seconds: Floats, *, most: int
 ) -> NDArray[np.intp]:
-    """Select the best partial assignments of dtypes, so that a search continues with fewer of them.
-
-    The range of the errors is split into intervals. From each interval, the fastest assignment of
-    each state is selected.
-
-    Args:
-        rows: Indices of partial assignments in ``errors`` and ``seconds``.
-        states: A number (state) for each assignment in ``rows``. Equal numbers mean that the
-            operators without a dtype will add the same errors and seconds.
-        errors: The error of each partial assignment.
-        seconds: The seconds of each partial assignment.
-        most: About how many assignments are selected at most.
-
-    Returns:
-        The indices of the selected assignments.
-    """
+    """Select about ``most`` assignments: the fastest of each state in intervals of the error."""
     own = errors[rows]
     # Intervals of one ratio suit every bound; an error of 0 has an interval of its own.
     positive = own[own > 0.0]

@@ -1,8 +1,6 @@
-"""Chooses the dtype of each operator of a network from a front of seconds against error.
+"""Chooses dtypes from the Pareto front of error and seconds.
 
-Each point of the front has a dtype for every operator, with the seconds and the error of the
-network in these dtypes. The chosen dtypes are those of the fastest point whose error is within a
-bound. They may also be those of a faster point, with some operators put back to float32.
+The chosen point may be a faster one with some operators put back to float32.
 """
 
 from __future__ import annotations
@@ -29,22 +27,10 @@ together."""
 
 
 class ErrorEstimator(Protocol):
-    """Computes the error of a network's outputs for a choice of dtypes.
-
-    An error is the largest |difference| from float32 over the largest |output|.
-
-    ``delivery.typed.errors.Simulation`` implements this protocol.
-    """
+    """Computes the largest |difference| from float32 over the largest |output|."""
 
     def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
-        """The error if only one fusion group has a reduced dtype, for each operator and dtype.
-
-        Args:
-            kinds: Names of reduced dtypes.
-
-        Returns:
-            The error by the operator's index and the dtype. Pairs that are impossible are missing.
-        """
+        """The error if only one fusion group has a reduced dtype, for each operator and dtype."""
 
     def error_of(self, types: Types) -> float:
         """The error if several fusion groups have other dtypes than float32."""
@@ -86,12 +72,8 @@ class ParetoFront:
     """The front of error against seconds, from which the dtypes of a network are chosen.
 
     Args:
-        networks: The object that makes networks with reduced dtypes.
-        kinds: The dtypes, float32 first.
         seconds: Array of shape (operators, dtypes): the seconds of each operator in each dtype
             (``OperatorSeconds.times``).
-        errors: The object that computes the error of a choice of dtypes.
-        rate: Bytes per second that converting a tensor reads or writes.
 
     Attributes:
         float32: The point with all operators in float32.
@@ -139,14 +121,8 @@ class ParetoFront:
         self.dominated = [point for point in self._uniform if point.types not in known]
 
     def within(self, bound: float) -> Point:
-        """The fastest choice of dtypes whose error is within a bound.
-
-        If a faster point exceeds the bound, its operators go back to float32 one at a time until
-        the bound holds. The result may be faster than any point of the front within the bound.
-
-        Args:
-            bound: The largest accepted error.
-        """
+        """The fastest choice of dtypes whose error is within a bound."""
+        # A faster point beyond the bound goes back to float32 operator by operator.
         holding = [point for point in self._all if _is_within(point, bound)]
         best = min(holding, key=lambda point: point.seconds, default=self.float32)
         over = [p for p in self._all if not _is_within(p, bound) and p.seconds < best.seconds]
@@ -156,15 +132,7 @@ class ParetoFront:
         return best
 
     def eased(self, point: Point, bound: float) -> Point:
-        """Move operators of a point back to float32, until its error is small enough.
-
-        The next operator is the one that adds the most error for each second that its dtype saves.
-
-        Args:
-            point: The point to start from. At least one of its operators goes back.
-            bound: The largest accepted error of the network's outputs, from a simulation of all
-                operators in their dtypes.
-        """
+        """Put the operators of a point back to float32 until its error is within a bound."""
         types: tuple[int, ...] | None = self._row(point.types)
         while types is not None and (types := self._choice.eased(types)) is not None:
             eased = self._point(types)
@@ -173,10 +141,7 @@ class ParetoFront:
         return self.float32
 
     def uniform(self, bound: float) -> Point | None:
-        """The fastest network with a single reduced dtype whose error is within a bound.
-
-        The result is None if no such network is faster than the network in float32.
-        """
+        """The fastest network with one reduced dtype within a bound, or None if it is no faster."""
         holding = [
             point
             for point in self._uniform
@@ -233,9 +198,6 @@ def float32_reasons(networks: TypedNetworks, kinds: Sequence[str], seconds: Floa
         kinds: The dtypes other than float32.
         seconds: Array of shape (operators, dtypes), float32 first; infinite where no time was
             measured.
-
-    Returns:
-        A phrase for each reason, the most frequent reason first.
     """
     able = {index for kind in kinds for index in networks.able(kind)}
     reasons = find_eligible(networks.fusions, kinds[0]).reasons
@@ -255,10 +217,5 @@ def float32_reasons(networks: TypedNetworks, kinds: Sequence[str], seconds: Floa
 
 
 def dtype_counts_text(types: Types, fusions: int) -> str:
-    """A phrase that says how many of a network's operators compute in which dtype.
-
-    Args:
-        types: The dtypes of the operators that are not in float32, by index.
-        fusions: Number of fusion groups in the network.
-    """
+    """A phrase that says how many of a network's operators compute in which dtype."""
     return types_in_words([*types.values(), *[FLOAT32] * (fusions - len(types))])

@@ -109,13 +109,7 @@ class Precision(Section):
 
 
 def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[Problem]:
-    """Yield a problem for each name of a dtype in a pipeline file that the frontend does not have.
-
-    Args:
-        node: The section as it was written.
-        known: The dtypes that the frontend has, float32 included.
-        frontend: The name of the frontend.
-    """
+    """Yield a problem for each dtype in a pipeline file that the frontend does not have."""
     types = node.get("search")
     alone = node.get("type")
     written = (*(types.value if types is not None else ()), *([alone] if alone is not None else []))

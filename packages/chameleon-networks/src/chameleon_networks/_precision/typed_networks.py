@@ -1,7 +1,4 @@
-"""Makes networks in which some operators have reduced dtypes.
-
-For each operator of the float32 network, they know the operator that replaces it.
-"""
+"""Makes networks with reduced dtypes, whose operators are matched with those in float32."""
 
 from __future__ import annotations
 
@@ -43,28 +40,13 @@ class TypedNetwork:
     places: tuple[int | None, ...]
 
     def fusion(self, index: int) -> FusionGroup | None:
-        """The operator of this network that replaces an operator of the float32 network, or None.
-
-        None means that this network has no such operator, because other dtypes led to other fused
-        operators.
-
-        Args:
-            index: The index of the fusion group in the float32 network.
-        """
+        """The fusion group that replaces one of the float32 network, or None."""
         here = self.places[index]
         return None if here is None else self.fusions[here]
 
 
 class TypedNetworks:
-    """Makes networks with other dtypes from a network in float32.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-        ranges: The range of each tensor, by tensor name. None uses the same range for all, which is
-            enough to see the dtypes of the operators.
-        means: The mean of each channel of tensors, by tensor name; see ``apply_dtypes``.
-    """
+    """Makes networks with other dtypes from a network in float32."""
 
     def __init__(
         self,
@@ -84,15 +66,7 @@ class TypedNetworks:
         self._uniform: dict[str, TypedNetwork] = {}
 
     def of(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
-        """Make the network in which some fusion groups have reduced dtypes.
-
-        Args:
-            types: The dtypes of these operators, by index.
-            sketched: Whether weights only get the right shapes and dtypes, as in ``apply_dtypes``.
-
-        Raises:
-            ConfigError: An operator cannot have its dtype, or a tensor has no range.
-        """
+        """Make the network in which some fusion groups have reduced dtypes."""
         ranges, means = self._ranges, self._means
         with warnings_once():
             module = apply_dtypes(
@@ -104,14 +78,8 @@ class TypedNetworks:
         )
 
     def uniform(self, kind: str) -> TypedNetwork:
-        """The network with one dtype for every operator that can have it.
-
-        Later calls for the same dtype return the same network.
-
-        For int7, operators that int7 makes no faster than int8 have int8. Do not compile this
-        network: its weights are not the real ones, only of the right shapes and dtypes
-        (``sketched`` in ``apply_dtypes``).
-        """
+        """The cached network with one dtype for all operators that can have it."""
+        # Int8 replaces int7 if that is no faster. Do not compile it: its weights are placeholders.
         if kind not in self._uniform:
             types = {
                 index: variant
@@ -122,11 +90,7 @@ class TypedNetworks:
         return self._uniform[kind]
 
     def able(self, kind: str) -> tuple[int, ...]:
-        """Indices of the fusion groups that can compute in a dtype.
-
-        Args:
-            kind: The name of the dtype.
-        """
+        """Indices of the fusion groups that can compute in a dtype."""
         network = self.uniform(kind)
         return tuple(
             index
@@ -136,12 +100,7 @@ class TypedNetworks:
 
 
 def is_reduced(here: FusionGroup, before: FusionGroup) -> bool:
-    """Whether a fusion group has another dtype than the float32 operator that it replaces.
-
-    Args:
-        here: The operator in the network with reduced dtypes.
-        before: The operator in the float32 network.
-    """
+    """Whether a fusion group has another dtype than the float32 operator that it replaces."""
     kinds = (getattr(fusion.spec, "dtype", FLOAT32) for fusion in (here, before))
     return len(set(kinds)) > 1
 
@@ -149,10 +108,8 @@ def is_reduced(here: FusionGroup, before: FusionGroup) -> bool:
 def _match_fusions(
     before: Sequence[FusionGroup], now: Sequence[FusionGroup]
 ) -> tuple[int | None, ...]:
-    """For each fusion group before, the index of the one that replaces it, or None.
-
-    Dtypes do not change the order of operators, and seldom their number.
-    """
+    """For each fusion group before, the index of the one that replaces it, or None."""
+    # Dtypes do not change the order of operators, and seldom their number.
     if len(before) == len(now):
         return tuple(range(len(now)))
     places: list[int | None] = []

@@ -37,15 +37,7 @@ def apply_dtypes(
     *,
     sketched: bool = False,
 ) -> Any:
-    """Rewrite a network so that some fusion groups read rounded tensors and have rounded weights.
-
-    The inputs and outputs of the network stay in float32. Pairs of operators in the graph show
-    where numbers are rounded: ``quantize`` and ``dequantize`` for int8 and int7, and two functions
-    for bfloat16 and float16. All readers of a tensor in one dtype share a pair. If an operator only
-    moves numbers between two pairs of the same range, it moves the smaller dtype.
-
-    Weights of int8 and int7 are dequantized constants, with a scale for each output channel.
-    Weights of bfloat16 and float16 are float32 constants, rounded to the dtype.
+    """Insert quantize and dequantize pairs before fusion groups, and round their weights.
 
     Args:
         module: The module that ``prepared`` returned.
@@ -58,10 +50,8 @@ def apply_dtypes(
         sketched: Whether weights get only the right dtypes and shapes, with equal values. Rounding
             a hundred million weights takes seconds, and the dtypes of operators do not depend on
             it.
-
-    Raises:
-        ConfigError: An operator cannot have its dtype, or a tensor has no range.
     """
+    # Readers of a dtype share a pair. With ``sketched``, weights get only dtypes and shapes.
     reduced = {index: kind for index, kind in types.items() if kind != FLOAT32}
     for kind in sorted(set(reduced.values())):
         reasons = find_eligible(fusions, kind).reasons

@@ -30,20 +30,7 @@ _KINDS = {"f": "numbers with a fraction", "i": "whole numbers", "u": "whole numb
 
 
 def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
-    """The batches of inputs that a network is calibrated with.
-
-    A network for one bucket of shapes gets the user's batches that have the bucket's shapes or can
-    be padded to them. The user's function is called once for each bucket.
-
-    Args:
-        network: The imported network.
-        source: ``path.py:function`` or ``package.module:function``. The function yields batches: an
-            array, a list with one array per input, or a mapping by input name. None for random
-            inputs.
-
-    Raises:
-        ConfigError: The function does not exist.
-    """
+    """The calibration batches of a user's function, or random ones."""
     if source is None:
         return Batches(_random_batches(network), "random inputs")
     bucket = network.bucket
@@ -52,13 +39,7 @@ def batches_of(network: ImportedNetwork, source: str | None) -> Batches:
 
 
 class Batches:
-    """Batches of inputs for calibration. The last ones are kept for measuring errors instead.
-
-    The batches can be iterated once.
-
-    Args:
-        batches: All batches.
-        source: A phrase for messages that says where the batches come from.
+    """Batches for calibration, iterated once; the last ones are held out for errors.
 
     Attributes:
         samples: After the iteration, the batches that were kept. A single batch serves both for
@@ -73,11 +54,7 @@ class Batches:
         self.count = 0
 
     def __iter__(self) -> Iterator[Arrays]:
-        """Yield the batches to calibrate with.
-
-        Raises:
-            ConfigError: There are no batches, or one does not fit the network.
-        """
+        """Yield the batches to calibrate with."""
         waiting: deque[Sample] = deque()
         for batch in self._batches:
             self.count += 1
@@ -122,21 +99,7 @@ def _random_batches(network: ImportedNetwork) -> Iterator[Sample]:
 
 
 def user_samples(network: ImportedNetwork, source: str, key: str) -> Iterator[Sample]:
-    """Call a user's function, and yield its batches as inputs of a network.
-
-    A network that is compiled for one bucket of shapes gets only the batches of that bucket, padded
-    to its shapes. Otherwise every batch must have the network's input shapes. To serve several
-    buckets, call ``user_samples`` once for each bucket.
-
-    Args:
-        network: The imported network.
-        source: The function, as ``path.py:function`` or ``package.module:function``.
-        key: Name of the option that contains ``source``, for error messages.
-
-    Raises:
-        ConfigError: The function does not exist. The iterator raises it if the function fails, if a
-            batch does not fit the network, or if no batch is in the bucket.
-    """
+    """Yield the batches of a user's function, of a bucketed network those of its bucket."""
     function = named_function(source, key, "Name a function that yields batches of inputs.")
     return _batches_from(network, function, source, key)
 
@@ -216,13 +179,7 @@ def _check_iterable(result: Any, source: str) -> Iterable[Any]:
 
 
 def _to_arrays(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays:
-    """Convert one batch to arrays of the dtypes that the network takes. Shapes are not checked.
-
-    Args:
-        batch: A batch that the user's function yielded.
-        wanted: An example of each input, by name.
-        who: A phrase that names the batch in messages.
-    """
+    """Convert one batch to arrays of the dtypes that the network takes. Shapes are not checked."""
     takes = ", ".join(f"{name} {list(example.shape)}" for name, example in wanted.items())
     if isinstance(batch, Mapping):
         lacking, unknown = wanted.keys() - batch.keys(), batch.keys() - wanted.keys()

@@ -1,13 +1,6 @@
 """Finds the dtype in which each tensor is read if some fusion groups have reduced dtypes.
 
-A fusion group reads its data in its own dtype. Products of two tensors and attention read both
-operands in this dtype. The output has the dtype too if and only if all readers of the output read
-it in this dtype. In that case the operator reads its residual in the dtype as well.
-
-Max-pooling, concatenation and other operators that only move or select numbers return the same
-result whether their inputs or their outputs are rounded. So the inputs and outputs of such an
-operator share one form. If this form has another dtype than float32, the operator works on the
-rounded numbers.
+An output has the dtype if all its readers do. Inputs and outputs of data movement share one format.
 """
 
 from __future__ import annotations
@@ -55,10 +48,6 @@ class TensorFormat:
 class DataFlow:
     """Finds out which operators read each tensor of a prepared network.
 
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-
     Attributes:
         names: A unique name for each variable.
         bindings: The bindings of the function ``main``, in order.
@@ -81,41 +70,18 @@ class DataFlow:
         }
 
     def operands(self, index: int) -> Sequence[tuple[Any, tuple[Any, ...]]]:
-        """The operands of a fusion group, each with the variables of the bindings that read it.
-
-        Attention may first rearrange an operand, for example by a transposition. The bindings that
-        rearrange the operand are then those that read it. Operands that are constants are left out.
-
-        Args:
-            index: The index of the fusion group.
-        """
+        """The variables that a fusion group multiplies, each with the bindings that read it."""
         fusion = self.fusions[index]
         readers = fusion.readers or [fusion.members[:1]] * len(fusion.operands)
         pairs = zip(fusion.operands, readers, strict=True)
         return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
 
     def multiplying(self, reader: Any, tensor: Any) -> int | None:
-        """The index of the fusion group for whose products a binding reads a tensor, or None.
-
-        The tensor must be an operand of the operator's products. If it is only added, as a residual
-        is, the result is None.
-
-        Args:
-            reader: The variable of the binding. Several bindings may read the same tensor.
-            tensor: The tensor, a variable.
-        """
+        """The fusion group that multiplies a tensor in a binding, or None if it only adds it."""
         return self._operand_of.get((reader, tensor))
 
     def residual(self, index: int) -> tuple[Any, Any] | None:
-        """The residual that a fusion group adds, and the binding that reads the residual.
-
-        Args:
-            index: The index of the fusion group.
-
-        Returns:
-            The variable of the residual, and the variable of the binding that reads the residual.
-            None if the fusion group adds no residual.
-        """
+        """The residual that a fusion group adds, and the binding that reads the residual."""
         fusion = self.fusions[index]
         if not isinstance(fusion.spec, FusedSpec) or len(fusion.inputs) == 1:
             return None
@@ -131,11 +97,7 @@ class DataFlow:
         return read, reader
 
     def carried(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the inputs and outputs of operators that only move or select numbers, as pairs.
-
-        For example, int8 needs the same range for both tensors of a pair. If an operator such as a
-        concatenation reads a tuple, its result is paired with each tensor in the tuple.
-        """
+        """Yield inputs and outputs of data movement, which need the same range, as pairs."""
         fields: dict[Any, Sequence[Any]] = {}
         for binding in self.bindings:
             read = [
@@ -165,19 +127,11 @@ def _unique_names(variables: Sequence[Any]) -> dict[Any, str]:
 class ReadFormats:
     """How each tensor is rounded for its readers, if some operators have reduced dtypes.
 
-    Args:
-        network: The network.
-        types: The dtypes of fusion groups, by index. Other operators keep their dtypes.
-        ranges: The range of each tensor that is read in int8, by tensor name.
-
     Attributes:
         narrow: Indices of the fusion groups that write their output in their reduced dtype,
             because all readers read the output in this dtype.
-        of: For the variable of a binding, the ``TensorFormat`` (dtype and scale) of each tensor that the
-            binding reads. Tensors that it reads in float32 are left out.
-
-    Raises:
-        ConfigError: A tensor that must be read in int8 has no range.
+        of: For the variable of a binding, the format of each tensor that the binding does not read
+            in float32.
     """
 
     def __init__(
@@ -200,15 +154,7 @@ class ReadFormats:
         self._settle_all()
 
     def form(self, kind: StorageType, variable: Any) -> TensorFormat | None:
-        """How the numbers of a tensor are rounded if an operator reads the tensor in a dtype.
-
-        For an integer dtype, the result has the dtype and the tensor's scale and zero point, or is
-        None if the tensor has no range. For a floating-point dtype, the result has only the dtype.
-
-        Args:
-            kind: The dtype in which the tensor is read.
-            variable: The tensor, a variable of the network.
-        """
+        """The format of a tensor in a dtype, or None if int8 lacks its range."""
         if not kind.whole:
             return TensorFormat(kind=kind)
         affine = self._ranges.get(self._network.names[variable])
@@ -252,10 +198,7 @@ class ReadFormats:
         return form
 
     def _read_as(self, variable: Any) -> TensorFormat | None:
-        """The form in which all readers read a tensor.
-
-        None if the forms differ or one reads float32.
-        """
+        """The format in which all readers read a tensor, or None for float32."""
         forms = {self._reader(user, variable) for user in self._network.users[variable]}
         return forms.pop() if len(forms) == 1 else None
 
@@ -277,10 +220,7 @@ class ReadFormats:
         return carried if self.form(carried.kind, variable) == carried else None
 
     def _added_as(self, index: int, variable: Any) -> TensorFormat | None:
-        """The form in which a fusion group adds a tensor.
-
-        None if that is float32, or not a residual.
-        """
+        """The format in which a fusion group adds a residual, or None for float32."""
         added = self._network.residual(index)
         if index not in self.narrow or added is None or not added[0].same_as(variable):
             return None

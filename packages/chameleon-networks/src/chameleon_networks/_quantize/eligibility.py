@@ -23,17 +23,7 @@ from chameleon_networks._quantize.weights import overflows
 
 
 def dtypes_with_same_data(kind: str) -> tuple[str, ...]:
-    """The dtypes whose operators read activations in the same form: int8 and int7 for int7.
-
-    ``int7`` is a variant of int8 with other weights. Other dtypes have no variant, so the result is
-    the dtype by itself.
-
-    Args:
-        kind: A dtype of ``REDUCED``.
-
-    Returns:
-        For a variant, the dtype that it varies and then the variant. Otherwise only the dtype.
-    """
+    """The dtypes that read data in the same format: int8 and int7 for int7."""
     variant_of = COMPUTE[kind].variant_of
     return (variant_of, kind) if variant_of else (kind,)
 
@@ -52,15 +42,7 @@ class EligibleFusions:
 
 
 def find_eligible(fusions: Sequence[FusionGroup], kind: str) -> EligibleFusions:
-    """Find the fusion groups that can be computed in a dtype.
-
-    Args:
-        fusions: The fusion groups of a prepared float32 network.
-        kind: A dtype of ``REDUCED``.
-
-    Raises:
-        ConfigError: The dtype is unknown.
-    """
+    """Find the fusion groups that can be computed in a dtype."""
     if kind not in REDUCED:
         raise ConfigError(
             f"there is no precision {kind!r}", hint=f"Known ones: {FLOAT32}, {', '.join(REDUCED)}."
@@ -102,10 +84,7 @@ def _float_obstacle(fusion: FusionGroup, spec: TypedSpec, kind: str) -> str | No
 
 
 def _integer_obstacle(spec: TypedSpec, kind: str) -> str | None:
-    """The reason why an operator cannot be computed in int8, or gains nothing by int7.
-
-    Else None.
-    """
+    """The reason why int8 is impossible or int7 gains nothing, or None."""
     variant_of = COMPUTE[kind].variant_of
     if variant_of and not reuses_data(spec):
         return f"weights of fewer bits than those of {variant_of} make it no faster"

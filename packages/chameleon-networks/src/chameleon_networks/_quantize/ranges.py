@@ -1,7 +1,7 @@
-"""Finds 8-bit ranges of tensors: by extremes, by percentiles and by least squares.
+"""Finds 8-bit ranges of tensors: by extremes, percentiles and least squares.
 
-Jacob et al., arXiv 1712.05877, section 2.1: a real number is ``scale * (q - zero_point)``. The
-integers ``q`` and ``zero_point`` have eight bits. So zero, which padding consists of, is exact.
+A real number is ``scale * (q - zero_point)`` (Jacob et al., arXiv 1712.05877, section 2.1), so that
+zero, as in padding, is exact.
 """
 
 from __future__ import annotations
@@ -23,11 +23,7 @@ Floats = NDArray[np.float64]
 
 
 class Histogram:
-    """Counts of values in bins whose width is a power of two.
-
-    Each bin begins at a multiple of the width. If a value lies beyond the bins, the width doubles
-    as often as needed, and neighbouring bins are merged. So only resolution is lost. Zeros are
-    in no bin: after a ReLU, most values are zero, and zero is exact in any range.
+    """Counts of non-zero values in bins, whose width, a power of two, doubles on demand.
 
     Attributes:
         count: Number of values, zeros included.
@@ -44,14 +40,7 @@ class Histogram:
         self._exponent: int | None = None
 
     def add(self, values: NDArray[Any]) -> None:
-        """Add values to the histogram.
-
-        Args:
-            values: An array of any shape, which may be empty.
-
-        Raises:
-            ConfigError: A value is infinite or NaN.
-        """
+        """Add values to the histogram."""
         flat = np.asarray(values).reshape(-1)
         if not flat.size:
             return
@@ -72,15 +61,7 @@ class Histogram:
         self._counts[-self._first] -= zeros
 
     def _reach(self, least: float, most: float) -> int:
-        """Extend the bins so that they cover two values and zero.
-
-        Args:
-            least: The smaller value.
-            most: The larger value.
-
-        Returns:
-            The width of a bin is 2 to this power.
-        """
+        """Extend the bins so that they cover two values and zero."""
         self.low, self.high = min(self.low, least), max(self.high, most)
         # Two bins are kept for what lies on either side of a multiple of the width.
         _, wanted = math.frexp((self.high - self.low) / (_BINS - 2))
@@ -111,15 +92,7 @@ class Histogram:
         return np.ldexp(edges, self._exponent), self._counts[first:last]
 
     def percentile(self, percent: float) -> tuple[float, float]:
-        """The range that remains if a share of the values is cut off at each end.
-
-        Args:
-            percent: Percentage of the values below the upper end, which is also the percentage of
-                the values above the lower end.
-
-        Returns:
-            The lower and the upper end, between ``low`` and ``high``. Zero lies between the ends.
-        """
+        """The range that remains if a share of the values is cut off at each end."""
         edges, counts = self.bins()
         if not counts.size:
             return 0.0, 0.0
@@ -172,18 +145,7 @@ class Affine:
 
     @classmethod
     def between(cls, low: float, high: float) -> Affine:
-        """The mapping to 8-bit numbers whose range contains two numbers and zero.
-
-        The zero point is rounded to an integer. So one of the two numbers may lie outside of the
-        range by up to half a step.
-
-        Args:
-            low: The lower end of the range.
-            high: The upper end of the range.
-
-        Raises:
-            ConfigError: A number is infinite or NaN.
-        """
+        """The mapping whose range contains two numbers and zero, but for half a step."""
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ConfigError(
                 f"a range from {low} to {high} cannot be divided into steps",
@@ -208,20 +170,10 @@ def ranges_from_json(ranges: Mapping[str, Sequence[Any]]) -> dict[str, Affine]:
 
 
 def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floats:
-    """The mean squared error of a tensor that is quantized to eight bits, for several mappings.
-
-    Values count as spread evenly over their bin. Let ``u = x / scale + zero_point``, and ``n`` its
-    rounding, clipped to 0 and 255. The antiderivative of ``(u - n)^2`` is ``n / 12 + (u - n)^3 /
-    3``. Its first term adds the integral over a step of rounding, one twelfth, for each step. Its
-    second term is for the incomplete step, or for values beyond the clipped range.
-
-    Args:
-        histogram: The distribution of the tensor's values.
-        affines: The mappings.
-
-    Returns:
-        Mean squared errors, of shape (affines,). Zeros if the histogram is empty.
-    """
+    """The mean squared errors of 8-bit mappings, of shape (affines,)."""
+    # Values spread evenly over a bin. With ``u = x / scale + zero_point`` and its clipped rounding
+    # n, the antiderivative of ``(u - n)^2`` is ``n / 12 + (u - n)^3 / 3``: 1/12 for each full step,
+    # and the incomplete step.
     edges, counts = histogram.bins()
     if not counts.size:
         return np.zeros(len(affines))
@@ -238,14 +190,7 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
 
 
 def candidate_ranges(histogram: Histogram) -> dict[str, Affine]:
-    """Compute several 8-bit ranges for a tensor, one for each method, by the method's name.
-
-    Args:
-        histogram: The distribution of the tensor's values.
-
-    Raises:
-        ConfigError: The histogram is empty.
-    """
+    """Compute several 8-bit ranges for a tensor, one for each method, by the method's name."""
     if not histogram.count:
         raise ConfigError(
             "a tensor of the network never had a value, so that it has no range",

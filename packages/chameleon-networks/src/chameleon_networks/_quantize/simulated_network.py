@@ -29,13 +29,7 @@ _ALGORITHMS: Any = ("direct",)
 def first_guess_kernels(
     fusions: Sequence[FusionGroup], target: str, space: SpaceProvider | None = None
 ) -> Kernels:
-    """Make untuned kernels of fusion groups, with the first guess of a design space for each.
-
-    Args:
-        fusions: The fusion groups of the network.
-        target: The resolved target.
-        space: The design space. None uses the default space of CPUs, without Winograd's algorithm.
-    """
+    """Make untuned kernels of fusion groups, with the first guess of a design space for each."""
     space = space or AutoSpace(AutoOptions(algorithms=_ALGORITHMS))
     winners = {}
     for number, spec in enumerate(dict.fromkeys(fusion.spec for fusion in fusions)):
@@ -50,23 +44,8 @@ def first_guess_kernels(
 def compile_with_input_hook(
     module: Any, fusions: Sequence[FusionGroup], kernels: Kernels, target: str, function: str
 ) -> tuple[Any, tuple[int, ...]]:
-    """Compile a network that calls a function on each tensor that a fusion group reads.
-
-    The function can observe or round the tensors.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-        kernels: The kernels of the fusion groups.
-        target: The resolved target.
-        function: The name of a global TVM function. Its arguments are a tensor, the index of the
-            fusion group that reads it, the number of that input, and the tensor for the result.
-
-    Returns:
-        The executable of Relax's virtual machine, and the indices of the fusion groups that have
-        kernels, in the order of their constants. The executable's function ``main`` takes the
-        inputs, then all constants.
-    """
+    """Compile a network that calls a global function on each input of a fusion group."""
+    # ``main`` also takes the constants of the fusion groups whose indices are returned.
     places = {fusion.last: index for index, fusion in enumerate(fusions)}
     known = {fusion.last: kernels.of(fusion) for fusion in fusions}
 
@@ -93,18 +72,7 @@ _NUMBERS = itertools.count()
 
 
 class SimulatedNetwork:
-    """Simulates a network for any choice of dtypes of its fusion groups, compiled once.
-
-    Tensors that a fusion group reads in a dtype are rounded to the dtype and back. The weights of
-    the operator are rounded in the same way. Products are summed in float32. (Jacob et al., arXiv
-    1712.05877, section 3: simulated quantization.) The rounding of biases to integers is not
-    simulated. It changes a sum by at most half of its integer unit, which is far less than the
-    rounding of the sum's products.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-        target: The resolved target, which must be this machine.
+    """Simulates any choice of dtypes by rounding tensors and weights, compiled once.
 
     Attributes:
         network: An object that knows which operators read each tensor of the network.
@@ -112,6 +80,9 @@ class SimulatedNetwork:
         overflowed: Whether rounding made a finite number infinite in the last run. Later operators,
             such as ReLU6, may hide that.
     """
+
+    # Jacob et al., arXiv 1712.05877, section 3. Biases are not rounded, because that changes sums
+    # far less.
 
     def __init__(self, module: Any, fusions: Sequence[FusionGroup], target: str) -> None:
         self.network = DataFlow(module, fusions)
@@ -132,10 +103,7 @@ class SimulatedNetwork:
 
     @property
     def means(self) -> Means:
-        """The mean of each channel of the tensors that fusion groups read, by tensor name.
-
-        With these means, biases are corrected for the rounding of weights.
-        """
+        """The mean of each channel of fusion groups' data, by tensor name, to correct biases."""
         return self._means
 
     @means.setter
@@ -150,19 +118,7 @@ class SimulatedNetwork:
         ranges: Ranges | None = None,
         observer: Observer | None = None,
     ) -> Arrays:
-        """Run the network once.
-
-        Args:
-            inputs: One array for each input.
-            types: The dtypes of fusion groups, by index. Other operators compute in float32.
-            ranges: The range of each tensor that is read in int8, by tensor name.
-            observer: A function that is called with each input of a fusion group, before the
-                input is rounded. Its arguments are the operator's index, the number of the input,
-                and an array. The array is only valid during the call.
-
-        Raises:
-            ChameleonError: The observer raised it.
-        """
+        """Run the network once."""
         reduced = {index: kind for index, kind in (types or {}).items() if kind != FLOAT32}
         self._forms = self._forms_of(ReadFormats(self.network, reduced, ranges or {}))
         self._observer = observer

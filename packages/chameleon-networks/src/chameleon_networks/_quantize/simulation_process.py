@@ -1,8 +1,6 @@
-"""A process that calibrates a network, and computes it with the rounding of reduced dtypes.
+"""A process that calibrates and simulates a network, as a module of ``python -m``.
 
-Chameleon starts it as ``python -m chameleon_networks._quantize.simulation_process``.
-
-Requests and replies are lines of JSON on standard input and output. Arrays are passed in files.
+Requests and replies are lines of JSON; arrays are passed in files.
 """
 
 from __future__ import annotations
@@ -63,14 +61,7 @@ class Calibration:
 
 
 class Calibrator:
-    """Observes the tensors that a network's fusion groups would read in int8.
-
-    Tensors between which numbers are only moved or selected share one range. So the operator that
-    moves the numbers can compute on eight bits.
-
-    Args:
-        simulated: The network.
-    """
+    """Observes tensors for int8; those that data movement connects share a range."""
 
     def __init__(self, simulated: SimulatedNetwork) -> None:
         self._simulated = simulated
@@ -93,14 +84,7 @@ class Calibrator:
         self._sums = {True: _ChannelSums(), False: _ChannelSums()}
 
     def observe(self, inputs: Arrays) -> None:
-        """Run a batch through the network, and count the values of its tensors.
-
-        Args:
-            inputs: The inputs of one inference.
-
-        Raises:
-            ConfigError: A tensor of the network becomes infinite or NaN.
-        """
+        """Run a batch through the network, and count the values of its tensors."""
         tried = len(self._tried) < _COMPARED_BATCHES
         self._sums[tried].batches += 1
         outputs = self._simulated.outputs(inputs, observer=self._count)
@@ -120,11 +104,7 @@ class Calibrator:
             self._sums[len(self._tried) < _COMPARED_BATCHES].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
-        """The 8-bit ranges that several methods, such as percentiles, choose for all tensors.
-
-        Returns:
-            A mapping from the method's name to the ranges by tensor name.
-        """
+        """The 8-bit ranges that several methods, such as percentiles, choose for all tensors."""
         names = {*self._names.values(), *self._group_of}
         by_group = {
             group: candidate_ranges(histogram) for group, histogram in self._histograms.items()
@@ -136,13 +116,8 @@ class Calibrator:
         return ranges
 
     def calibration(self) -> Calibration:
-        """Choose the ranges with which the network in int8 has the least error.
-
-        The ranges are compared by the error of the network's outputs, because the errors of single
-        tensors say little about it. For example, clipping often reduces a tensor's squared error,
-        but may change the network's largest output. Biases are corrected if a correction computed
-        from some batches reduces the error on the other batches.
-        """
+        """Choose ranges and the correction of biases by the error of the network's outputs."""
+        # Clipping often reduces a tensor's error, but may change the network's largest output.
         ranges = self.ranges()
         errors = {method: self._error(affines) for method, affines in ranges.items()}
         if not errors:
@@ -221,15 +196,7 @@ class Server:
         return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
 
     def _open(self, request: Message) -> Message:
-        """Read a network, and say which of its fusion groups can be simulated.
-
-        Args:
-            request: A mapping with the network as ``request_of`` describes it, the ``target``, and
-                the ``names`` of the network's variables in the parent process.
-
-        Raises:
-            ConfigError: This process reads a different network from the same source.
-        """
+        """Read a network, and say which of its fusion groups can be simulated."""
         module, fusions = prepared_network(requested_network(request))
         if list(DataFlow(module, fusions).names.values()) != request["names"]:
             raise ConfigError(

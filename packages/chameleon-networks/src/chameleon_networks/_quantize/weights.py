@@ -1,8 +1,6 @@
-"""Rounds weights to a dtype, and corrects biases for the shift that this rounding causes.
+"""Rounds weights, and corrects biases for the shift of each channel's mean.
 
-Integer weights are symmetric, with a scale for each output channel. Nagel et al., arXiv 1906.04721,
-section 4.2: the weights' errors times the means of the input channels, summed, shift the mean of an
-output channel. The bias can undo this shift.
+Scales are symmetric, one for each output channel (Nagel et al., arXiv 1906.04721, section 4.2).
 """
 
 from __future__ import annotations
@@ -45,11 +43,7 @@ class QuantizedWeights:
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
     def step(self, axis: int) -> QParams:
-        """The dequantization step for a constant that holds these weights.
-
-        Args:
-            axis: The axis of the constant's output channels.
-        """
+        """The dequantization step for a constant that holds these weights."""
         return QParams(
             source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
             dtype=self.values.dtype.name,
@@ -60,15 +54,7 @@ class QuantizedWeights:
 
 
 def quantize_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWeights:
-    """Quantize weights to integers.
-
-    Args:
-        weights: The weights, output channels first.
-        kind: An integer dtype.
-
-    Raises:
-        ConfigError: A weight is infinite or NaN.
-    """
+    """Quantize weights to integers."""
     if not np.isfinite(weights).all():
         raise ConfigError(
             "there are infinities or NaN among weights, which have no range then",
@@ -84,25 +70,13 @@ def quantize_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWeigh
 
 
 def placeholder_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWeights:
-    """Make stand-ins for quantized weights, with the right shape and dtype, but equal values.
-
-    That is fast, and enough to find out the dtypes of a network's operators.
-
-    Args:
-        weights: The weights, output channels first.
-        kind: An integer dtype.
-    """
+    """Weights of the right shape and dtype with equal values, to find operators' dtypes."""
     values = np.full(weights.shape, kind.symmetric, kind.storage_dtype)
     return QuantizedWeights(values=values, scales=np.ones(len(weights), np.float32))
 
 
 def overflows(values: NDArray[Any], kind: StorageType) -> bool:
-    """Whether any finite number becomes infinite when it is converted to a dtype.
-
-    Args:
-        values: An array of float32.
-        kind: A floating-point dtype.
-    """
+    """Whether any finite number becomes infinite when it is converted to a dtype."""
     # Rounding keeps the order of numbers, so that the ends tell of all.
     ends = np.array([values.min(initial=0.0), values.max(initial=0.0)], np.float32)
     if not np.isfinite(ends).all():
@@ -112,12 +86,7 @@ def overflows(values: NDArray[Any], kind: StorageType) -> bool:
 
 
 def channel_means(fusion: FusionGroup, data: NDArray[Any]) -> NDArray[np.float64]:
-    """The mean of each channel of a fusion group's data, of shape (channels,).
-
-    Args:
-        fusion: The fusion group.
-        data: The values of its data for some inputs.
-    """
+    """The mean of each channel of a fusion group's data, of shape (channels,)."""
     spec = fusion.spec
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
     moved = np.moveaxis(data, 1, -1) if first else data
@@ -126,17 +95,7 @@ def channel_means(fusion: FusionGroup, data: NDArray[Any]) -> NDArray[np.float64
 
 
 def constants_for(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = None) -> Constants:
-    """The constants of a fusion group in a dtype: rounded weights, and the bias if there is one.
-
-    Args:
-        fusion: The fusion group. If it has no weights, its constants are returned unchanged.
-        kind: The dtype to compute in.
-        mean: The mean of each channel of the operator's data, to correct the bias. None to keep the
-            bias.
-
-    Returns:
-        The constants, all in float32.
-    """
+    """The constants of a fusion group in a dtype: rounded weights, and the bias if there is one."""
     weights, bias = fusion.constants.weights, fusion.constants.bias
     if kind == FLOAT32 or weights is None:
         return fusion.constants
@@ -150,13 +109,7 @@ def constants_for(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = No
 def _mean_shift(
     fusion: FusionGroup, errors: NDArray[Any], mean: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """How far the mean of each output channel is off, an array of shape (output channels,).
-
-    Args:
-        fusion: The fusion group whose weights have errors.
-        errors: The errors of the weights: output channels first, then input channels of a group.
-        mean: The mean of each input channel.
-    """
+    """How far the mean of each output channel is off, an array of shape (output channels,)."""
     groups = fusion.spec.group_count if isinstance(fusion.spec, ConvolutionSpec) else 1
     outputs, inputs = errors.shape[:2]
     summed = errors.reshape(outputs, inputs, -1).sum(axis=2, dtype=np.float64)

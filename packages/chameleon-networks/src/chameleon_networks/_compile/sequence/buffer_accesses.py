@@ -1,8 +1,4 @@
-"""Finds out whether a kernel can read or write a tensor in place that otherwise must be copied.
-
-Such a tensor may be a part of a larger tensor, with gaps between its rows in memory. Or it may have
-shuffled channels, if the kernel can look up the position of each channel in a table.
-"""
+"""Analyses how kernels access a buffer, to use strided views or gather channels in place."""
 
 from __future__ import annotations
 
@@ -27,17 +23,8 @@ Buffer = Any
 
 
 def supports_strides(function: Function, position: int, strides: Sequence[int]) -> bool:
-    """Whether a kernel can read or write a parameter whose tensor has gaps in memory.
-
-    The result is True if the function accesses the parameter only in shapes that are possible with
-    these strides. Also, no vector of the function may reach over a gap, and the function must not
-    pass the parameter's address to another function.
-
-    Args:
-        function: A function whose parameters are buffers without gaps.
-        position: The number of the parameter.
-        strides: The strides of the parameter's axes, in elements.
-    """
+    """Whether a kernel can access a parameter with these strides (in elements)."""
+    # No vector may cross a gap, and the function must not pass the address on.
     parameter = function.params[position]
     if is_dense(buffer_shape(parameter), strides):
         return True
@@ -51,23 +38,8 @@ def supports_strides(function: Function, position: int, strides: Sequence[int]) 
 
 
 def gather_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
-    """Find the axis of a parameter along which a kernel can read through a table, or None.
-
-    For each index along the axis, the table has the place of the channel that the kernel reads
-    instead. So the kernel reads shuffled channels in place.
-
-    The result is the axis of the parameter that corresponds to ``axis``. It is None if vectors run
-    along this axis, or if the parameter's shape joins ``axis`` with another axis. It is None if the
-    function passes the parameter's address on. It is also None if the loops of the function are not
-    final, because its schedule may vectorize any axis.
-
-    Args:
-        function: A function whose parameters are buffers.
-        position: The number of a parameter that is only read.
-        shape: The shape of the tensor that is passed to the parameter, or the shape of a part of
-            this tensor along ``axis``. The parameter may have another shape, as after a reshape.
-        axis: The axis of ``shape`` with the channels to look up.
-    """
+    """The axis of a parameter that a kernel can read through an index table, or None."""
+    # It accesses one index at a time in final loops; a schedule might vectorize others.
     if PLAIN_LOOPS not in (function.attrs or {}):
         return None
     index = axis_in(shape, axis, buffer_shape(function.params[position]))
@@ -82,15 +54,7 @@ def gather_axis(function: Function, position: int, shape: Sequence[int], axis: i
 
 
 def count_gathered_indices(function: Function, position: int, axis: int) -> int:
-    """Estimate the cost of a table: how often a kernel would look up an index in the table.
-
-    Equal indices in a loop's body count once.
-
-    Args:
-        function: A function whose parameters are buffers.
-        position: The number of a parameter.
-        axis: The result of ``gather_axis`` for the parameter.
-    """
+    """How often a kernel would look up an index, equal ones in a loop's body once."""
     axes = axis_by_buffer(function, position, axis)
     return _BufferAccesses(function, axes).distinct(axes)
 
@@ -100,7 +64,6 @@ class _Access:
     """A load or a store of an element of a buffer.
 
     Attributes:
-        buffer: The buffer.
         indices: The indices of the element.
         loop: The number of the innermost loop around the access.
         times: How often the body of that loop is executed, at most.
@@ -173,14 +136,7 @@ class _BufferAccesses:
         )
 
     def single(self, axes: Mapping[Buffer, Any]) -> bool:
-        """Whether each access to buffers touches one index of an axis at a time, within bounds.
-
-        If so, a kernel can look up this index in a table. An access by vectors along the axis
-        touches several indices at once, so the result is then False.
-
-        Args:
-            axes: The number of the axis in each buffer.
-        """
+        """Whether each access touches one index of an axis at a time, within bounds."""
         if self._escapes:
             return False
         for access in self._accesses:
@@ -197,15 +153,7 @@ class _BufferAccesses:
         return True
 
     def distinct(self, axes: Mapping[Buffer, Any]) -> int:
-        """How many indices along an axis a run of the function computes, over all its loops.
-
-        If the axis gets a table, the function looks up each of these indices in the table. The
-        result is the sum over all buffers. Equal index expressions in a loop's body count once.
-
-        Args:
-            axes: The position of the axis among each buffer's axes, counted from 0. The position
-                may differ between buffers, because a view may have other axes.
-        """
+        """How many indices along an axis a run of the function computes, over all loops."""
         different = {
             (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times
             for access in self._accesses

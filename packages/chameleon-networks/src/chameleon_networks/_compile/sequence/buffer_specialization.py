@@ -1,8 +1,6 @@
-"""Adapts kernels to the places of their tensors in memory: strides and alignment.
+"""Specializes kernels for the strides and alignments of their arguments.
 
-TVM's kernels assume tensors without gaps at multiples of 64 bytes. But tensors that callers pass to
-a network are only aligned to their elements. A part of a larger tensor has the strides of
-the larger tensor.
+TVM's kernels assume dense tensors at multiples of 64 bytes.
 """
 
 from __future__ import annotations
@@ -40,18 +38,7 @@ class BufferLayout:
 def specialize_buffers(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """Adapt kernels to the strides and alignments of the tensors that they are called with.
-
-    If a kernel is called with several combinations, it becomes a separate function for each.
-
-    Args:
-        sequence: The calls.
-        functions: The kernels, by name. They expect that each tensor has no gaps between its
-            elements, and begins at a multiple of ``ALIGNMENT`` bytes.
-
-    Returns:
-        The calls, whose symbols are the names of the new functions, and the new functions.
-    """
+    """Specialize each kernel for each combination of layouts that it is called with."""
     # Callers allocate inputs and outputs.
     passed = {tensor.storage for tensor in (*sequence.inputs, *sequence.outputs)}
     names: dict[Any, str] = {}
@@ -75,15 +62,7 @@ def specialize_buffers(
 
 
 def with_gather_indices(function: Function, axes: Mapping[int, int]) -> Function:
-    """Let a kernel look up the indices of some of its parameters' axes in tables.
-
-    The tables become additional parameters at the end.
-
-    Args:
-        function: A function whose parameters are buffers.
-        axes: For each such parameter, the number of the axis (the result of
-            ``accesses.table_axis``), by the number of the parameter.
-    """
+    """Let a kernel read axes through index tables, which become its last parameters."""
     if not axes:
         return function
     lookups: dict[Buffer, tuple[Any, Buffer]] = {}
@@ -111,35 +90,14 @@ def with_gather_indices(function: Function, axes: Mapping[int, int]) -> Function
 
 
 def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer, int | None]:
-    """Find an axis of a parameter in all buffers by which a function accesses the parameter.
-
-    A function may declare further buffers for the memory of a parameter, with reshaped shapes.
-
-    Args:
-        function: A function whose parameters are buffers.
-        position: The number of the parameter.
-        axis: The axis of the parameter.
-
-    Returns:
-        For each buffer, the number of the same axis in its shape. None if the buffer's shape splits
-        the axis or merges it with another one.
-    """
+    """A parameter's axis in each aliasing buffer, None if a reshape splits or merges it."""
     parameter = function.params[position]
     shape, shapes = buffer_shape(parameter), [parameter, *aliases(function, parameter)]
     return {buffer: axis_in(shape, axis, buffer_shape(buffer)) for buffer in shapes}
 
 
 def specialize(function: Function, placements: Sequence[BufferLayout]) -> Function:
-    """Change the strides and alignments that a function assumes for its parameters.
-
-    Args:
-        function: A function whose parameters are buffers. It may declare them again in other
-            shapes.
-        placements: One placement for each parameter.
-
-    Raises:
-        ValueError: A parameter is declared again in a shape that cannot have the strides.
-    """
+    """Change the strides and alignments that a function assumes for its parameters."""
     new: dict[Buffer, Buffer] = {}
     for parameter, placement in zip(function.params, placements, strict=True):
         if placement == BufferLayout():
@@ -158,12 +116,7 @@ def specialize(function: Function, placements: Sequence[BufferLayout]) -> Functi
 
 
 def aliases(function: Function, parameter: Buffer) -> list[Buffer]:
-    """The buffers with which a function declares one of its parameters again in other shapes.
-
-    Args:
-        function: A function whose parameters are buffers.
-        parameter: The buffer of the parameter.
-    """
+    """The buffers with which a function declares one of its parameters again in other shapes."""
     declared: list[Any] = []
     structural_walk(function, (tirx.DeclBuffer, declared.append), order="pre")
     buffers = [parameter]

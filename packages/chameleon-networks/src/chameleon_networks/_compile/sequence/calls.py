@@ -23,10 +23,7 @@ _VIEWS = frozenset(
 
 
 class NotStaticError(Exception):
-    """A network cannot become a call sequence: it contains more than calls of known shapes.
-
-    The message names the reason.
-    """
+    """A network is no sequence of kernel calls of static shapes, for the reason given."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -54,7 +51,6 @@ class Tensor:
     """A tensor that fills a storage or lies in a part of it.
 
     Attributes:
-        storage: The storage.
         offset: Bytes from the start of the storage.
         shape: The extents of the axes.
         strides: The stride of each axis, in elements.
@@ -69,13 +65,7 @@ class Tensor:
 
     @classmethod
     def fresh(cls, shape: Shape, dtype: str, **of: Any) -> Tensor:
-        """A dense tensor that is the whole of a new storage.
-
-        Args:
-            shape: The shape of the tensor.
-            dtype: The dtype of the elements.
-            of: The input or the constant that the storage holds, by the name of its attribute.
-        """
+        """A dense tensor that is the whole of a new storage."""
         storage = Storage(size=bytes_of(shape, dtype), **of)
         return cls(storage=storage, shape=shape, strides=dense_strides(shape), dtype=dtype)
 
@@ -156,23 +146,13 @@ class CallSequence:
 
 
 def bytes_of(shape: Sequence[int], dtype: str) -> int:
-    """The size of a dense tensor in bytes.
-
-    The size follows from its shape and the name of its dtype.
-    """
+    """The size of a dense tensor in bytes."""
     kind = tvm.DataType(dtype)
     return math.prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 
 
 def read_call_sequence(module: Any) -> CallSequence:
-    """Read the kernel calls of a network's function ``main``.
-
-    Args:
-        module: An ``IRModule`` in which every operator is a ``call_tir`` or a reshape.
-
-    Raises:
-        NotStatic: The function contains something else.
-    """
+    """Read the kernel calls of a network's function ``main``."""
     return _SequenceReader(module).read()
 
 

@@ -1,17 +1,7 @@
-"""Channel shuffles without copies: kernels look up the place of each channel that they read.
+"""Removes channel shuffles: kernels gather channels through index tables, views or copies.
 
-Between a shuffle and the kernels that read its result, there may be splits, slices and
-concatenations of the same axis. Together they select channels of tensors that other kernels write.
-These tensors become parts of one storage. A kernel that reads one channel at a time gets a table of
-the channels' places. Other kernels read a view if the channels lie side by side, and otherwise a
-copy of the selection.
-
-The tables are needed, because some networks have no order of channels in memory in which every
-kernel reads channels that lie side by side. An example is ShuffleNet v2
-(https://arxiv.org/abs/1807.11164). Each unit of a stage reads a part of the output of each earlier
-unit, and later units read the rest. Assume that the outputs of three earlier units lie in memory
-one after another, in any order. A unit that reads one range with channels of all three also reads
-the whole output in the middle. But the unit must read only a part of that output.
+Views alone do not suffice: in ShuffleNet v2 (arXiv:1807.11164), no order of channels in memory lets
+each unit read a contiguous range.
 """
 
 from __future__ import annotations
@@ -79,15 +69,8 @@ class SelectionRegion:
 
 
 def find_region(changes: SequenceEditor, tried: set[Storage]) -> SelectionRegion | None:
-    """Find the next group of connected calls that select channels and include a channel shuffle.
-
-    Two calls are connected if one reads or writes a storage that the other reads or writes.
-
-    Args:
-        changes: The calls of the network, none of which is replaced or removed yet.
-        tried: The storages that the calls of earlier regions write. The function adds the storages
-            of the new region.
-    """
+    """Find the next connected calls that select channels and include a shuffle."""
+    # It adds their storages to ``tried``.
     axes = {}
     shuffles = []
     for index, [call] in enumerate(changes.calls):
@@ -118,7 +101,7 @@ def _storages(changes: SequenceEditor, index: int) -> set[Storage]:
 
 
 def _axis_of(function: Function, call: Call) -> int | None:
-    """The axis on which a call selects indices. None if the call does something else."""
+    """The axis on which a call selects indices, or None if the call does something else."""
     mark = view_kind(function)
     if mark == SLICE:
         pair = zip(call.reads[0].shape, call.writes[0].shape, strict=True)
@@ -160,17 +143,7 @@ def _region_of(changes: SequenceEditor, axis: int, places: Sequence[int]) -> Sel
 def gather_channels(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """Remove channel shuffles if the kernels that read the result can look up the channels.
-
-    Args:
-        sequence: The calls.
-        functions: The kernels, by name.
-
-    Returns:
-        The calls, and the functions that they call. New functions copy the selected channels for
-        kernels that cannot look up channels. Shuffles that remain lose the mark ``SHUFFLE``, so
-        later steps treat them as ordinary kernels.
-    """
+    """Remove channel shuffles if a kernel that reads the result can gather channels."""
     tried: set[Storage] = set()
     while True:
         changes = SequenceEditor(sequence, functions)
@@ -267,7 +240,7 @@ class _RegionRewriter:
         return gather_axis(function, position, selection.tensor.shape, self._axis)
 
     def _reading_of(self, index: int, position: int, selection: ChannelSelection) -> Call | None:
-        """The call of a reader that finds the channels in their places. None if it needs a copy."""
+        """The call of a reader with its channels in place, or None if it needs a copy."""
         [call] = self._changes.calls[index]
         function, shape = self._changes.functions[call.kernel], call.reads[position].shape
         view = self._view(selection)
@@ -291,7 +264,7 @@ class _RegionRewriter:
         return attrs.evolve(reading, lookups=(*reading.lookups, lookup))
 
     def _view(self, selection: ChannelSelection) -> Tensor | None:
-        """A view of a selection's channels, if they lie side by side. Otherwise None."""
+        """A view of a selection's channels, if they lie side by side, or None."""
         (source, start), *_ = selection.channels
         wanted = tuple((source, start + number) for number in range(len(selection.channels)))
         if selection.channels != wanted:
@@ -343,11 +316,8 @@ def _replace_input(call: Call, position: int, tensor: Tensor) -> Call:
 
 
 def _gather_function(tensor: Tensor, axis: int) -> Function:
-    """A function that copies a tensor whose channels it looks up.
-
-    Its loops are final: if channels are innermost, one channel at a time is faster than vectors
-    that are gathered from single elements.
-    """
+    """A function that copies a tensor whose channels it gathers."""
+    # Its loops are final: one channel at a time is faster than gathering vectors.
     shape, extent = tensor.shape, tensor.shape[axis]
     outside, inside = shape[:axis], shape[axis + 1 :]
     rows, row = math.prod(outside), math.prod(inside)

@@ -1,4 +1,4 @@
-"""Changes a call sequence so that concatenations, splits and slices need no copies."""
+"""Elides concatenations, splits and slices by placing tensors in parts of other tensors."""
 
 from __future__ import annotations
 
@@ -22,16 +22,7 @@ Function = Any
 def elide_copies(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
-    """Replace concatenations, splits and slices by tensors that are parts of other tensors.
-
-    Args:
-        sequence: The calls.
-        functions: The kernels, by name.
-
-    Returns:
-        The remaining calls, and their functions. If a tensor cannot be part of another tensor, a
-        call copies it.
-    """
+    """Replace concatenations, splits and slices by views, or by copies if views do not fit."""
     changes = SequenceEditor(sequence, functions)
     _replace_splits(changes)
     _replace_concatenations(changes)
@@ -93,14 +84,7 @@ def _first_index(start: int, axis: int, part: Tensor) -> list[int]:
 
 
 class SequenceEditor:
-    """A call sequence that is being changed.
-
-    Passes use it to place tensors in parts of other tensors' memory, and to leave out calls that
-    only copy.
-
-    Args:
-        sequence: The calls.
-        functions: The kernels, by name.
+    """Changes a call sequence: moves tensors into other storages, and replaces calls.
 
     Attributes:
         calls: For each call of the original sequence, the calls that replace it.
@@ -120,15 +104,7 @@ class SequenceEditor:
         return attrs.evolve(self._original, calls=tuple(itertools.chain(*self.calls)))
 
     def moved(self, part: Tensor, view: Tensor) -> bool:
-        """Move a tensor into another storage, if all kernels that use it can access it there.
-
-        Args:
-            part: The tensor, which fills its present storage.
-            view: The tensor's new place, given as a tensor in the other storage.
-
-        Returns:
-            Whether the tensor was moved.
-        """
+        """Move a tensor into another storage, if all kernels that use it can access it there."""
         moved: dict[int, list[Call]] = {}
         for position, calls in enumerate(self.calls):
             if not any(array.storage is part.storage for call in calls for array in call.arguments):
@@ -142,10 +118,7 @@ class SequenceEditor:
         return True
 
     def _with_moved(self, call: Call, part: Tensor, view: Tensor) -> Call | None:
-        """A call with a tensor at its new place.
-
-        None if the kernel cannot read or write it there.
-        """
+        """A call with a tensor in its new storage, or None if the kernel cannot use it."""
         function = self.functions[call.kernel]
         arguments = [*call.reads, *call.writes]
         for position, tensor in enumerate(arguments):
@@ -165,14 +138,7 @@ class SequenceEditor:
         return attrs.evolve(call, reads=tuple(arguments[:reads]), writes=tuple(arguments[reads:]))
 
     def copy(self, kernel: str, source: Tensor, target: Tensor) -> Call:
-        """Make the call that copies a tensor to another place in memory.
-
-        Args:
-            kernel: The name of the kernel that the copy replaces, such as a concatenation. The name
-                of the copying kernel begins with it.
-            source: The tensor to copy.
-            target: The place of the copy.
-        """
+        """Make the call that copies a tensor to another place in memory."""
         key = (source.shape, source.dtype)
         name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"
         if name not in self.functions:

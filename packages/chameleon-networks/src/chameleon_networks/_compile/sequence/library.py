@@ -1,4 +1,4 @@
-"""Writes the object files and the weights of a call sequence, from which a library is linked."""
+"""Plans the memory of a call sequence, and writes the files from which it is linked."""
 
 from __future__ import annotations
 
@@ -28,16 +28,8 @@ OBJECT_CACHE = "objects"
 
 
 def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
-    """The numbers of iterations of a kernel's parallel loops, in the order of its code.
-
-    The run-time library divides these iterations among threads.
-
-    A number that is not constant becomes 0. Loops inside of a parallel loop do not count, and
-    neither do loops of one iteration, because TVM drops them.
-
-    Args:
-        function: A scheduled function.
-    """
+    """The extents of a kernel's outermost parallel loops, 0 if dynamic."""
+    # TVM drops loops of one iteration.
     extents: list[int] = []
 
     def add(loop: Any) -> WalkResult:
@@ -96,12 +88,7 @@ class MemoryPlan:
 
 
 def plan_memory(sequence: CallSequence, *, merged: bool = True) -> MemoryPlan:
-    """Plan where each tensor of a call sequence lies in memory.
-
-    Args:
-        sequence: The calls.
-        merged: Whether constants with equal bytes are stored once.
-    """
+    """Plan where each tensor of a call sequence lies in memory."""
     returned: dict[Storage, int] = {}
     copied = []
     for position, output in enumerate(sequence.outputs):
@@ -124,9 +111,6 @@ def plan_memory(sequence: CallSequence, *, merged: bool = True) -> MemoryPlan:
 
 def assign_offsets(intervals: Sequence[Lifetime]) -> tuple[list[int], int]:
     """Choose offsets in memory so that data that are needed at the same time do not overlap.
-
-    Args:
-        intervals: The pieces of memory to place.
 
     Returns:
         The offset of each interval, a multiple of ``ALIGNMENT``, and the total size in bytes.
@@ -170,10 +154,7 @@ def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[
 def _number_constants(
     sequence: CallSequence, *, merged: bool
 ) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
-    """The number of each constant, and the distinct constants.
-
-    Equal ones are merged if ``merged``.
-    """
+    """The number of each constant among the distinct ones, and the distinct constants."""
     numbers: dict[Storage, int] = {}
     alike: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     blobs: list[NDArray[Any]] = []
@@ -201,15 +182,7 @@ def _bytes(constant: NDArray[Any]) -> NDArray[np.ubyte]:
 
 
 class _TableWriter:
-    """Writes the C header ``tables.h``, which describes a network's calls and tensors.
-
-    ``runtime/tables.c`` includes the header.
-
-    Args:
-        sequence: The calls of the network.
-        plan: The places of the tensors in memory.
-        loops: The extents of each function's parallel loops, by the function's symbol.
-    """
+    """Writes the C header ``tables.h`` of ``runtime/tables.c``, with calls and tensors."""
 
     def __init__(
         self, sequence: CallSequence, plan: MemoryPlan, loops: Mapping[str, Sequence[int]]
@@ -226,14 +199,8 @@ class _TableWriter:
         self._tensors = {tensor: number for number, tensor in enumerate(tensors)}
 
     def text(self, layout: int, sums: Sequence[int]) -> str:
-        """Write the C header that describes the network's calls and memory to the run-time library.
-
-        Args:
-            layout: The number of the layout in which the weights are packed. The library refuses a
-                file of weights with another number.
-            sums: The checksum of each constant in the file of weights. With 0, the library accepts
-                any content.
-        """
+        """The C header of the network's calls and memory."""
+        # ``layout`` identifies packed weights; a checksum of 0 in ``sums`` accepts any content.
         sequence, plan, numbers = self._sequence, self._plan, self._tensors
         entries = [self._entry(tensor) for tensor in numbers]
         bound = [
@@ -350,17 +317,8 @@ class SequenceExecutable:
     layout: int = 0
 
     def export_library(self, file_name: str) -> None:
-        """Write the input of ``link_library`` into a library's folder: object files and weights.
-
-        The weights are a separate file, because linkers need seconds for hundreds of megabytes, and
-        because several libraries may share weights.
-
-        Args:
-            file_name: The path of the library.
-
-        Raises:
-            ChameleonError: The C compiler fails.
-        """
+        """Write a library's object files and, apart from them, its weights."""
+        # Linkers need seconds for hundreds of megabytes, and libraries may share weights.
         own = bool(self.layout)
         # Whoever packs weights knows nothing of constants that happen to be equal.
         plan = plan_memory(self.sequence, merged=not own)

@@ -1,11 +1,6 @@
-"""Marks concatenations, splits, slices and shuffles that views or tables may replace.
+"""Marks concatenations, splits, slices and shuffles that views or gathers may replace.
 
-A view is a part of a larger tensor in memory. With a table, a kernel looks up where each channel
-is.
-
-Marked functions are not fused. If all neighbours of a marked function are element-wise or move data
-too, the mark is dropped. Then TVM's fused kernel is as good, since it reads and writes each element
-once.
+Marked functions are not fused, so those between cheap operators lose the mark.
 """
 
 from __future__ import annotations
@@ -47,16 +42,8 @@ are never fused."""
 
 
 def select_view_candidates(module: Any) -> Any:
-    """Keep the marks of functions that are worth replacing by views or tables, and drop all others.
-
-    A mark says that a function only moves data, such as a concatenation. A later pass can remove a
-    marked function, so that its neighbours read or write the data in place. This pays only if a
-    neighbour is a kernel with much work, such as a convolution. TVM fuses functions without a mark
-    as usual, which is as fast. Functions that keep their marks are not fused.
-
-    Args:
-        module: The module that ``mark_view_candidates`` returned, after ``AnnotateTIROpPattern``.
-    """
+    """Keep the marks of functions next to kernels with much work, such as convolutions."""
+    # TVM fuses the others, which is as fast.
     neighbours = _KernelGraph(module)
     wanted = {kernel.name_hint for kernel in neighbours.worth_a_view()}
     for variable, function in list(module.functions_items()):
@@ -98,12 +85,8 @@ class _KernelGraph:
                 self._by_heavy.add(variable)
 
     def worth_a_view(self) -> Iterator[Any]:
-        """Yield the marked kernels that should become views, so that no elements are copied.
-
-        A marked kernel only moves elements, as a concatenation does. TVM fuses such moves into many
-        kernels, but not into kernels with much work, such as convolutions. So a view pays if a
-        kernel with much work reads the moved elements, or writes the parts of a concatenation.
-        """
+        """Yield the marked kernels whose elements a kernel with much work reads or writes."""
+        # TVM fuses no data movement into such a kernel.
         for variable, call in self._calls.items():
             mark = view_kind(self._module[call.args[0]])
             readers = [kernel for kernel, _, _ in self._read[variable]]
@@ -155,10 +138,7 @@ class _KernelGraph:
                 yield from (str(call.args[0].name_hint) for call in calls)
 
     def _lookups(self, shuffled: Any, call: Any) -> tuple[int | None, list[Any]]:
-        """How many lookups the readers of a shuffle need, and the shuffles among its readers.
-
-        The number is None if a reader cannot look up its channels, so that they must be copied.
-        """
+        """How many indices a shuffle's readers gather, or None, and its readers that shuffle."""
         axis = int(self._module[call.args[0]].attrs[SHUFFLE][0])
         shape = [int(extent) for extent in call.ty_args[0].shape]
         following: list[Any] = []
@@ -241,7 +221,6 @@ class ChannelShuffle:
 
     Attributes:
         source: The other tensor, an expression.
-        axis: The axis.
         parts: The axis as nested loops, the outermost first. Each is a pair: the number of
             iterations, and the step along the axis of ``source``.
     """
@@ -258,12 +237,7 @@ class ChannelShuffle:
 
 
 def match_shuffle(value: Any, values: Mapping[Any, Any]) -> ChannelShuffle | None:
-    """The shuffle of channels that a reshape or permutation computes, or None for others.
-
-    Args:
-        value: The expression, which may be a reshape or a permutation.
-        values: The expression that each variable is bound to.
-    """
+    """The shuffle of channels that a reshape or permutation computes, or None for others."""
     if operator_name(value) not in {"relax.reshape", "relax.permute_dims"}:
         return None
     parent, derive = cast(Rearrangement, rearrangement_of(value, values))
@@ -276,10 +250,7 @@ def match_shuffle(value: Any, values: Mapping[Any, Any]) -> ChannelShuffle | Non
 
 
 def _shuffle_of_view(view: StridedView) -> ChannelShuffle | None:
-    """The shuffle that a view represents.
-
-    None if the view changes more than the order of one axis.
-    """
+    """The shuffle that a view represents, or None if it changes more than one axis's order."""
     shape = shape_of(view.source)
     strides = dense_strides(shape)
     several = [axis for axis, parts in enumerate(view.axes) if len(parts) > 1]
@@ -306,14 +277,7 @@ _VIEW_KINDS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 
 
 def mark_view_candidates(module: Any) -> Any:
-    """Replace operators that only move data by calls of functions with a mark.
-
-    These operators are concatenations, splits, slices and channel shuffles. Later passes may remove
-    marked functions.
-
-    Args:
-        module: An ``IRModule`` in normal form, before ``LegalizeOps``.
-    """
+    """Replace concatenations, splits, slices and shuffles by functions with a mark."""
     return apply_mutator(module, _ViewMarker(module))
 
 
@@ -396,10 +360,7 @@ def _axis(axis: Any, value: Any) -> int:
 
 
 def _first_indices(call: Any) -> list[int] | None:
-    """The first index of a slice on each axis.
-
-    None if the slice skips elements or is not static.
-    """
+    """The first index of a slice on each axis, or None if it is strided or dynamic."""
     source, *lists = call.args
     if len(lists) < 3 or not all(isinstance(part, relax.Tuple) for part in lists):  # noqa: PLR2004
         return None

@@ -142,10 +142,7 @@ _IDENTITY_REDUCTIONS = frozenset({"ReduceLogSumExp", "ReduceMean"})
 
 
 def _reduction(node: Node) -> Any:
-    """A reduction of ``_REDUCTIONS`` of integers by fractions, or of each number alone.
-
-    Results for integers are rounded towards zero.
-    """
+    """A reduction of integers in float64, rounded towards zero, or of each number alone."""
     x, axes, keep = node[0], node.axes, bool(node.attributes.get("keepdims", 1))
     alone = not axes and bool(node.attributes.get("noop_with_empty_axes"))
     by_fractions = _is_integer(x) and node.kind not in _INTEGER_REDUCTIONS
@@ -271,10 +268,7 @@ def _elu(node: Node) -> Any:
 
 
 def _layer_norm(node: Node) -> Any:
-    """Layer normalization; refuses forms that TVM's importer misreads.
-
-    The standard's own function then computes them. It also has several outputs and any axis.
-    """
+    """Layer normalization; leaves forms that TVM misreads to the standard's function."""
     x, scale = node[0], node[1]
     axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(x)))
     if node.outputs > 1 or (axis == 0 and node.kind != "LayerNormalization"):

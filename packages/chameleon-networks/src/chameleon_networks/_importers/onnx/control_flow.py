@@ -1,8 +1,6 @@
-"""Control flow and sequences of ONNX, which are resolved before a network is compiled.
+"""Resolves ONNX's control flow and sequences at compile time.
 
-If the condition of an ``If`` is constant, its branch is chosen. If the network computes the
-condition, both branches run, and the network chooses between their outputs. Loops are unrolled, and
-sequences become lists.
+Loops are unrolled, and both branches of a computed ``If`` run.
 """
 
 from __future__ import annotations
@@ -37,12 +35,7 @@ class GraphConverter(Protocol):
         """Convert a graph, and return its outputs."""
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """Select the outputs of one branch of an ``If`` whose condition the network computes.
-
-        Args:
-            condition: The Relax expression of the condition.
-            branches: The outputs of both branches.
-        """
+        """Select the outputs of one branch of an ``If`` whose condition the network computes."""
 
     def emit(self, value: Any) -> Any:
         """Bind an expression to a variable, and return the variable."""

@@ -1,6 +1,6 @@
 """Converters of ONNX operators that TVM's importer lacks or misreads.
 
-Each converter takes a ``Node``. It returns a Relax expression, or a list of one for each output.
+Each takes a ``Node``, and returns a Relax expression or a list of outputs.
 """
 
 from __future__ import annotations
@@ -173,13 +173,7 @@ ONNXRUNTIME_HINT = (
 
 
 def has_operator(node: Any) -> bool:
-    """Whether nodes of an ONNX operator can be converted, judged by the operator's name.
-
-    Attributes and inputs of the node are not checked.
-
-    Args:
-        node: The node.
-    """
+    """Whether an operator has a converter or a function of the standard, by its name."""
     # What reads nothing but values that have to be known is computed by ONNX's reference.
     known = {*_get_convert_map(), *CONVERTERS, *CONTROL_FLOW, *nodes.CONSTANT_INPUTS}
     if node.op_type in known and node.domain in DOMAINS:

@@ -1,9 +1,6 @@
-"""Represents tensors of ONNX dtypes in which Chameleon's kernels cannot compute.
+"""Emulates ONNX dtypes that kernels lack: half precision, and 8 bits or fewer.
 
-These are half precision, and dtypes of 8 bits or fewer.
-
-Such a tensor is held as float32, or as 8-bit integers, with the same values. Values are rounded to
-the dtype where the network casts to it, as ``Cast`` and ``QuantizeLinear`` do, and at outputs.
+A tensor is held as float32 or 8-bit integers of the same values, rounded at casts and outputs.
 """
 
 from __future__ import annotations
@@ -61,25 +58,13 @@ class EmulatedTensor:
 
 
 def compute_dtype(kind: str) -> str:
-    """The dtype that replaces a dtype of the ONNX model in the computation.
-
-    Kernels cannot compute in some dtypes, such as float16 or int4.
-
-    Args:
-        kind: The dtype in the model.
-    """
+    """The dtype in which a dtype of the ONNX model is computed."""
     return SMALL_INTEGERS.get(kind, "float32") if kind in EMULATED_DTYPES else kind
 
 
 def interface_dtype(kind: str) -> str:
-    """The dtype that an input or output of dtype ``kind`` has in the compiled network.
-
-    Floats of 8 bits or fewer are passed as their bytes (uint8). bfloat16 is passed as float32,
-    since TVM's bfloat16 crashes the process on CPUs.
-
-    Args:
-        kind: The dtype in the model.
-    """
+    """The dtype of an input or output of the compiled network for a dtype of the model."""
+    # Floats of 8 bits are passed as bytes; TVM's bfloat16 crashes the process on CPUs.
     return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else compute_dtype(kind)
 
 
@@ -99,13 +84,7 @@ def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
 
 
 def decode_input(builder: Any, value: Any, kind: str) -> EmulatedTensor:
-    """Convert an input of the compiled network to the tensor that the network computes with.
-
-    Args:
-        builder: A ``BlockBuilder`` that is inside a block.
-        value: The input, a Relax variable.
-        kind: The dtype of the input in the ONNX model.
-    """
+    """Convert an input of the compiled network to the tensor that the network computes with."""
     emit = builder.emit
     if kind == FLOAT16:
         value = emit(op.astype(value, "float32"))
@@ -118,15 +97,7 @@ def decode_input(builder: Any, value: Any, kind: str) -> EmulatedTensor:
 
 
 def encode_output(builder: Any, given: EmulatedTensor) -> Any:
-    """Convert an output of the network from the dtype in which it was computed to ``given.kind``.
-
-    Args:
-        builder: A ``BlockBuilder`` that is inside a block.
-        given: The tensor and its dtype in the ONNX file.
-
-    Returns:
-        The Relax variable of the converted tensor.
-    """
+    """Convert an output of the network from its compute dtype to that of the model."""
     if given.kind == FLOAT16:
         return builder.emit(op.astype(given.value, FLOAT16))
     if given.kind in _FLOATS:
@@ -137,17 +108,7 @@ def encode_output(builder: Any, given: EmulatedTensor) -> Any:
 def round_to_dtype(
     builder: Any, value: Any, kind: str, *, saturate: bool = True, mode: str = "nearest"
 ) -> EmulatedTensor:
-    """Round a tensor to a dtype in which kernels do not compute, such as float16.
-
-    Args:
-        builder: A ``BlockBuilder`` that is inside a block.
-        value: A tensor of float32 or of an integer dtype.
-        kind: The dtype to round to.
-        saturate: Whether numbers that are too large become the largest number of the dtype. If
-            False, they become infinity or NaN, as ONNX's ``Cast`` defines.
-        mode: ``nearest``, ``up`` or ``down``. With ``nearest``, a number half-way between two goes
-            to the one with the even code.
-    """
+    """Round a tensor to a dtype in which kernels do not compute, such as float16."""
     if kind in SMALL_INTEGERS:
         return EmulatedTensor(_wrap_integers(builder, value, kind), kind)
     if str(value.ty.dtype) != FLOAT32:
@@ -188,11 +149,7 @@ def _numbers_by_code(kind: str) -> NDArray[Any]:
 
 
 def _round_by_table(builder: Any, value: Any, kind: str, *, codes: bool = False, **how: Any) -> Any:
-    """Round a tensor to the nearest numbers of a dtype, or to the codes of these numbers.
-
-    Thresholds lie between the dtype's numbers. The count of thresholds that do not exceed a value
-    is the index of the number that the value becomes.
-    """
+    """Round to numbers of a dtype or their codes, by the count of thresholds below."""
     emit = builder.emit
     numbers, thresholds, table, nan = _rounding_tables(kind, codes=codes, **how)
     shape = value.ty.shape
@@ -216,11 +173,7 @@ def _round_by_table(builder: Any, value: Any, kind: str, *, codes: bool = False,
 def _rounding_tables(
     kind: str, *, codes: bool, saturate: bool = True, mode: str = "nearest"
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Any]:
-    """Tables for ``_round_by_table``.
-
-    Returns:
-        The number of each code, the thresholds, the result between thresholds, and that of NaN.
-    """
+    """Tables for ``_round_by_table``."""
     numbers = _numbers_by_code(kind)
     order = [c for c in np.argsort(numbers, kind="stable").tolist() if np.isfinite(numbers[c])]
     order = [c for c in order if numbers[c] != 0 or not np.signbit(numbers[c])]

@@ -1,8 +1,6 @@
 """Converters of ONNX's image operators that TVM's importer lacks or misreads.
 
-TVM's importer computes the common variants of ``Resize`` as onnxruntime does, so they are left to
-TVM. This module converts all other variants, and ``Upsample``. They become a matrix product along
-each axis, or a selection of pixels if the mode is ``nearest``.
+Rare variants of ``Resize`` become a matrix product, or a selection of pixels, along each axis.
 """
 
 from __future__ import annotations
@@ -141,10 +139,7 @@ def _roi_align(node: Node) -> Any:
 def _bilinear_corners(
     node: Node, regions: Any, axis: int, count: int, *, scale: float, least: float
 ) -> list[tuple[Any, Any]]:
-    """The two pixels around each sample along an axis, with weights; arrays of (regions, samples).
-
-    Samples outside of the image have the weight zero.
-    """
+    """Two pixels around each sample along an axis, and weights, of shape (regions, samples)."""
     extent = shape_of(node[0])[3 - axis]
     scaled = node.emit(regions * scalar(scale, regions))
     start, end = (op.strided_slice(scaled, [1], [at], [at + 1]) for at in (axis, axis + 2))
@@ -306,11 +301,9 @@ class _ResizedAxis:
     crop: tuple[float, float]
 
     def places(self, way: str) -> NDArray[Any]:
-        """The input coordinate of each output pixel, computed in float32 as in onnxruntime.
-
-        With ``align_corners`` and scales, the output's extent is rounded first, as in onnxruntime
-        (ONNX's reference does not round it).
-        """
+        """The input coordinate of each output pixel, in float32 as in onnxruntime."""
+        # With ``align_corners`` and scales, the output's extent is rounded first, as in
+        # onnxruntime.
         at: NDArray[Any] = np.arange(self.out, dtype=np.float32)
         size, scale = self.size, self.scale
         if way == _CROP:

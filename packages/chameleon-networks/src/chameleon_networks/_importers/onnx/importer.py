@@ -1,8 +1,7 @@
-"""Imports ONNX graphs into Relax: evaluates nodes on constants, and unrolls control flow.
+"""Imports ONNX graphs into Relax.
 
-ONNX's reference implementation computes nodes that read only constants. Each other node is
-converted by the first that can: Chameleon's converter, TVM's converter, or a function of the
-standard that consists of other operators.
+ONNX's reference folds constants; Chameleon's converter, TVM's, or the standard's function converts
+each other node.
 """
 
 from __future__ import annotations
@@ -78,17 +77,7 @@ def import_model(
     shapes: Mapping[str, Sequence[int]],
     values: Mapping[str, NDArray[Any]] | None = None,
 ) -> ImportedGraph:
-    """Import an ONNX model into Relax, and record which node each variable comes from.
-
-    Args:
-        model: An ``onnx.ModelProto``.
-        shapes: The shapes of inputs whose sizes the model leaves open, by name.
-        values: The values of inputs that become constants, by name.
-
-    Raises:
-        OperatorsRefusedError: Nodes cannot be converted, or need the values of inputs.
-        ConfigError: An input or output of the model is not supported.
-    """
+    """Import an ONNX model into Relax, and record which node each variable comes from."""
     importer = _Importer(model, shapes, values or {})
     module = importer.module()
     return ImportedGraph(
@@ -194,10 +183,7 @@ class _Importer:
     # Nodes
 
     def _convert_network(self, scope: Scope, opsets: Mapping[str, int]) -> None:
-        """Convert all nodes.
-
-        If a node is refused, zeros replace its outputs, to go on with the survey.
-        """
+        """Convert all nodes; zeros replace the outputs of unsupported ones."""
         survey = self.survey
         for node in self._model.graph.node:
             survey.operators.update(one.op_type for one in _with_inner_nodes(node))
@@ -265,11 +251,7 @@ class _Importer:
         return value
 
     def _converted(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
-        """Convert a node, and return the values of its outputs.
-
-        Raises:
-            _RefusedNode: The node cannot be compiled.
-        """
+        """Convert a node, and return the values of its outputs."""
         try:
             return self._by_kind(node, scope, opsets)
         except ConstantRequiredError as needed:
@@ -431,26 +413,14 @@ class _Importer:
     def run_graph(
         self, graph: Any, inputs: Sequence[Value], scope: Scope, opsets: Mapping[str, int]
     ) -> list[Value]:
-        """Convert a graph inside a node, such as the body of a loop, and return its outputs.
-
-        Args:
-            graph: The graph.
-            inputs: The values of the graph's inputs.
-            scope: The values by name that the graph can read besides its inputs.
-            opsets: The version of each operator set, by domain.
-        """
+        """Convert a graph inside a node, such as the body of a loop, and return its outputs."""
         inner = {**scope, **{one.name: _constant(one) for one in graph.initializer}}
         inner.update(zip((one.name for one in graph.input), inputs, strict=True))
         self._convert_nodes(graph.node, inner, opsets)
         return [inner[one.name] for one in graph.output]
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
-        """Select the outputs of one branch of an ``If`` whose condition the network computes.
-
-        Args:
-            condition: The Relax expression of the condition.
-            branches: The outputs of both branches.
-        """
+        """Select the outputs of one branch of an ``If`` whose condition the network computes."""
         chosen = []
         if nodes.shape_of(condition):  # the only value may have axes, which the outputs lack
             condition = self._builder.emit(relax.op.reshape(condition, []))
@@ -553,11 +523,7 @@ def _dtype(kind: int, what: str) -> str:
 
 
 def _check_extents(values: list[Value]) -> list[Value]:
-    """See that no extent is negative, which TVM accepts until it has no code for it.
-
-    Raises:
-        Unsupported: One is.
-    """
+    """See that no extent is negative, which TVM accepts until it has no code for it."""
     for value in values:
         kind: Any = getattr(value, "ty", None)
         if isinstance(kind, relax.TensorType) and min(static_shape(kind) or (), default=0) < 0:

@@ -23,16 +23,7 @@ from chameleon_networks._source_location import ImportedGraph
 
 
 def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
-    """Read the network of an ONNX file into Relax.
-
-    Args:
-        file: The path of the file.
-        shapes: The shapes of inputs whose sizes the file leaves open, by name.
-
-    Raises:
-        ConfigError: The file does not exist, is not valid, does not fit the shapes, or contains
-            something that TVM cannot read.
-    """
+    """Read the network of an ONNX file into Relax."""
     model = _read(file)
     _check_shapes(model, file, shapes)
     _check_types(model, file, _onnx())
@@ -50,11 +41,7 @@ def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
 
 
 def _read(file: str, *, load_external_data: bool = True) -> Any:
-    """Read and check the model of an ONNX file.
-
-    Raises:
-        ConfigError: The file does not exist or is not valid.
-    """
+    """Read and check the model of an ONNX file."""
     onnx = _onnx()
     try:
         model = onnx.load(file, load_external_data=load_external_data)
@@ -85,14 +72,7 @@ def _check(model: Any) -> None:
 
 
 def sort_nodes(graph: Any) -> None:
-    """Sort graphs that have nodes before what they read, as onnxruntime's float16 files have.
-
-    Args:
-        graph: An ``onnx.GraphProto``, which is changed, with the graphs inside of its nodes.
-
-    Raises:
-        ValueError: Nodes read each other's outputs in a cycle.
-    """
+    """Sort graphs that have nodes before what they read, as onnxruntime's float16 files have."""
     for node in graph.node:
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
@@ -143,11 +123,7 @@ class OnnxFacts:
 
 
 def onnx_facts(file: str) -> OnnxFacts:
-    """Read the facts about the network in an ONNX file, without the files with its external data.
-
-    Raises:
-        ConfigError: The file does not exist or is not valid.
-    """
+    """Read the facts about the network in an ONNX file, without its external data."""
     model = _read(file, load_external_data=False)
     return OnnxFacts(
         inputs=_inputs(model), ranges=_ranges(model.graph), is_quantized=is_quantized_model(model)
@@ -181,10 +157,7 @@ def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
 
 
 def onnx_digests(file: str) -> list[str] | None:
-    """Digests of the bytes of an ONNX file and of the files with its external data.
-
-    None if one of the files cannot be read.
-    """
+    """Digests of an ONNX file and its external data, or None if one cannot be read."""
     source = Path(file)
     try:
         model = _onnx().load(source, load_external_data=False)
@@ -213,23 +186,13 @@ def _digest(file: Path) -> str:
 
 
 def onnx_as_qdq(file: str) -> bytes:
-    """The content of an ONNX file whose quantized operators are replaced by their definitions.
-
-    ONNX defines such an operator as a floating-point operator between ``DequantizeLinear`` and
-    ``QuantizeLinear``. A framework's own kernels for quantized operators may be less exact, for
-    example because they saturate on a CPU without VNNI. So the rewritten file serves to compute
-    reference outputs.
-    """
+    """The content of an ONNX file in QDQ form, for references."""
+    # Frameworks' own int8 kernels may saturate on CPUs without VNNI.
     return bytes(to_qdq(_onnx().load(file)).SerializeToString())
 
 
 def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
-    """The content of an ONNX file whose outputs are replaced by intermediate values of its graph.
-
-    Args:
-        file: The path of a valid file.
-        names: The names of the values, as in ``SourceLocation.output``.
-    """
+    """The content of an ONNX file with intermediate values of its graph as outputs."""
     onnx = _onnx()
     model = inline_functions(to_qdq(onnx.load(file)))
     del model.graph.output[:]

@@ -22,7 +22,7 @@ from chameleon_networks._importers.onnx.emulated_types import (
 )
 
 Value = Any
-"""A Relax expression or a ``EmulatedTensor`` one, a list for a sequence, or None for an omitted value."""
+"""A Relax expression, an ``EmulatedTensor``, a list for a sequence, or None for an omitted value."""
 
 
 UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
@@ -95,14 +95,7 @@ class Node:
         return self.inputs[place] if place < len(self.inputs) else None
 
     def known(self, place: int) -> NDArray[Any] | None:
-        """The value of an input that must be a constant; None if the node does not have the input.
-
-        Args:
-            place: The number of the input, from 0.
-
-        Raises:
-            ValueNeeded: The network computes the input.
-        """
+        """The value of an input that must be constant; None if the node leaves it out."""
         value = self[place]
         if value is None:
             return None
@@ -111,26 +104,14 @@ class Node:
         return array_of(value)
 
     def value(self, place: int) -> NDArray[Any]:
-        """The value of an input that must be a constant and that the node must not leave out.
-
-        Args:
-            place: The number of the input, from 0.
-
-        Raises:
-            ValueNeeded: The network computes the input.
-            Unsupported: The node leaves the input out.
-        """
+        """The value of an input that must be a constant and that the node must not leave out."""
         array = self.known(place)
         if array is None:
             raise UnsupportedNodeError(f"its input {place} is left out")
         return array
 
     def integers(self, place: int) -> list[int]:
-        """The value of an input that must be a constant, as a list of integers.
-
-        Args:
-            place: The number of the input, from 0.
-        """
+        """The value of an input that must be a constant, as a list of integers."""
         return [int(number) for number in self.value(place).reshape(-1)]
 
     @property
@@ -182,29 +163,20 @@ def dtype_of(value: Any) -> str:
 
 
 def normalize_axis(axis: int, rank: int) -> int:
-    """The number of an axis, counted from the front.
-
-    Raises:
-        Unsupported: A tensor of this rank has no such axis.
-    """
+    """The number of an axis, counted from the front."""
     if not -rank <= axis < rank:
         raise UnsupportedNodeError(f"there is no axis {axis} among {rank} axes")
     return axis % rank
 
 
 def scalar(number: Any, like: Any) -> Any:
-    """Make a scalar Relax constant.
-
-    Args:
-        number: The value.
-        like: A tensor whose dtype the constant gets, or the name of a dtype.
-    """
+    """Make a scalar Relax constant."""
     dtype = like if isinstance(like, str) else dtype_of(like)
     return relax.const(number, dtype)
 
 
 def relax_constant(array: Any) -> Value:
-    """Make a Relax constant of an array, or a ``EmulatedTensor`` if Relax has no kernels for the dtype."""
+    """Make a Relax constant, or an ``EmulatedTensor`` if kernels lack the array's dtype."""
     array = np.asarray(array)
     kind = array.dtype.name
     if array.dtype.kind in "OUS":
@@ -218,11 +190,7 @@ _SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
 
 
 def owner_of(node: Any) -> str:
-    """The name of a node in error messages: its torch module, or else its own name.
-
-    Args:
-        node: The node of the ONNX graph.
-    """
+    """The name of a node in error messages: its torch module, or else its own name."""
     scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
     if scopes is None:
         return str(node.name)
@@ -251,12 +219,7 @@ _NOT_FOLDED = frozenset(
 
 
 def is_foldable(node: Any, inputs: Sequence[Value]) -> bool:
-    """Whether a node can be computed at compile time: it is deterministic and reads constants.
-
-    Args:
-        node: The node of the ONNX graph.
-        inputs: The values of the node's inputs.
-    """
+    """Whether a node can be computed at compile time: it is deterministic and reads constants."""
     return node.op_type not in _NOT_FOLDED and all(
         value is None or is_constant(value) for value in inputs
     )
@@ -274,13 +237,7 @@ def _single_node_model(node: Any, opset: int) -> Any:
 
 
 def evaluate_node(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
-    """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants.
-
-    Args:
-        node: The node.
-        inputs: The constants that the node reads.
-        opset: The version of the operator set.
-    """
+    """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants."""
     feeds = {
         # The reference writes into what it reads.
         name: constant_value(value).copy()

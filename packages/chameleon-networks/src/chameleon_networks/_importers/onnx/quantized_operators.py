@@ -1,9 +1,4 @@
-"""Rewrites quantized ONNX operators as floating-point operators between quantized tensors.
-
-By definition, ``QLinearConv`` equals ``DequantizeLinear``, ``Conv`` and ``QuantizeLinear``
-together. ``ConvInteger`` equals a ``Conv`` of numbers whose scale is one. So quantized networks are
-read, compiled and checked in one form only.
-"""
+"""Rewrites quantized ONNX operators, such as ``QLinearConv``, in the QDQ form."""
 
 from __future__ import annotations
 
@@ -19,8 +14,7 @@ from chameleon_tvm.api import first_line
 
 QDQ_OPERATORS = ("QuantizeLinear", "DequantizeLinear")
 _PER_CHANNEL_SINCE = 13
-"""The version of the standard in which ``QDQ_OPERATORS`` got a scale for each channel, and ``Softmax`` its
-only axis."""
+"""The opset in which ``QDQ_OPERATORS`` got a scale for each channel, and ``Softmax`` a single axis."""
 ONNXRUNTIME_DOMAIN = "com.microsoft"
 """The domain of operators that only ONNX Runtime has."""
 _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
@@ -33,22 +27,12 @@ def _onnx() -> Any:
 
 
 def is_quantized_model(model: Any) -> bool:
-    """Whether a model contains quantization steps or quantized operators.
-
-    Args:
-        model: An ``onnx.ModelProto``.
-    """
+    """Whether a model contains quantization steps or quantized operators."""
     return any(node.op_type in {*QDQ_OPERATORS, *_REWRITERS} for node in model.graph.node)
 
 
 def inline_functions(model: Any) -> Any:
-    """A model without functions of its own: their nodes replace the calls.
-
-    ONNX's inliner leaves out the defaults of a function's attributes, which calls get first.
-
-    Args:
-        model: An ``onnx.ModelProto``, which is not changed.
-    """
+    """Inline a model's own functions, with defaults of attributes, which ONNX leaves out."""
     if not model.functions:
         return model
     made = _onnx().ModelProto()
@@ -66,17 +50,7 @@ def inline_functions(model: Any) -> Any:
 
 
 def to_qdq(model: Any) -> Any:
-    """Rewrite the quantized operators of a model as floating-point operators.
-
-    Each quantized operator becomes a floating-point operator between ``DequantizeLinear`` and
-    ``QuantizeLinear``.
-
-    Args:
-        model: An ``onnx.ModelProto``, which is not changed.
-
-    Raises:
-        ConfigError: The model cannot be converted to operator set 13.
-    """
+    """Copy a model with its quantized operators in QDQ form."""
     if not any(_is_rewritten(node) for node in model.graph.node):
         return model
     made = _with_per_channel_opset(model)
@@ -117,9 +91,6 @@ def _with_per_channel_opset(model: Any) -> Any:
 class _Writer:
     """Writes the nodes of the rewritten model, and the constants that they need.
 
-    Args:
-        model: An ``onnx.ModelProto``.
-
     Attributes:
         nodes: The nodes written so far.
         constants: The initializers to add to the model.
@@ -144,11 +115,7 @@ class _Writer:
         return name
 
     def value(self, name: str) -> Any | None:
-        """The value of a tensor that is a constant, or None if the network computes the tensor.
-
-        Args:
-            name: The name of the tensor.
-        """
+        """The value of a tensor that is a constant, or None if the network computes the tensor."""
         found = self._known.get(name)
         return None if found is None else _onnx().numpy_helper.to_array(found)
 
@@ -181,11 +148,7 @@ class _NodeRewriter:
         return str(self.node.output[0])
 
     def given(self, place: int) -> str:
-        """The name of an input of the node, or "" if the node leaves the input out.
-
-        Args:
-            place: The number of the input, from 0.
-        """
+        """The name of an input of the node, or "" if the node leaves the input out."""
         inputs = self.node.input
         return str(inputs[place]) if place < len(inputs) else ""
 
@@ -195,23 +158,11 @@ class _NodeRewriter:
         return {name: value for name, value in found.items() if name not in dropped}
 
     def real(self, place: int, *, axis: int | None = None) -> str:
-        """Write the dequantization of an input, whose scale and zero point are the next two inputs.
-
-        Args:
-            place: The number of the input.
-            axis: The axis of the scales, if there are several.
-        """
+        """Write the dequantization of an input, by the scale and zero point that follow it."""
         return self.dequantized(*map(self.given, range(place, place + 3)), axis=axis)
 
     def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
-        """Write the dequantization of a tensor, and return the name of the result.
-
-        Args:
-            numbers: The name of the quantized tensor.
-            scale: The name of the tensor with the scale or scales.
-            zero: The name of the tensor with the zero point.
-            axis: The axis of the scales, if there are several.
-        """
+        """Write the dequantization of a tensor, and return the name of the result."""
         # An operator may read one tensor twice.
         name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
         inputs = [numbers, scale, zero]
@@ -233,18 +184,7 @@ class _NodeRewriter:
         return self.writer.add(kind, inputs, f"{self.name}/real", self.name, **attributes)
 
     def bias(self, numbers: str, data_scale: str, weights_scale: str) -> str:
-        """Add nodes that dequantize an int32 bias to the model.
-
-        The scale of the bias is the product of the scales of the data and the weights.
-
-        Args:
-            numbers: The name of the int32 bias.
-            data_scale: The name of the scale of the data.
-            weights_scale: The name of the scale of the weights.
-
-        Returns:
-            The name of the dequantized bias.
-        """
+        """Dequantize an int32 bias by the product of the scales of data and weights."""
         writer, name = self.writer, f"{self.name}/bias_scale"
         data, weights = map(writer.value, (data_scale, weights_scale))
         if data is None or weights is None:

@@ -1,6 +1,6 @@
-"""Converts recurrent ONNX operators such as ``LSTM`` to products and element-wise operators.
+"""Converts recurrent ONNX operators such as ``LSTM``.
 
-One product handles the inputs of all time steps. The steps then follow one at a time.
+One product handles the inputs of all time steps, which then follow one at a time.
 """
 
 from __future__ import annotations
@@ -83,15 +83,7 @@ class _Direction:
     peepholes: Sequence[Any]
 
     def activated(self, place: int, value: Any) -> Any:
-        """Apply one of the node's activation functions to the values of gates.
-
-        If the node has the attribute ``clip``, the gates are first limited to the range from
-        ``-clip`` to ``clip``.
-
-        Args:
-            place: The number of the activation in the node's list, from 0.
-            value: The gates, before the activation.
-        """
+        """Apply an activation of the node to gates that are limited to its ``clip``."""
         limit = self.node.attributes.get("clip")
         if limit:
             value = self.node.emit(op.clip(self.node.emit(value), -limit, limit))
@@ -106,12 +98,7 @@ class _Direction:
         return [self.activated(0, inside + self.from_state(state[0]))]
 
     def GRU(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """Compute one step of a ``GRU``, whose gates are update, reset and hidden, in this order.
-
-        Args:
-            inside: The product of the step's inputs and weights.
-            state: The hidden state before the step.
-        """
+        """One step of a ``GRU``, whose gates are update, reset and hidden, in this order."""
         emit, hidden, [held] = self.node.emit, self.hidden, state
         *given, new = _split(self.node, inside, 3, 1)
         cuts = [
@@ -131,12 +118,7 @@ class _Direction:
         return [emit(new + update * (held - new))]
 
     def LSTM(self, inside: Any, state: Sequence[Any]) -> list[Any]:  # noqa: N802 - as ONNX has it
-        """Compute one step of an ``LSTM``; its gates are input, output, forget and cell, in order.
-
-        Args:
-            inside: The product of the step's inputs and weights.
-            state: The hidden state and the cell before the step.
-        """
+        """One step of an ``LSTM``, whose gates are input, output, forget and cell, in order."""
         emit, (held, cell) = self.node.emit, state
         sums = emit(inside + self.from_state(held))
         entering, leaving, forgetting, new = _split(self.node, sums, 4, 1)
@@ -229,7 +211,7 @@ def _recurrent(node: Node) -> list[Any]:
 
 
 def _length_masks(node: Node, steps: int) -> list[Any]:
-    """For each step, a mask of the sequences that are that long. Empty if all have one length."""
+    """For each step, a mask of the sequences that are that long; empty if all have one length."""
     if node[4] is None:
         return []
     column = node.emit(op.expand_dims(node[4], 1))

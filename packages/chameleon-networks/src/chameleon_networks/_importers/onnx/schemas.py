@@ -16,13 +16,7 @@ STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
 
 
 def schema_of(node: Any, domain: str, opset: int = _LATEST_OPSET) -> Any | None:
-    """The definition of a node's operator in the ONNX standard; None if there is none.
-
-    Args:
-        node: The node.
-        domain: The domain of the operator.
-        opset: The version of the operator set; the newest if it is left out.
-    """
+    """The definition of a node's operator in the ONNX standard; None if there is none."""
     try:
         return onnx.defs.get_schema(node.op_type, opset, domain)
     except onnx.defs.SchemaError:
@@ -30,12 +24,7 @@ def schema_of(node: Any, domain: str, opset: int = _LATEST_OPSET) -> Any | None:
 
 
 def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
-    """A node's attributes by name, with the standard's defaults for missing ones.
-
-    Args:
-        node: The node.
-        schema: The definition of the node's operator (``schema_of``).
-    """
+    """A node's attributes by name, with the standard's defaults for missing ones."""
     found = {}
     if schema is not None:
         for name, attribute in schema.attributes.items():
@@ -61,14 +50,7 @@ def _decode_attribute(value: Any) -> Any:
 
 
 def function_body(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -> Any | None:
-    """The standard's definition of a node's operator by simpler operators; None without one.
-
-    Args:
-        node: The node.
-        schema: The definition of the node's operator (``schema_of``).
-        inputs: The values of the node's inputs, whose dtypes may decide the function.
-        opset: The version of the operator set.
-    """
+    """The standard's definition of a node's operator by simpler operators; None without one."""
     if schema is None:
         return None
     if schema.has_function:
@@ -105,13 +87,7 @@ def _type_of(value: Value) -> Any:
 
 
 def bind_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
-    """Copy a node of a function's body, and fill in the attributes that the caller passes.
-
-    Args:
-        node: The node, whose attributes may refer to attributes of the function.
-        given: The values of the function's attributes, by name.
-        caller: The node that calls the function. The copy gets its name.
-    """
+    """Copy a node of a function's body, and fill in the attributes that the caller passes."""
     made = onnx.NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]
@@ -132,15 +108,7 @@ def bind_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
 
 
 def cast_like_to_cast(node: Any, kind: str) -> Any:
-    """Rewrite an ONNX node ``CastLike`` as a node ``Cast``, which has the dtype as an attribute.
-
-    ``CastLike`` takes its dtype from a second input. Without this input, the cast of a constant can
-    be evaluated at compile time.
-
-    Args:
-        node: The node ``CastLike``.
-        kind: Name of the dtype, such as ``float16``.
-    """
+    """Rewrite ``CastLike`` as ``Cast``, so that the cast of a constant can be folded."""
     cast = onnx.NodeProto()
     cast.CopyFrom(node)
     cast.op_type = "Cast"

@@ -18,10 +18,7 @@ _AXIS_SINCE = 20
 
 
 def _dft_matrix(length: int, parts: int, *, onesided: bool, inverse: bool) -> NDArray[Any]:
-    """The matrix of a transform. Rows are input samples by part, columns outputs by part.
-
-    The parts of a number are real and imaginary.
-    """
+    """The matrix of a Fourier transform, with real and imaginary parts as rows and columns."""
     waves = (np.fft.ifft if inverse else np.fft.fft)(np.eye(length))
     waves = waves[:, : length // 2 + 1] if onesided else waves
     pairs = [np.stack([part.real, part.imag], -1) for part in (waves, 1j * waves)]
@@ -29,10 +26,7 @@ def _dft_matrix(length: int, parts: int, *, onesided: bool, inverse: bool) -> ND
 
 
 def _irfft_matrix(length: int) -> NDArray[Any]:
-    """The matrix from one half of a real signal's frequencies to the signal.
-
-    The other half of the frequencies mirrors the first.
-    """
+    """The matrix from the first half of a real signal's frequencies to the signal."""
     unit = np.eye(length // 2 + 1)
     waves = np.stack([np.fft.irfft(part, length) for part in (unit, 1j * unit)], 1)
     return waves.reshape(-1, length)

@@ -22,10 +22,7 @@ def _moving_average(node: Node, share: float, state: Any, change: Any) -> Any:
 
 
 def _for_all_tensors(step: Step, states: int) -> Callable[[Node], list[Any]]:
-    """A converter that applies an optimizer's step to all of its tensors.
-
-    The inputs are the tensors, then their gradients, then the optimizer's states.
-    """
+    """A converter that applies an optimizer's step to tensors, gradients and states."""
 
     def convert(node: Node) -> list[Any]:
         rate, turn, *tensors = node.inputs

@@ -1,7 +1,4 @@
-"""Prepares torch networks for inference.
-
-The functions set weights and evaluation mode, and handle random numbers and checks of values.
-"""
+"""Prepares torch networks for inference, and checks that they are deterministic and stateless."""
 
 from __future__ import annotations
 
@@ -94,23 +91,12 @@ def _differs_in_training(module: Any) -> bool:
 
 
 def check_program(program: Any) -> Any:
-    """Switch off dropout, and check that a program's answers follow from its inputs alone.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``, which is changed in place.
-
-    Raises:
-        ConfigError: The program draws random numbers, or its outputs depend on earlier calls.
-    """
+    """Switch off dropout, and check that a program's answers follow from its inputs alone."""
     return check_stateless(check_deterministic(disable_dropout(program)))
 
 
 def disable_dropout(program: Any) -> Any:
-    """Switch off dropout that was exported in training mode, and log a warning if there was any.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``, which is changed in place.
-    """
+    """Switch off dropout that was exported in training mode, and log a warning if there was any."""
     found = [node for node in _nodes(program) if _is_dropout(node)]
     for node in found:
         names = _argument_names(node)
@@ -133,14 +119,7 @@ def disable_dropout(program: Any) -> Any:
 
 
 def check_deterministic(program: Any) -> Any:
-    """Check that a program draws no random numbers, and return it unchanged.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-
-    Raises:
-        ConfigError: The program draws random numbers. The message names the operator.
-    """
+    """Check that a program draws no random numbers, and return it unchanged."""
     for node in _nodes(program):
         if node.op == "call_function" and draws_random_numbers(node):
             raise ConfigError(
@@ -158,17 +137,7 @@ def _nodes(program: Any) -> list[Any]:
 
 
 def check_stateless(program: Any) -> Any:
-    """Check that no output of a program depends on earlier calls, and return it unchanged.
-
-    Outputs do so in a decoder that writes keys and values into a buffer.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-
-    Raises:
-        ConfigError: An output depends on a weight or buffer that calls change. The message names
-            the operator that changes it.
-    """
+    """Check that no output depends on earlier calls, as in a decoder with a cache."""
     depends = _mutated_buffers(program)
     outputs = set(program.graph_signature.user_outputs)
     for node in program.graph.nodes if depends else ():
@@ -249,18 +218,8 @@ class _UnresolvedBranchError(BaseException):
 
 
 def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:
-    """Export a network whose code raises errors for some values of tensors, without these checks.
-
-    Torch does not export an ``if`` that depends on values. If one of its branches ends with an
-    error, this function exports the other branch. It logs a warning.
-
-    Args:
-        network: A torch module.
-        export: A function that exports it.
-
-    Returns:
-        The program. None if more than one branch computes something.
-    """
+    """Export a network without ``if`` branches that raise errors, or return None."""
+    # torch does not export an ``if`` that depends on values.
     answers: list[bool] = []
     while True:
         programs = {}
@@ -335,11 +294,7 @@ def _is_raised_by_network(error: Exception) -> bool:
 
 
 def draws_random_numbers(node: Any) -> bool:
-    """Whether an operator draws random numbers. Dropout does so only in training mode.
-
-    Args:
-        node: A node of a torch program.
-    """
+    """Whether an operator draws random numbers. Dropout does so only in training mode."""
     torch = importlib.import_module("torch")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False

@@ -49,16 +49,7 @@ class ExampleProgram:
     saved: bool = False
 
     def in_shapes(self, shapes: Shapes) -> Any:
-        """Export the network for other input shapes.
-
-        Inputs that are not named keep the shapes of the example.
-
-        Args:
-            shapes: The shapes of inputs, by name.
-
-        Raises:
-            ConfigError: An input does not exist, or the network draws random numbers.
-        """
+        """Export the network for other shapes of some inputs."""
         if self.saved:
             check_saved_shapes(self.program, shapes, self.owner)
         program = export_for_shapes(self.program, shapes, self.export, self.owner)
@@ -124,13 +115,7 @@ class ProgramInputs:
 
 
 def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:
-    """Make a builtin network with random weights.
-
-    Args:
-        name: A key of ``NETWORKS``.
-        batch: Number of samples per inference.
-        dtype: The dtype of weights and images.
-    """
+    """Make a builtin network with random weights."""
     torch = _torch()
     record = NETWORKS[name]
     module, _, function = record.factory.partition(":")
@@ -146,14 +131,7 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExamplePro
 
 
 def export_source(source: str) -> ExampleProgram:
-    """Export the network of a user's function that returns a module and example inputs.
-
-    Args:
-        source: ``path.py:function`` or ``package.module:function``.
-
-    Raises:
-        ConfigError: The function does not exist or fails, or torch cannot export its network.
-    """
+    """Export the network of a user's function that returns a module and example inputs."""
     made = _call_source(source)
     is_pair = isinstance(made, tuple) and len(made) == 2  # noqa: PLR2004
     network, inputs = made if is_pair else (made, ())
@@ -168,16 +146,7 @@ def export_source(source: str) -> ExampleProgram:
 
 
 def export_module(network: Any, inputs: Any, owner: str) -> ExampleProgram:
-    """Export a torch module for example inputs.
-
-    Args:
-        network: The module, in evaluation mode.
-        inputs: A tensor, a sequence, a mapping, or a pair of a sequence and a mapping.
-        owner: A name of the network for messages.
-
-    Raises:
-        ConfigError: torch cannot export the module.
-    """
+    """Export a torch module for example inputs."""
     # torch takes inputs that are one tensor for one input, as if they were equal in every call.
     tree: Any = importlib.import_module("torch.utils._pytree")
     positional, keywords = tree.tree_map_only(
@@ -271,11 +240,7 @@ def _export_hint(error: Exception) -> str:
 
 
 def load_saved(file: str) -> ExampleProgram:
-    """Load a program that ``torch.export.save`` wrote.
-
-    Raises:
-        ConfigError: The file holds no such program, or the program draws random numbers.
-    """
+    """Load a program that ``torch.export.save`` wrote."""
     try:
         program = _load(file)
     except Exception as error:  # whatever torch makes of a file of somebody's
@@ -318,15 +283,7 @@ def _load(file: str) -> Any:
 
 
 def save_program(program: Any, file: str) -> bool:
-    """Write a program into a file, from which other processes of Chameleon read it.
-
-    Args:
-        program: The ``torch.export.ExportedProgram``.
-        file: The path of the file.
-
-    Returns:
-        Whether torch could write the program. If not, the other processes export it themselves.
-    """
+    """Write a program into a file, from which other processes of Chameleon read it."""
     try:
         with hold_back_torch_messages():
             _torch().export.save(program, file)
@@ -337,13 +294,8 @@ def save_program(program: Any, file: str) -> bool:
 
 
 def read_program(file: str) -> Any:
-    """Read a program from a file that another process wrote; return None if that is impossible.
-
-    For example, the program's outputs may have a Python type that only the user's module registers.
-
-    Args:
-        file: The path of the file.
-    """
+    """Read a program that another process saved, or return None if torch cannot."""
+    # For example, its outputs may have a type that only the user's module registers.
     try:
         return _load(file)
     except Exception as error:  # noqa: BLE001 - likewise
@@ -372,11 +324,7 @@ _torch = partial(import_library, "torch")
 
 @contextlib.contextmanager
 def hold_back_torch_messages() -> Iterator[None]:
-    """A context manager that holds back all messages that torch logs and prints inside it.
-
-    Without an exception, the messages appear at the end. Otherwise they become a note of the
-    exception, which a traceback shows.
-    """
+    """Hold back what torch logs and prints, and add it to an exception as a note."""
     held: list[tuple[logging.Handler, logging.LogRecord]] = []
     out, err = io.StringIO(), io.StringIO()
     try:
@@ -418,20 +366,8 @@ def _hold_back_records(held: list[tuple[logging.Handler, logging.LogRecord]]) ->
 
 
 def export_for_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
-    """Export the program of a network for inputs of given shapes.
-
-    The example inputs are cropped along each axis, or repeated from their start. So ids in an
-    example stay valid.
-
-    Args:
-        program: The ``torch.export.ExportedProgram`` for the example inputs.
-        shapes: The shapes of inputs, by name.
-        export: A function that exports the network for other inputs.
-        owner: A name of the network for messages.
-
-    Raises:
-        ConfigError: The network has no such input, an input has another rank, or ``export`` fails.
-    """
+    """Export a program for other input shapes."""
+    # Example inputs are cropped or repeated, so that ids stay valid.
     tree = importlib.import_module("torch.utils._pytree")
     leaves, structure = tree.tree_flatten(program.example_inputs)
     names = [str(name) for name in program.graph_signature.user_inputs]
@@ -448,11 +384,7 @@ def export_for_shapes(program: Any, shapes: Shapes, export: Export, owner: str) 
 
 
 def input_tensors(program: Any) -> Keywords:
-    """The tensors among a program's example inputs, by name, in the order of its arguments.
-
-    Args:
-        program: The ``torch.export.ExportedProgram``.
-    """
+    """The tensors among a program's example inputs, by name, in the order of its arguments."""
     tree = importlib.import_module("torch.utils._pytree")
     names, leaves = program.graph_signature.user_inputs, tree.tree_leaves(program.example_inputs)
     return {
@@ -486,16 +418,7 @@ def _resize(example: Any, shape: Sequence[int]) -> Any:
 
 
 def check_saved_shapes(program: Any, shapes: Shapes, file: str) -> None:
-    """Check that a saved program takes inputs of other shapes.
-
-    Args:
-        program: The ``torch.export.ExportedProgram`` of the file.
-        shapes: The shapes of inputs, by name.
-        file: The path of the file, for messages.
-
-    Raises:
-        ConfigError: The program only takes another extent of an axis.
-    """
+    """Check that a saved program takes inputs of other shapes."""
     for node in program.graph.nodes:
         asked = shapes.get(node.name) if node.op == "placeholder" else None
         for axis, (extent, known) in enumerate(

@@ -1,11 +1,7 @@
-"""Rewrites a torch program so that each complex number becomes a pair of real numbers.
+"""Rewrites complex numbers of a torch program as pairs of real ones, which TVM has.
 
-TVM has no complex dtypes. Three kinds of networks use complex numbers between real inputs and
-outputs. They are rotary embeddings with ``view_as_complex`` (Su et al. 2021, section 3.2.1),
-spectrograms, and mixing by Fourier transforms (Lee-Thorp et al. 2022).
-
-Each operator on complex numbers becomes a call of a Python function on pairs of real tensors.
-Torch's tracer then records the real operators that these functions call.
+Rotary embeddings (Su et al. 2021, section 3.2.1), spectrograms and Fourier mixing (Lee-Thorp et al.
+2022) use them.
 """
 
 from __future__ import annotations
@@ -49,11 +45,7 @@ class ComplexPair:
 
     @classmethod
     def of_last_axis(cls, both: torch.Tensor) -> ComplexPair:
-        """Read a complex tensor from a real tensor whose last axis holds both parts.
-
-        Args:
-            both: The real tensor, whose last axis has the real and the imaginary part.
-        """
+        """Read a complex tensor from a real tensor whose last axis holds both parts."""
         return cls(both.select(-1, 0), both.select(-1, 1))
 
     @classmethod
@@ -67,10 +59,7 @@ class ComplexPair:
         return (self.imaginary if is_number(self.real) else self.real).shape
 
     def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The real and the imaginary part as tensors of one shape.
-
-        At least one part must be a tensor; a part that is a number is then expanded.
-        """
+        """The real and the imaginary part as tensors; at least one must be a tensor."""
         if is_number(self.imaginary):
             return self.real, torch.full_like(self.real, self.imaginary)
         if is_number(self.real):
@@ -78,13 +67,7 @@ class ComplexPair:
         return self.real, self.imaginary
 
     def each(self, function: Callable[[Any], Any]) -> ComplexPair:
-        """Apply a linear function, such as a reshape, to the real and the imaginary part.
-
-        A part that is the number 0 stays 0, without a call.
-
-        Args:
-            function: The function of one real tensor.
-        """
+        """Apply a linear function to both parts, except to the number 0."""
         return ComplexPair(
             *(one if is_zero(one) else function(one) for one in (self.real, self.imaginary))
         )
@@ -105,12 +88,7 @@ class ComplexPair:
         return self.product(other, multiply_parts)
 
     def product(self, other: ComplexPair, multiply: Callable[[Any, Any], Any]) -> ComplexPair:
-        """Multiply this pair by another one, as complex numbers.
-
-        Args:
-            other: The other pair.
-            multiply: The product of two real parts, or another bilinear function of them.
-        """
+        """Multiply this pair by another one, as complex numbers."""
 
         def of(one: Part, two: Part) -> Part:
             return 0 if is_zero(one) or is_zero(two) else multiply(one, two)
@@ -144,20 +122,14 @@ def is_zero(part: Part) -> bool:
 
 
 def add_parts(one: Part, two: Part) -> Part:
-    """Add two real tensors or numbers, which are real or imaginary parts of complex tensors.
-
-    If one of them is the number 0, the other one is returned without an addition.
-    """
+    """Add two real tensors or numbers, without an operator for the number 0."""
     if is_zero(one) or is_zero(two):
         return two if is_zero(one) else one
     return one + two
 
 
 def multiply_parts(one: Part, two: Part) -> Part:
-    """Multiply two real tensors or numbers, which are real or imaginary parts of complex tensors.
-
-    If one of them is the number 0 or 1, no operator is called.
-    """
+    """Multiply two real tensors or numbers, without an operator for the numbers 0 and 1."""
     for factor, other in ((one, two), (two, one)):
         if is_number(factor) and factor in {0, 1}:
             return other if factor else 0
@@ -325,25 +297,12 @@ arguments, in which complex values are pairs."""
 
 
 def has_complex(program: Any) -> bool:
-    """Whether a torch program computes complex numbers anywhere.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-    """
+    """Whether a torch program computes complex numbers anywhere."""
     return any(is_complex(node) for node in program.graph.nodes)
 
 
 def remove_complex(program: Any) -> Any:
-    """Rewrite a program so that pairs of real numbers replace its complex numbers.
-
-    Args:
-        program: A ``torch.export.ExportedProgram`` in core operators, which is changed. Decompose
-            it again afterwards, since its graph calls Python functions on pairs.
-
-    Raises:
-        ConfigError: An input or output is complex, or an operator on complex numbers is not
-            supported.
-    """
+    """Rewrite a program so that pairs of real numbers replace its complex numbers."""
     # Decomposing hands on mappings of the user's program, which others run beside this one.
     program._state_dict = dict(program.state_dict)  # noqa: SLF001 - it cannot be given otherwise
     program._constants = dict(program.constants)  # noqa: SLF001
@@ -399,11 +358,7 @@ def _store_as_pair(program: Any, node: Any) -> Any:
 
 
 def _pair_function(node: Any) -> Callable[..., Any]:
-    """The function of pairs that replaces a node's operator on complex numbers.
-
-    Raises:
-        ConfigError: The operator is not supported.
-    """
+    """The function of pairs that replaces a node's operator on complex numbers."""
     operator, name = node.target, node.target.__name__.partition(".")[0]
     convert, has_pairs = _CONVERTERS.get(name), is_complex(node)
     if convert is None:
@@ -421,7 +376,7 @@ def _pair_function(node: Any) -> Callable[..., Any]:
         if longest > MAX_DFT_LENGTH:
             raise ConfigError(
                 f"a Fourier transform of {longest} numbers is too long",
-                hint=f"Up to {MAX_DFT_LENGTH} are computed, as a matrix product; compute it outside.",
+                hint=f"Up to {MAX_DFT_LENGTH} are computed, by a matrix; compute it outside.",
             )
 
     def computed(*arguments: Any, **keywords: Any) -> Any:

@@ -52,12 +52,7 @@ _FIRST_RESULT_ONLY = {
 
 
 def decompose(program: Any, readable: Container[str]) -> Any:
-    """Rewrite a program in torch's core operators, or in simpler ones that an importer can read.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-        readable: Names of the operators that TVM's importer and Chameleon's converters read.
-    """
+    """Rewrite a program in torch's core operators, or in simpler ones that an importer can read."""
     if _is_sparse(program):
         return program  # torch cannot decompose it; TVM reads some operators as they are
     table = decomposition_table()
@@ -80,23 +75,13 @@ _EARLY_DECOMPOSITIONS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def decompose_early(program: Any) -> Any:
-    """Rewrite a program in torch's core operators. The next ``decompose`` takes the result over.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-    """
+    """Rewrite a program in torch's core operators. The next ``decompose`` takes the result over."""
     _EARLY_DECOMPOSITIONS[program] = made = run_decompositions(program, decomposition_table())
     return made
 
 
 def _promote_integers(module: torch.fx.GraphModule) -> None:
-    """Convert integers and booleans to fractions before operators that give fractions of them.
-
-    Torch does so inside ``exp``, ``reciprocal`` and many others; TVM's importer does not.
-
-    Args:
-        module: A module of an exported program, which is changed in place.
-    """
+    """Cast integers to float before operators that do so in torch, unlike in TVM."""
     graph = module.graph
     for node in list(graph.nodes):
         value, tensors = node.meta.get("val"), node.all_input_nodes
@@ -130,16 +115,8 @@ def decomposition_table() -> Any:
 
 
 def run_decompositions(program: Any, table: Any) -> Any:
-    """The result of ``program.run_decompositions`` with a table, in less time.
-
-    torch's own ``run_decompositions`` overrides every composite operator of torch, which takes a
-    third of a second. Only operators in the table, and operators that torch preserves, need to be
-    overridden. If torch lacks the private functions for that, ``run_decompositions`` itself runs.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-        table: A table of ``decomposition_table``, possibly with further operators.
-    """
+    """Decompose a program as ``run_decompositions`` does, in less time."""
+    # torch overrides every composite operator, which takes a third of a second.
     if core_decompositions is None:
         return program.run_decompositions(table)
     composite = dict.fromkeys(PRESERVED_ATEN_CIA_OPS, _special_op_to_preserve_cia)
@@ -156,11 +133,7 @@ def run_decompositions(program: Any, table: Any) -> Any:
 
 
 def function_calls(program: Any) -> list[Any]:
-    """All calls of a program, those in the branches of ``torch.cond`` included.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-    """
+    """All calls of a program, those in the branches of ``torch.cond`` included."""
     return [
         node
         for part in program.graph_module.modules()
@@ -192,11 +165,7 @@ def _missing_decompositions(
 
 
 def _remove_non_tensors(program: Any) -> None:
-    """Remove assertions, and inputs and outputs that are no tensors.
-
-    Raises:
-        ConfigError: No output is left.
-    """
+    """Remove assertions, and inputs and outputs that are no tensors."""
     signature, graph = program.graph_signature, program.graph_module.graph
     effects = [node for node in graph.nodes if node.target is with_effects]
     checked = all(map(_is_assertion, effects))
@@ -472,10 +441,7 @@ def _linear_cross_entropy(*args: Any) -> Any:
 
 
 def _encoder_layer(x: Any, width: int, heads: int, *args: Any) -> Any:
-    """``_transformer_encoder_layer_fwd``: ``nn.TransformerEncoderLayer`` in inference.
-
-    A row of attention whose columns are all masked gives NaN, as torch's operator does.
-    """
+    """``nn.TransformerEncoderLayer``, with NaN for fully masked rows as in torch."""
     functional, (batch, rows, _) = torch.nn.functional, x.shape
     qkv, qkv_bias, out, out_bias, gelu, norm_first, eps = args[:7]
     norms, (wide, wide_bias, narrow, narrow_bias) = args[7:11], args[11:15]
@@ -508,7 +474,7 @@ def _encoder_layer(x: Any, width: int, heads: int, *args: Any) -> Any:
     return x
 
 
-def _linear_cross_entropy_unreduced(*args: Any) -> Any:
+def _linear_cross_entropies(*args: Any) -> Any:
     *tensors, ignored, _size, _policy, _dtype = args
     return _linear_cross_entropy(*tensors, "none", ignored)[0]
 
@@ -565,5 +531,5 @@ if linear_cross_entropy is not None:
     _CHUNKED = torch.ops.torch_nn
     DECOMPOSITIONS |= {
         _CHUNKED._linear_cross_entropy_batch_chunked.default: _linear_cross_entropy,  # noqa: SLF001
-        _CHUNKED._linear_cross_entropy_batch_chunked_no_reduction.default: _linear_cross_entropy_unreduced,  # noqa: SLF001
+        _CHUNKED._linear_cross_entropy_batch_chunked_no_reduction.default: _linear_cross_entropies,  # noqa: SLF001
     }

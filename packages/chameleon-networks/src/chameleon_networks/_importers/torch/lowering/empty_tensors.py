@@ -1,8 +1,4 @@
-"""Rewrites torch operators on empty tensors, and finds operators along an axis of scalars.
-
-TVM cannot read either. Results that depend only on tensors without elements become constants. An
-operator of torch may name an axis of a scalar, although a scalar has no axes.
-"""
+"""Finds torch operators on empty tensors and along axes of scalars, which TVM cannot read."""
 
 from __future__ import annotations
 
@@ -25,11 +21,7 @@ _UPDATES = {
 
 
 def remove_empty_tensors(program: Any) -> None:
-    """Replace empty tensors, and results that only depend on empty tensors, by constants.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``, which is changed.
-    """
+    """Replace empty tensors, and results that only depend on empty tensors, by constants."""
     graph = program.graph_module.graph
     for node in list(graph.nodes):
         if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
@@ -47,10 +39,7 @@ def remove_empty_tensors(program: Any) -> None:
 
 
 def _replacement(graph: Any, node: Any) -> Any:
-    """A node with the same result as ``node`` that reads no empty tensor.
-
-    None if none is needed.
-    """
+    """A node with the same result that reads no empty tensor, or None."""
     result, value = node.meta["val"], _constant_value(node)
     if value is not None:
         arguments = list(result.shape), value
@@ -97,13 +86,7 @@ _AXES = {"dim", "dims"}
 
 
 def reduces_scalar(node: Any) -> bool:
-    """Whether a node applies an operator along an axis to a scalar, such as a sum along axis 0.
-
-    torch allows this, but TVM does not.
-
-    Args:
-        node: A ``torch.fx`` node that calls an operator.
-    """
+    """Whether a node applies an operator along an axis to a scalar, unlike TVM."""
     schema = getattr(node.target, "_schema", None)
     names = [] if schema is None else [argument.name for argument in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}

@@ -51,10 +51,8 @@ def _resize_antialias(mode: str, call: TorchCall) -> Any:
 
 
 def _resize_by_matrices(mode: str, call: TorchCall, factors: Any, *, antialias: bool) -> Any:
-    """Resize by products with two constant matrices, one for each axis.
-
-    Resizing is linear and separable, so that the columns of a matrix are the resized unit vectors.
-    """
+    """Resize by a product with a constant matrix for each axis."""
+    # Resizing is linear and separable, so that the columns are the resized unit vectors.
     x, aligned = call.value(0), bool(call.given(2, "align_corners"))
     name = f"_upsample_{mode}2d_aa" if antialias else f"upsample_{mode}2d"
 
@@ -83,10 +81,8 @@ def _grid_sample(call: TorchCall) -> Any:
 
 
 def _avg_pool(axes: int, call: TorchCall) -> Any:
-    """``avg_pool1d``, ``avg_pool2d`` and ``avg_pool3d``.
-
-    TVM has no ``divisor_override``. With ``ceil_mode`` it counts elements beyond the padding.
-    """
+    """``avg_pool1d``, ``avg_pool2d`` and ``avg_pool3d``."""
+    # TVM lacks ``divisor_override``. With ``ceil_mode`` it counts elements beyond the padding.
     kernel = _per_axis(call.node.args[1], axes)
     ceil, divisor = bool(call.given(4, "ceil_mode")), call.given(6, "divisor_override")
     if not ceil and divisor is None:

@@ -43,14 +43,7 @@ CONVERTERS = {
 
 
 def torch_graph(program: Any) -> ImportedGraph:
-    """Read an exported program into Relax.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-
-    Raises:
-        ConfigError: TVM cannot read the program. The message names the operators and their places.
-    """
+    """Read an exported program into Relax."""
     double = any(value.dtype == torch.float64 for value in program.state_dict.values())
     importer = _Importer(_IN_FLOAT32 if double else WAY_OUT)
     try:
@@ -85,13 +78,7 @@ def torch_graph(program: Any) -> ImportedGraph:
 
 
 def intermediate_values(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
-    """Compute intermediate values of the program that ``torch_graph`` reads, with torch.
-
-    Args:
-        program: The same program that ``torch_graph`` gets.
-        names: The names of nodes, each of which has a tensor as result.
-        inputs: The inputs of the program, one array each.
-    """
+    """Compute intermediate values of the program that ``torch_graph`` reads, with torch."""
     read = decompose(program, supported_operators())
     stored, given = {**read.state_dict, **read.constants}, iter(inputs)
     arguments = [
@@ -120,7 +107,7 @@ def _convert(convert: Converter, node: Any, importer: Any) -> Any:
 
 
 def _unsupported_result(node: Any) -> str:
-    """The reason why TVM cannot compute a node's result. Empty if TVM can."""
+    """The reason why TVM cannot compute a node's result; empty if TVM can."""
     value = node.meta.get("val")
     if free_unbacked_symbols(value):
         return "the shape of its result depends on its numbers"
@@ -143,16 +130,7 @@ def _has_shape(made: Any, value: Any) -> bool:
 
 
 def _convert_as_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
-    """Convert a node with each scalar tensor replaced by a vector of one element.
-
-    Args:
-        convert: A function that converts the node.
-        node: A node for which ``reduces_scalar`` is true.
-        importer: TVM's importer.
-
-    Returns:
-        The results of the node, in the shapes that the node has in torch.
-    """
+    """Convert a node with each scalar tensor replaced by a vector of one element."""
     emit, kept = importer.block_builder.emit, dict(importer.env)
     for argument in node.all_input_nodes:
         if is_scalar(argument):
@@ -173,11 +151,7 @@ def _convert_as_vectors(convert: Callable[[], Any], node: Any, importer: Any) ->
 
 
 class _Importer(ExportedProgramImporter):
-    """Notes the node that each variable comes from, and continues after nodes that are refused.
-
-    Args:
-        hint: What the user can do about refused nodes.
-    """
+    """Notes the node that each variable comes from, and continues after nodes that are refused."""
 
     def __init__(self, hint: str) -> None:
         super().__init__()
@@ -242,13 +216,7 @@ class _Importer(ExportedProgramImporter):
         return noted
 
     def zeros(self, node: Any) -> Any:
-        """Zeros in place of the result of an operator that cannot be imported.
-
-        So the import goes on, and one error names all such operators.
-
-        Args:
-            node: The node of the operator.
-        """
+        """Zeros in place of an unsupported operator's result, to find all such operators."""
         return pytree.tree_map_only(
             torch.Tensor,
             lambda tensor: self.block_builder.emit(

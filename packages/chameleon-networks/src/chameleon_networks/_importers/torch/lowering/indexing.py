@@ -35,11 +35,8 @@ def _arange(call: TorchCall) -> Any:
 
 
 def _index(call: TorchCall) -> Any:
-    """``x[..., i, j, ...]`` with index tensors, as NumPy and torch define it.
-
-    One index is a ``take``. Several indices are broadcast to each other. The axes of their result
-    come first, or replace the indexed axes if these are neighbours.
-    """
+    """``x[..., i, j, ...]`` with index tensors, as NumPy and torch define it."""
+    # The indexed axes come first, or stay in place if they are neighbours.
     data = call.value(0)
     places, indices = _index_tensors(call, data, call.node.args[1])
     if len(places) == 1:
@@ -154,10 +151,7 @@ def _embedding_bag(call: TorchCall) -> tuple[Any]:
 
 
 def _common_bag_size(call: TorchCall) -> int | None:
-    """The size that all bags have, if the program shows it, as for a matrix of indices.
-
-    Else None.
-    """
+    """The size that all bags have, if the program shows it, or None."""
     offsets = call.node.args[2]
     if offsets.target is not torch.ops.aten.arange.start_step or _padding_index(call) >= 0:
         return None
@@ -210,10 +204,7 @@ def _reduce_variable_bags(call: TorchCall, rows: Any, inside: Any) -> Any:
 
 
 def _grouped_matmul(call: TorchCall) -> Any:
-    """Multiply rows by the matrix of their group, as a mixture of experts in transformers does.
-
-    The rows are in the order of the groups, and the last argument has the end of each group.
-    """
+    """Multiply rows, sorted by group, by the matrix of their group (mixture of experts)."""
     rows, matrices, ends = (call.value(place) for place in range(3))
     count, (groups, depth, width) = extents(rows)[0], extents(matrices)
     places = relax.const(np.arange(count)[:, None], str(ends.ty.dtype))

@@ -1,10 +1,7 @@
-"""Factorizations of small matrices, as a series of simple operators; covariances, combinations.
+"""Factorizations of small matrices as series of simple operators, about ten for each row or column.
 
-A matrix with more than ``MAX_ROWS`` rows or columns is refused, because each row or column takes
-about ten operators. A triangular system may have the square of that, as blocks are solved at once.
-
-The algorithms are those of Golub and Van Loan, Matrix Computations. Sections are 3.4.1 (LU with
-partial pivoting), 4.2.2 (Cholesky), 5.2.1 (Householder's reflections) and 8.6.3 (one-sided Jacobi).
+Golub and Van Loan, Matrix Computations: LU (3.4.1), Cholesky (4.2.2), Householder (5.2.1) and one-
+sided Jacobi (8.6.3).
 """
 
 from __future__ import annotations
@@ -386,10 +383,7 @@ def _least_squares(
     *,
     driver: Any = None,
 ) -> Any:
-    """``lstsq`` by singular values, of which ``rcond`` cuts small ones for each driver.
-
-    Residuals, which ``gelsy`` lacks, are those of full rank.
-    """
+    """``lstsq`` by singular values, cut off by ``rcond``; residuals are of full rank."""
     a, vector = input, b.ndim == input.ndim - 1
     b = b.unsqueeze(-1) if vector else b
     u, values, v = torch.linalg.svd(a, full_matrices=False)

@@ -1,8 +1,4 @@
-"""Converters of the quantization steps that torch's export (pt2e) writes.
-
-torch 2.x defines these operators (``quantized_decomposed``) in
-``torch.ao.quantization.fx._decomposed``. torchao writes the same operators.
-"""
+"""Converters of ``quantized_decomposed`` operators, which torch's pt2e and torchao write."""
 
 from __future__ import annotations
 

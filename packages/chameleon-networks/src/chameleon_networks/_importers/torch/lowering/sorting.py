@@ -42,10 +42,7 @@ def _median(x: Any, dim: int, keepdim: bool = False, *, skips_nan: bool = False)
 
 
 def _scan(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
-    """Combine each number along an axis with all numbers before it.
-
-    Each step doubles how many numbers are combined (Hillis and Steele's scan).
-    """
+    """Combine each number along an axis with all before it, by Hillis and Steele's scan."""
     length, reach = numbers[0].shape[dim], 1
     while reach < length:
         earlier = [x.narrow(dim, 0, length - reach) for x in numbers]
@@ -92,13 +89,7 @@ def _unsorted_topk(
 
 
 def _bin_edges(x: Any, count: int, ends: Any) -> Any:
-    """Edges of equal intervals, as ``linspace`` computes them.
-
-    Args:
-        x: numbers.
-        count: of the intervals.
-        ends: the first edge and the last one; None for the extremes of the numbers.
-    """
+    """Edges of equal intervals, as ``linspace`` computes them."""
     if ends is None and x.numel():
         low, high = x.min(), x.max()
     else:
@@ -111,14 +102,7 @@ def _bin_edges(x: Any, count: int, ends: Any) -> Any:
 
 
 def _histogram_counts(x: Any, edges: Any, *, weight: Any = None, density: bool = False) -> Any:
-    """A histogram: weights of the points of each cell, whose last edges belong to it.
-
-    Args:
-        x: points (..., axes).
-        edges: of the cells, along each axis.
-        weight: of each point; None for one.
-        density: whether to divide by the sum and by the cells' sizes.
-    """
+    """A histogram: weights of the points of each cell, whose last edges belong to it."""
     axes = len(edges)
     x = x.reshape(-1, axes)
     counts = torch.ones_like(x[:, 0]) if weight is None else weight.reshape(-1)

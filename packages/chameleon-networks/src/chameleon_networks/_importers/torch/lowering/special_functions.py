@@ -1,8 +1,7 @@
-"""Special functions of torch, composed of functions that TVM has, within float32's precision.
+"""Special functions of torch within float32's precision.
 
-The polynomials are those of Abramowitz and Stegun, Handbook of Mathematical Functions. Sections
-9.4.1 to 9.4.6 have J and Y, 9.8.1 to 9.8.8 I and K, 6.1.41 and 6.3.18 gamma and digamma, 22.3.15
-and 22.3.16 Chebyshev's polynomials.
+Abramowitz and Stegun, Handbook of Mathematical Functions: Bessel (9.4.1 to 9.4.6, 9.8.1 to 9.8.8),
+gamma (6.1.41, 6.3.18) and Chebyshev (22.3.15, 22.3.16).
 """
 
 from __future__ import annotations
@@ -242,12 +241,7 @@ _FAR_TAIL = (
 
 
 def _inverse_error(x: Any, logarithm: Any) -> Any:
-    """The inverse error function of x, by Giles (2010) around 0, and by AS 241 in the tails.
-
-    Args:
-        x: The argument.
-        logarithm: ``-log(1 - x ** 2)``.
-    """
+    """The inverse error function of x, by Giles (2010) around 0, and by AS 241 in the tails."""
     central = x * _polynomial(logarithm - 2.5, _CENTRAL)
     # The root of -log(p), if p is the probability of the tail: 1 - x ** 2 is 4 * p * (1 - p).
     rest = 1.0 + (-torch.expm1(-logarithm)).sqrt()

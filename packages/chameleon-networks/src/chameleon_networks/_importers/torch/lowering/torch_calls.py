@@ -46,12 +46,7 @@ class TorchCall:
         return self.importer.env[self.node.args[place]]
 
     def tensor(self, argument: Any, dtype: str | None = None) -> Any:
-        """An argument as a Relax value, converted to a dtype if ``dtype`` is not None.
-
-        Args:
-            argument: A node, or a Python number. A number needs a dtype.
-            dtype: The dtype of the result.
-        """
+        """An argument as a Relax value, converted to a dtype if ``dtype`` is not None."""
         if isinstance(argument, bool | int | float):
             return relax.const(argument, dtype)
         value = self.importer.env[argument]
@@ -60,12 +55,7 @@ class TorchCall:
         return value
 
     def operands(self, count: int, dtype: str | None = None) -> list[Any]:
-        """The first arguments of the call as Relax values, such as the operands of an addition.
-
-        Args:
-            count: Number of arguments.
-            dtype: The dtype of the values. None means the dtype of the call's result.
-        """
+        """The first arguments of the call as Relax values, such as the operands of an addition."""
         return [self.tensor(one, dtype or self.dtype) for one in self.node.args[:count]]
 
 

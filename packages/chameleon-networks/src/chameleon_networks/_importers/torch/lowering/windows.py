@@ -15,10 +15,8 @@ _ATEN = torch.ops.aten
 def _window_indices(
     extent: int, size: int, step: int, margin: int, spread: int, *, ceil: bool
 ) -> Any:
-    """The indices of each pooling window along an axis, of shape (windows, size).
-
-    An index outside of the tensor is replaced by another index of the same window.
-    """
+    """The indices of each window along an axis, of shape (windows, size)."""
+    # Those outside are replaced by others of the same window.
     reach = spread * (size - 1) + 1
     count = (extent + 2 * margin - reach + (step - 1 if ceil else 0)) // step + 1
     if ceil and (count - 1) * step >= extent + margin:
@@ -44,10 +42,7 @@ def _adaptive_bounds(extent: int, count: int, number: int) -> tuple[int, int]:
 
 
 def _max_with_indices(x: Any, windows: Sequence[Any]) -> tuple[Any, Any]:
-    """The largest number of each window, and its index in the flattened image.
-
-    The index of NaN is that of the last one.
-    """
+    """The largest number of each window, and its index in the image; NaN is largest."""
     before, images = x.ndim - len(windows), x.shape[x.ndim - len(windows) :]
     flat = torch.arange(1).squeeze(0)
     for axis, index in enumerate(windows):
@@ -122,10 +117,7 @@ def _as_strided_scatter(
 def _first_offset(
     x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None
 ) -> int | None:
-    """The first element that strides address, or None.
-
-    The result is None if the tensor is not contiguous, or does not contain all these elements.
-    """
+    """The first element that strides address, or None if the tensor is too small."""
     first = 0 if offset is None else int(offset - x.storage_offset())
     last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     return first if x.is_contiguous() and first >= 0 and last < x.numel() else None
@@ -139,11 +131,8 @@ def _addresses(first: int, size: Sequence[int], stride: Sequence[int]) -> Any:
 
 
 def _conv_transpose(*args: Any) -> Any:
-    """A transposed convolution, as a convolution over its input with zeros in between.
-
-    If the weights are no constants, TVM's transposed convolution has neither dilation nor groups,
-    nor three spatial axes.
-    """
+    """A transposed convolution as a convolution over its input with zeros in between."""
+    # With computed weights, TVM's has neither dilation nor groups, nor three spatial axes.
     x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args
     axes, volumes = x.ndim - 2, 3
     if not transposed or (max(dilation) == 1 and groups == 1 and axes != volumes):
