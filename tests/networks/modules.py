@@ -30,7 +30,7 @@ def module_of(build, *inputs):
 def in_eight_bits(affine, values):
     """Numbers as a tensor of eight bits with this range holds them."""
     step = TensorFormat(kind=STORAGE["uint8"], affine=affine).step(None)
-    return step.real(step.encoded(values))
+    return step.dequantize_array(step.quantize_array(values))
 
 
 def operators_of(module):

@@ -62,7 +62,7 @@ from chameleon_networks._compile.sequence.view_candidates import (
     select_view_candidates,
 )
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.relax_utils import map_elements, relax, replace_arguments, tvm
+from chameleon_networks._graph.relax_utils import map_elements, relax, tvm, with_args
 
 log = structlog.get_logger()
 
@@ -392,8 +392,8 @@ def _lower_sort(builder: Any, call: Any) -> Any:
         return call
     keys = builder.emit(map_elements(builder, _sort_key, data, "keys"))
     if str(call.op.name) == "relax.argsort":
-        return replace_arguments(call, [keys])
-    places = builder.emit(replace_arguments(call, [keys], ret_type="indices"))
+        return with_args(call, [keys])
+    places = builder.emit(with_args(call, [keys], ret_type="indices"))
     gather = builder.call_te(tvm.topi.gather, data, int(call.attrs.axis), places)
     return relax.Tuple([builder.emit(gather), places])
 

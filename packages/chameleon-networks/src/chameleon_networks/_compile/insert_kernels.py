@@ -15,7 +15,7 @@ from chameleon_networks._compile.network_pipeline import PLAIN_LOOPS
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import apply_mutator, emit_like, relax, tvm
+from chameleon_networks._graph.relax_utils import emit_like, mutate, relax, tvm
 
 _OPAQUE = 8
 """TVM's ``OpPatternKind`` of functions that are never fused."""
@@ -33,7 +33,7 @@ def insert_kernels(
     # With ``reading``, which transforms inputs, constants become parameters of ``main``.
     kernels = {fusion.last: (fusion, kernel_of(fusion)) for fusion in fusions}
     placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}
-    return apply_mutator(module, _KernelInserter(module, placed, reshape=reshape, reading=reading))
+    return mutate(module, _KernelInserter(module, placed, reshape=reshape, reading=reading))
 
 
 @relax.expr_functor.mutator

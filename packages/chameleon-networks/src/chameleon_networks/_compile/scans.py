@@ -8,7 +8,7 @@ from typing import Any
 from chameleon_tvm.api import emit, tirx
 
 from chameleon_networks._compile.default_schedules import LOOPS_ATTRIBUTE
-from chameleon_networks._graph.relax_utils import apply_mutator, relax, tvm
+from chameleon_networks._graph.relax_utils import mutate, relax, tvm
 
 INNER_SCANS = 64
 """Number of scans that one thread computes side by side if they lie next to each other."""
@@ -49,7 +49,7 @@ class _ScanLowering(relax.PyExprMutator):
 
 def lower_scans(module: Any) -> Any:
     """Replace cumulative sums and products of fixed shapes by vectorized parallel kernels."""
-    return apply_mutator(module, _ScanLowering(module))
+    return mutate(module, _ScanLowering(module))
 
 
 def _scan(

@@ -229,7 +229,7 @@ class Examination:
         steps: An object that gets the wall-clock seconds of each step.
         tell: A function that is called with a message after a step that did not crash. The process
             that started this one then runs the same step for itself, while this process goes on.
-            The key ``done`` names the step. For the step ``prepared``, the key ``layout`` has the
+            The key ``done`` names the step. For the step ``prepare``, the key ``layout`` has the
             layout.
     """
 

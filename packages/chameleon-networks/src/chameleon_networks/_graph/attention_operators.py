@@ -33,7 +33,7 @@ def find_attentions(
 
 @attrs.frozen(eq=False)
 class _OperandLayout:
-    """Queries, keys or values as a kernel may read them, from an array in a layout."""
+    """Queries, keys or values as a view of an array, with its layout and stored heads."""
 
     view: StridedView
     layout: str
@@ -98,7 +98,7 @@ class _AttentionFinder:
         )
 
     def _output(self, product: Any, shape: tuple[int, ...]) -> tuple[Any, str, list[Any]]:
-        """The last rearrangement of the output that a kernel can write, with layout and steps."""
+        """The last rearranged output that a kernel can write, its layout, and the operators before."""
         view = identity_view(product).reshaped(shape)
         if view is None:
             return product, TOKENS_INSIDE[0], []
@@ -146,7 +146,7 @@ class _AttentionFinder:
         return _match_packed(views, scores) or _match_separate(views, scores)
 
     def _views(self, tensor: Any, product: Any, shape: tuple[int, ...]) -> list[StridedView]:
-        """One side of a product as views with the given shape."""
+        """The views of a product's operand that have the given shape."""
         batch = (*shape_of(product)[:-2], *shape_of(tensor)[-2:])
         views = (view.broadcast(batch).reshaped(shape) for view in views_of(tensor, self._values))
         return [view for view in views if view is not None]
@@ -220,7 +220,7 @@ def _spec(parts: Sequence[_OperandLayout], scores: SoftmaxInput, *, packed: bool
 def _match_layouts(
     views: Sequence[StridedView], layouts: Sequence[str], *, shared: bool = True
 ) -> Iterator[_OperandLayout]:
-    """Views that are whole arrays in one of the layouts."""
+    """Yield the views that are complete arrays in one of the layouts."""
     for view in views:
         heads = _stored_heads(view)
         if heads is None or view.offset or (heads != view.shape[1] and not shared):
@@ -236,7 +236,7 @@ def _match_layouts(
 
 
 def _stored_heads(view: StridedView) -> int | None:
-    """How many heads of a view are stored in memory. Neighbouring heads may share one."""
+    """How many heads of a view are stored, if neighbouring heads share keys, or None."""
     axis = view.axes[1]
     if not axis:
         return 1
@@ -246,7 +246,7 @@ def _stored_heads(view: StridedView) -> int | None:
 
 
 def _has_strides(view: StridedView, strides: Sequence[int]) -> bool:
-    """Whether the axes of a view have the given strides. Shared heads are ignored."""
+    """Whether the axes of a view have the given strides, apart from shared heads."""
     for position, (axis, stride) in enumerate(zip(view.axes, strides, strict=True)):
         parts = axis[:-1] if position == 1 and axis and axis[-1][1] == 0 else axis
         if len(parts) > 1 or (parts and parts[0][1] != stride):

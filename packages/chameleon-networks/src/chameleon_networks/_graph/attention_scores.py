@@ -135,7 +135,7 @@ class SoftmaxInputFinder:
         return None
 
     def _hidden(self, call: Any) -> SoftmaxInput | None:
-        """Scores some of which are replaced by a number that a softmax turns into zero."""
+        """Scores masked by ``where`` with a large negative number, as a sum with a mask."""
         seen, *tensors = call.args
         numbers = [scalar_of(tensor) for tensor in tensors]
         for position, number in enumerate(numbers):
@@ -158,7 +158,7 @@ class SoftmaxInputFinder:
         return None
 
     def _guarded(self, call: Any) -> tuple[Any, tuple[Any, ...]] | None:
-        """A softmax with zeros for rows of minus infinity, and that test's variables, or None."""
+        """A softmax with zeros for fully masked rows, and the variables of that test, or None."""
         condition, zeros, softmax = call.args
         softmax, passed = self._without_neutral(softmax)
         constant = isinstance(zeros, tvm.ir.GenericConst)
@@ -196,7 +196,7 @@ class SoftmaxInputFinder:
         return tuple(passed) if same else None
 
     def _is_of_mask(self, tested: Any, scores: Any) -> bool:
-        """Whether a tensor has the largest number of each row of a mask that scores end with."""
+        """Whether a tensor is the maximum of each row of a mask that is added to scores."""
         added = self._call(self._without_neutral(scores)[0])
         largest = self._call(tested)
         if _name(added) != "add" or _name(largest) != "max":

@@ -14,8 +14,8 @@ from chameleon_tvm.api import ARRAYS
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.relax_utils import (
-    apply_mutator,
     extents_of,
+    mutate,
     operator_name,
     relax,
     tvm,
@@ -78,7 +78,7 @@ def integers_of(argument: Any) -> list[int]:
 
 
 def slices_of(call: Any) -> list[tuple[int, ...]]:
-    """The axis, begin, end and step of each axis that a call of ``strided_slice`` cuts."""
+    """The (axis, begin, end, step) of each axis that a ``strided_slice`` slices."""
     axes, *others = map(integers_of, call.args[1:])
     if len(call.args) == 4:  # noqa: PLR2004 - without steps
         others.append([1] * len(axes))
@@ -91,7 +91,7 @@ def _permute(call: Any, value: Array) -> Array:
 
 
 def _full(call: Any, known: Known) -> Array | None:
-    """``full``: an array of one number. Only the number must be constant, as the shape is known."""
+    """``full`` with a constant number."""
     value = known(call.args[1])
     return None if value is None else np.full([int(e) for e in call.ty.shape], value)
 
@@ -223,7 +223,7 @@ _EVALUATORS: dict[str, Evaluate] = {
 
 def fold_constants(module: Any) -> Any:
     """Replace every cheap operator on constants by its value."""
-    return apply_mutator(module, _ConstantFolder(module))
+    return mutate(module, _ConstantFolder(module))
 
 
 @relax.expr_functor.mutator

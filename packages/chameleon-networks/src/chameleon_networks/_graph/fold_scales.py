@@ -25,7 +25,7 @@ _UNFOLDED_LENGTH = 2
 
 @attrs.frozen(kw_only=True, eq=False)
 class AffineChain:
-    """A sequence of operators that scale and shift channels by constants, to fold into weights.
+    """A chain of operators that scale and shift channels by constants, to fold into weights.
 
     Attributes:
         base: The variable that the sequence begins with.
@@ -50,11 +50,11 @@ def fold_scales(module: Any) -> Any:
     chains = _find_chains(function)
     if not chains:
         return module
-    return relax_utils.apply_mutator(module, _AffineFolder(module, chains))
+    return relax_utils.mutate(module, _AffineFolder(module, chains))
 
 
 def _find_chains(function: Any) -> dict[Any, AffineChain]:
-    """The longest sequences of scales and shifts, by the variable at their end."""
+    """The longest chains of scales and shifts, by the variable at their end."""
     users = relax_utils.users_of(function)
     bindings = relax_utils.bindings_of(function)
     values = {binding.var: binding.value for binding in bindings}
@@ -98,12 +98,12 @@ def _shifts_uniformly(chain: AffineChain) -> bool:
 
 
 def _changes_more_than_bias(chain: AffineChain) -> bool:
-    """Whether a sequence does more than add a bias, or adds several."""
+    """Whether a chain does more than add a single bias."""
     return chain.steps > 1 or bool((chain.scale != 1.0).any())
 
 
 def _single_operator_chain(value: Any, values: dict[Any, Any]) -> AffineChain | None:
-    """A call that scales or shifts channels by a constant, as a sequence of one, or None."""
+    """A call that scales or shifts channels by a constant, as a chain of one, or None."""
     operands = _operands(value)
     if operands is None:
         return None
@@ -167,7 +167,7 @@ def _varying_axis(constant: NDArray[Any], rank: int) -> int | None:
 
 @relax.expr_functor.mutator
 class _AffineFolder(relax.PyExprMutator):
-    """Rewrites the end of each sequence, so that nothing reads the operators before it."""
+    """Rewrites the end of each chain, so that nothing reads the operators before it."""
 
     def __init__(self, module: Any, chains: dict[Any, AffineChain]) -> None:
         super().__init__(module)
@@ -195,7 +195,7 @@ class _AffineFolder(relax.PyExprMutator):
         self.set_var_remap(binding.var, relax_utils.emit_like(self.builder_, call, binding.var))
 
     def _scaled_weights(self, producer: Any, chain: AffineChain) -> Any | None:
-        """The convolution or matrix product before a sequence, with scaled weights, or None."""
+        """The convolution or matrix product before a chain, with scaled weights, or None."""
         if _channel_axis(producer) is None:
             return None
         conv = convolution_of(producer)
@@ -204,7 +204,7 @@ class _AffineFolder(relax.PyExprMutator):
         else:
             scaled = relax.const((array_of(producer.args[1]) * chain.scale).astype(np.float32))
         return self.builder_.emit(
-            relax_utils.replace_arguments(producer, [self.visit_expr(producer.args[0]), scaled])
+            relax_utils.with_args(producer, [self.visit_expr(producer.args[0]), scaled])
         )
 
 

@@ -35,12 +35,12 @@ def find_fusions(module: Any) -> list[FusionGroup]:
 
 
 class _FusionFinder:
-    def __init__(self, function: Any, steps: QParamsFinder) -> None:
+    def __init__(self, function: Any, finder: QParamsFinder) -> None:
         self._bindings = bindings_of(function)
         self._values = {binding.var: binding.value for binding in self._bindings}
         self._users = users_of(function)
         self._fused: set[Any] = set()
-        self._typed = DtypeAssigner(steps, self._values, self._users)
+        self._typed = DtypeAssigner(finder, self._values, self._users)
 
     def fusions(self) -> Iterator[FusionGroup]:
         attentions = {}
@@ -50,7 +50,7 @@ class _FusionFinder:
         for binding in self._bindings:
             value = binding.value
             if binding.var in attentions:
-                attention = self._typed.typed(attentions[binding.var])
+                attention = self._typed.assign(attentions[binding.var])
                 self._fused.update(attention.members)
                 yield attention
             if binding.var in self._fused:
@@ -66,17 +66,17 @@ class _FusionFinder:
                 members=(binding.var,),
             )
             if operands is None:
-                fusion = self._with_move(fusion)
-            longer = self._extended(fusion) if isinstance(product.spec, FusedSpec) else fusion
+                fusion = self._absorb_transpose(fusion)
+            extended = self._extend(fusion) if isinstance(product.spec, FusedSpec) else fusion
             if operands is not None:
-                longer = self._typed.with_operands(longer, fusion, operands)
+                extended = self._typed.assign_int8(extended, fusion, operands)
             else:
-                longer = self._typed.typed(longer)
-            self._fused.update(longer.members)
-            yield longer
+                extended = self._typed.assign(extended)
+            self._fused.update(extended.members)
+            yield extended
 
-    def _with_move(self, fusion: FusionGroup) -> FusionGroup:
-        """Let an operator read its image before a permutation that only it reads."""
+    def _absorb_transpose(self, fusion: FusionGroup) -> FusionGroup:
+        """Let a convolution read channels first if only it reads a transpose to channels last."""
         spec, data = fusion.spec, fusion.inputs[0]
         move: Any = self._values.get(data)
         if (
@@ -95,14 +95,14 @@ class _FusionFinder:
             members=(data, *fusion.members),
         )
 
-    def _extended(self, fusion: FusionGroup) -> FusionGroup:
-        """Add all following operators that the kernel can compute in registers."""
-        passed: list[Any] = []
+    def _extend(self, fusion: FusionGroup) -> FusionGroup:
+        """Add following biases, residuals and activations, which a kernel computes in registers."""
+        skipped: list[Any] = []
         variable = fusion.last
         while True:
             activation = match_activation(variable, self._users, self._values)
             if activation is not None and not self._fused.intersection(activation.members):
-                members = (*fusion.members, *passed, *activation.members)
+                members = (*fusion.members, *skipped, *activation.members)
                 assert isinstance(fusion.spec, FusedSpec)  # noqa: S101 - only those are extended
                 spec = attrs.evolve(fusion.spec, activation=activation.name)
                 return attrs.evolve(fusion, spec=spec, members=members)
@@ -111,14 +111,14 @@ class _FusionFinder:
                 return fusion
             call = user.value
             variable = user.var
-            passed.append(variable)
+            skipped.append(variable)
             if str(call.op.name) == "relax.reshape":
                 continue  # only counts if something follows
-            longer = _add_epilogue(fusion, call, passed)
-            if longer is None:
+            extended = _add_epilogue(fusion, call, skipped)
+            if extended is None:
                 return fusion
-            fusion = longer
-            passed = []
+            fusion = extended
+            skipped = []
 
     def _only_user(self, variable: Any) -> Any | None:
         users = self._users[variable]
@@ -130,7 +130,7 @@ class _FusionFinder:
         return users[0] if once else None
 
 
-def _add_epilogue(fusion: FusionGroup, call: Any, passed: list[Any]) -> FusionGroup | None:
+def _add_epilogue(fusion: FusionGroup, call: Any, skipped: list[Any]) -> FusionGroup | None:
     """Extend a fusion group by a bias or residual that ``call`` adds, or None."""
     spec = fusion.spec
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
@@ -139,18 +139,18 @@ def _add_epilogue(fusion: FusionGroup, call: Any, passed: list[Any]) -> FusionGr
     # A sum with something larger repeats what the kernel computes; that is no epilogue.
     if math.prod(shape_of(call)) != math.prod(shape_of(fusion.last)):
         return None
-    longer = attrs.evolve(fusion, members=(*fusion.members, *passed))
-    other = next(a for a in call.args if not any(a.same_as(member) for member in longer.members))
+    extended = attrs.evolve(fusion, members=(*fusion.members, *skipped))
+    other = next(a for a in call.args if not any(a.same_as(member) for member in extended.members))
     if isinstance(other, tvm.ir.GenericConst):
         bias = None if spec.bias else _channel_bias(array_of(other), spec, call)
         if bias is None:
             return None
         constants = attrs.evolve(fusion.constants, bias=bias)
-        return attrs.evolve(longer, spec=attrs.evolve(spec, bias=True), constants=constants)
+        return attrs.evolve(extended, spec=attrs.evolve(spec, bias=True), constants=constants)
     if not isinstance(other, relax.Var) or shape_of(other) != shape_of(call):
         return None
     inputs = (*fusion.inputs, other)
-    return attrs.evolve(longer, spec=attrs.evolve(spec, residual=True), inputs=inputs)
+    return attrs.evolve(extended, spec=attrs.evolve(spec, residual=True), inputs=inputs)
 
 
 def _channel_bias(constant: NDArray[Any], spec: FusedSpec, call: Any) -> NDArray[Any] | None:

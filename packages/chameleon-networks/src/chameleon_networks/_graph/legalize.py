@@ -21,7 +21,7 @@ _MAX_POWER = 4
 
 def legalize(module: Any) -> Any:
     """Replace operators that TVM or later passes cannot handle by operators that they can."""
-    return relax_utils.apply_mutator(module, _Legalizer(module))
+    return relax_utils.mutate(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
@@ -99,7 +99,7 @@ def _comparison(call: Any, emit: Any) -> Any:
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
     numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
-    return relax_utils.replace_arguments(call, numbers)
+    return relax_utils.with_args(call, numbers)
 
 
 def _negation(call: Any, emit: Any) -> Any:
@@ -133,7 +133,7 @@ def _boolean_reduction(call: Any, emit: Any) -> Any:
     """``max`` or ``min`` of booleans in int8, because TVM has no limits of bool."""
     if str(call.ty.dtype) != "bool":
         return None
-    made = emit(relax_utils.replace_arguments(call, [emit(relax.op.astype(call.args[0], INT8))]))
+    made = emit(relax_utils.with_args(call, [emit(relax.op.astype(call.args[0], INT8))]))
     return relax.op.not_equal(made, relax.const(0, INT8))
 
 
@@ -193,14 +193,14 @@ def _gather(call: Any, emit: Any) -> Any:
     extents = relax_utils.extents_of(data.ty)
     if isinstance(indices, relax.Tuple):
         parts = [_clip_indices(*each, emit) for each in zip(indices.fields, extents, strict=False)]
-        return relax_utils.replace_arguments(call, [data, relax.Tuple(parts)])
+        return relax_utils.with_args(call, [data, relax.Tuple(parts)])
     if operator_name(call) == "relax.gather_elements":
-        return relax_utils.replace_arguments(
+        return relax_utils.with_args(
             call, [data, _clip_indices(indices, extents[int(call.attrs.axis)], emit)]
         )
     first = int(call.attrs.batch_dims)
     chosen = extents[first : first + relax_utils.extents_of(indices.ty)[-1]]
-    return relax_utils.replace_arguments(call, [data, _clip_indices(indices, chosen, emit)])
+    return relax_utils.with_args(call, [data, _clip_indices(indices, chosen, emit)])
 
 
 def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -211,7 +211,7 @@ def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
         if str(data.ty.dtype) != "bool":
             return scatter(call, emit)
         data, updates = (emit(relax.op.astype(one, INT8)) for one in (data, updates))
-        made = emit(scatter(relax_utils.replace_arguments(call, [data, indices, updates]), emit))
+        made = emit(scatter(relax_utils.with_args(call, [data, indices, updates]), emit))
         return relax.op.not_equal(made, relax.const(0, INT8))
 
     return scattered
@@ -221,9 +221,7 @@ def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
 def _scatter_nd(call: Any, emit: Any) -> Any:
     data, indices, updates = call.args
     chosen = relax_utils.extents_of(data.ty)[: relax_utils.extents_of(indices.ty)[-1]]
-    return relax_utils.replace_arguments(
-        call, [data, _clip_indices(indices, chosen, emit), updates]
-    )
+    return relax_utils.with_args(call, [data, _clip_indices(indices, chosen, emit), updates])
 
 
 @_bool_as_int8
@@ -262,7 +260,7 @@ def _resize_one_row(call: Any, emit: Any) -> Any:
 
 
 def _divide(call: Any, emit: Any) -> Any:
-    """A quotient with a constant zero, by the rules of IEEE 754; TVM refuses such divisors."""
+    """A quotient by a constant zero as a product with infinity, because TVM refuses it."""
     dividend, divisor = call.args
     kind = str(call.ty.dtype)
     if "int" in kind:
@@ -298,7 +296,7 @@ def _divide_integers(call: Any, emit: Any) -> Any:
     for number in ends:
         is_end = emit(relax.op.equal(hidden, relax.const(number, kind)))
         safe = emit(relax.op.where(is_end, one, safe))
-    result = relax_utils.replace_arguments(call, [dividend, safe])
+    result = relax_utils.with_args(call, [dividend, safe])
     if len(ends) == 1 or "mod" in operator_name(call):
         return result
     sign = emit(relax.op.where(is_end, relax.const(-1, kind), one))

@@ -29,7 +29,7 @@ _RELATIVE, _ABSOLUTE = 1e-7, 1e-20
 
 @attrs.frozen(kw_only=True, eq=False)
 class ActivationMatch:
-    """An activation that was found in a graph, with the operators that compute it.
+    """An activation, with the operators that compute it.
 
     Attributes:
         name: One of ``spec.ACTIVATIONS``, or a name that ``spec.leaky_relu`` makes.
@@ -73,7 +73,7 @@ def match_activation(
 
 
 def _next_operator(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> Any | None:
-    """The next variable that is computed from known variables alone, or None."""
+    """The variable of the next operator that reads only evaluated variables, or None."""
     readers = (user for variable in known for user in users[variable] if user is not None)
     for reader in readers:
         if reader.var not in known and known.keys() >= {*relax.analysis.free_vars(reader.value)}:
@@ -82,7 +82,7 @@ def _next_operator(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]])
 
 
 def _is_elementwise(value: Any) -> bool:
-    """Whether a value is computed element by element from variables and single numbers."""
+    """Whether an operator is element-wise on variables and scalars."""
     return operator_name(value) in ELEMENTWISE and all(
         array_of(argument).size == 1
         for argument in value.args
@@ -91,7 +91,7 @@ def _is_elementwise(value: Any) -> bool:
 
 
 def _matching_name(outputs: Any) -> str | None:
-    """The activation that has the given values at ``_POINTS``, or None."""
+    """The activation with the given values at ``_POINTS``, or None."""
     slope = float(outputs[0] / _POINTS[0])
     names = [*ARRAYS, leaky_relu(slope)] if 0.0 < slope < 1.0 else [*ARRAYS]
     for name in names:

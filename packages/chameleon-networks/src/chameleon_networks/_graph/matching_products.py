@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of, constant_of, shared_matrix
 from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, replace_arguments, tvm
+from chameleon_networks._graph.relax_utils import operator_name, relax, tvm, with_args
 
 CONVOLUTION_RANKS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
 """Names of convolutions in a graph, with the number of spatial axes of each."""
@@ -105,7 +105,7 @@ class ConvolutionCall:
         weights = self.weights * factors.reshape(*factors.shape, *axes)
         weights = weights.astype(self.weights.dtype)
         moved = np.moveaxis(weights, 1, -1) if is_channels_last(self.layout) else weights
-        return replace_arguments(self.call, [self.call.args[0], constant_of(moved)])
+        return with_args(self.call, [self.call.args[0], constant_of(moved)])
 
 
 def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:
@@ -164,7 +164,7 @@ _MATRIX = 2
 
 @attrs.frozen(kw_only=True, eq=False)
 class Product:
-    """A convolution or a matrix product of a graph.
+    """A convolution or matrix product of a graph.
 
     Attributes:
         spec: The operator in float32.

@@ -41,19 +41,19 @@ _ADD, _ASTYPE = "relax.add", "relax.astype"
 def convert_quantized_layout(module: Any, change: Callable[[Any], Any]) -> Any:
     """Run a pass that changes layouts, with quantize and dequantize hidden from it."""
     hider = _QuantizationHider(module)
-    hidden = relax_utils.apply_mutator(module, hider)
+    hidden = relax_utils.mutate(module, hider)
     if not hider.steps:
         return change(module)
-    changed = change(hidden)
-    shower = _QuantizationRestorer(changed, hider.steps)
-    shown = relax_utils.apply_mutator(changed, shower)
-    if shower.shown != {*hider.steps}:
-        lost = len(hider.steps) - len(shower.shown)
+    converted = change(hidden)
+    restorer = _QuantizationRestorer(converted, hider.steps)
+    restored = relax_utils.mutate(converted, restorer)
+    if restorer.restored != {*hider.steps}:
+        lost = len(hider.steps) - len(restorer.restored)
         raise LayoutError(
             f"TVM lost {lost} of {len(hider.steps)} steps of quantization when it changed layouts",
             hint=LAYOUT_HINT,
         )
-    return shown
+    return restored
 
 
 @relax.expr_functor.mutator
@@ -69,13 +69,13 @@ class _QuantizationHider(relax.PyExprMutator):
         call = self.visit_expr_post_order(call)
         for name in (QUANTIZE, DEQUANTIZE):
             step = quantization.qparams_of(call, name) if is_call(call, name) else None
-            if step is None or not step.whole or not isinstance(step.source, relax.Var):
+            if step is None or not step.per_tensor or not isinstance(step.source, relax.Var):
                 continue
-            mark, source = relax.const(float(len(self.steps)), "float32"), step.source
-            self.steps[mark] = name, step
+            marker, source = relax.const(float(len(self.steps)), "float32"), step.source
+            self.steps[marker] = name, step
             if name == QUANTIZE:
-                return relax.op.astype(source + mark, step.dtype)
-            return relax.op.astype(source, "float32") + mark
+                return relax.op.astype(source + marker, step.dtype)
+            return relax.op.astype(source, "float32") + marker
         return call
 
 
@@ -85,7 +85,7 @@ class _QuantizationRestorer(relax.PyExprMutator):
 
     def __init__(self, module: Any, steps: dict[Any, tuple[str, QParams]]) -> None:
         super().__init__(module)
-        self.shown: set[Any] = set()
+        self.restored: set[Any] = set()
         self._steps = steps
         self._values: dict[Any, Any] = {}
 
@@ -96,18 +96,18 @@ class _QuantizationRestorer(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         before: Any = self._values.get(call.args[0]) if call.args else None
         if is_call(call, _ASTYPE):
-            marked = self._marked(before)
-            if marked is not None and marked[0] == QUANTIZE:
-                self.shown.add(before.args[1])
-                return marked[1].encode(self.builder_, self.visit_expr(before.args[0]))
-        marked = self._marked(call)
-        if marked is not None and marked[0] == DEQUANTIZE and is_call(before, _ASTYPE):
-            self.shown.add(call.args[1])
-            return marked[1].decode(self.builder_, self.visit_expr(before.args[0]))
+            hidden = self._hidden_qparams(before)
+            if hidden is not None and hidden[0] == QUANTIZE:
+                self.restored.add(before.args[1])
+                return hidden[1].emit_quantize(self.builder_, self.visit_expr(before.args[0]))
+        hidden = self._hidden_qparams(call)
+        if hidden is not None and hidden[0] == DEQUANTIZE and is_call(before, _ASTYPE):
+            self.restored.add(call.args[1])
+            return hidden[1].emit_dequantize(self.builder_, self.visit_expr(before.args[0]))
         return super().visit_call_(call)
 
-    def _marked(self, value: Any) -> tuple[str, QParams] | None:
-        """The quantization step that a sum stands for, or None."""
+    def _hidden_qparams(self, value: Any) -> tuple[str, QParams] | None:
+        """The operator and parameters that a sum hides, or None."""
         if not is_call(value, _ADD) or not isinstance(value.args[1], tvm.ir.GenericConst):
             return None
         return self._steps.get(value.args[1])
@@ -120,7 +120,7 @@ and so are their rounding errors in float32. It is also the difference of uint8 
 
 def make_zero_points_constant(module: Any) -> Any:
     """Compute integer products with a constant zero point, as kernels need, and correct them."""
-    return relax_utils.apply_mutator(module, _ZeroPointRewriter(module))
+    return relax_utils.mutate(module, _ZeroPointRewriter(module))
 
 
 @relax.expr_functor.mutator
@@ -130,28 +130,30 @@ class _ZeroPointRewriter(relax.PyExprMutator):
         if not is_call(call, "relax.matmul"):
             return call
         data, weights = (self._value(argument) for argument in call.args)
-        known = quantization.qparams_of(weights, DEQUANTIZE)
-        if known is None or not is_call(data, DEQUANTIZE) or not _is_computed(data):
+        weight_qparams = quantization.qparams_of(weights, DEQUANTIZE)
+        if weight_qparams is None or not is_call(data, DEQUANTIZE) or not _is_computed(data):
             return call
-        if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
+        if not isinstance(weight_qparams.source, tvm.ir.GenericConst) or not _is_matrix(
+            weight_qparams
+        ):
             return call
-        return self._centred(call, data, known)
+        return self._rewrite_product(call, data, weight_qparams)
 
     def _value(self, variable: Any) -> Any:
         return self.lookup_binding(variable) if isinstance(variable, relax.Var) else None
 
-    def _centred(self, call: Any, data: Any, weights: QParams) -> Any:
+    def _rewrite_product(self, call: Any, data: Any, weights: QParams) -> Any:
         emit, op = self.builder_.emit, relax.op
         numbers, scale, zero = data.args
-        centre = relax.const(_MIDDLE, "int32")
+        middle = relax.const(_MIDDLE, "int32")
         if str(numbers.ty.dtype) == INT8:
-            numbers = emit(op.astype(op.astype(numbers, "int32") + centre, UINT8))
-            zero = emit(op.astype(zero, "int32") + centre)
-        sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
-        centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
-        product = emit(relax_utils.replace_arguments(call, [centred, call.args[1]]))
-        apart = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_MIDDLE))
-        product = emit(product - apart * relax.const(sums.astype(np.float32)))
+            numbers = emit(op.astype(op.astype(numbers, "int32") + middle, UINT8))
+            zero = emit(op.astype(zero, "int32") + middle)
+        sums = weights.dequantize_array(array_of(weights.source)).astype(np.float64).sum(axis=-2)
+        shifted = emit(op.dequantize(numbers, relax.const(1.0), middle))
+        product = emit(relax_utils.with_args(call, [shifted, call.args[1]]))
+        difference = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_MIDDLE))
+        product = emit(product - difference * relax.const(sums.astype(np.float32)))
         return product * emit(op.reshape(scale, []))
 
 
@@ -169,7 +171,7 @@ def _is_computed(call: Any) -> bool:
 def _is_matrix(weights: QParams) -> bool:
     """Whether weights are one matrix, with one scale for all columns or one for each."""
     *_, axis = range(len(shape_of(weights.source)))
-    return axis == 1 and (weights.whole or weights.axis == axis)
+    return axis == 1 and (weights.per_tensor or weights.axis == axis)
 
 
 def dequantize_constants(module: Any) -> Any:
@@ -177,7 +179,7 @@ def dequantize_constants(module: Any) -> Any:
     bindings = relax_utils.bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
     products = {b.value for b in bindings if operands_of(b.value, values) is not None}
-    return relax_utils.apply_mutator(module, _ConstantDequantizer(module, products))
+    return relax_utils.mutate(module, _ConstantDequantizer(module, products))
 
 
 @relax.expr_functor.mutator
@@ -200,7 +202,7 @@ class _ConstantDequantizer(relax.PyExprMutator):
         if weights is None:
             return super().visit_call_(call)
         data = self.visit_expr(call.args[0])
-        return relax_utils.replace_arguments(call, [data, super().visit_dataflow_var_(weights)])
+        return relax_utils.with_args(call, [data, super().visit_dataflow_var_(weights)])
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
@@ -216,7 +218,7 @@ _NON_SPATIAL_AXES = 2
 
 def fold_pads(module: Any) -> Any:
     """Make zero padding before convolutions a part of the convolutions, to save a copy."""
-    return relax_utils.apply_mutator(module, _PadFolder(module))
+    return relax_utils.mutate(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -251,11 +253,17 @@ class _PadFolder(relax.PyExprMutator):
         if any(widths[: 2 * _NON_SPATIAL_AXES]) or len(widths) != 2 * (_NON_SPATIAL_AXES + axes):
             return None
         before, after = widths[2 * _NON_SPATIAL_AXES :: 2], widths[2 * _NON_SPATIAL_AXES + 1 :: 2]
-        own = [int(width) for width in call.attrs.padding]
-        own = own if len(own) == 2 * axes else [*own, *own]
-        padding = [mine + more for mine, more in zip(own, [*before, *after], strict=True)]
+        padding_before_fold = [int(width) for width in call.attrs.padding]
+        padding_before_fold = (
+            padding_before_fold
+            if len(padding_before_fold) == 2 * axes
+            else [*padding_before_fold, *padding_before_fold]
+        )
+        padding = [
+            mine + more for mine, more in zip(padding_before_fold, [*before, *after], strict=True)
+        ]
         arguments = [self.visit_expr(argument) for argument in (source, call.args[1])]
-        return relax_utils.replace_arguments(call, arguments, padding=padding)
+        return relax_utils.with_args(call, arguments, padding=padding)
 
 
 _LAYOUTS = ("NHWC", "NCHW")
@@ -272,7 +280,7 @@ def prepare_module(module: Any, layout: str) -> Any:
     for parameter in module["main"].params:
         _check_shape(parameter)
     passes = relax.transform
-    small = (
+    quantized_passes = (
         [propagate_quantization, passes.CanonicalizeBindings()]
         if quantization.is_quantized(module)
         else []
@@ -281,7 +289,7 @@ def prepare_module(module: Any, layout: str) -> Any:
         folded = _run_passes(
             module,
             legalize,
-            *(_quantization_passes(passes) if small else []),
+            *(_quantization_passes(passes) if quantized_passes else []),
             passes.FoldBatchnormToConv2D(),
             passes.CanonicalizeBindings(),
             fold_constants,
@@ -304,7 +312,7 @@ def prepare_module(module: Any, layout: str) -> Any:
                 partial(convert_quantized_layout, change=passes.ConvertLayout(layouts)),
                 passes.Normalize(),
                 fold_constants,
-                *small,
+                *quantized_passes,
             )
         return _run_passes(
             folded,
@@ -313,7 +321,7 @@ def prepare_module(module: Any, layout: str) -> Any:
             passes.CanonicalizeBindings(),
             propagate_transposes,
             passes.CanonicalizeBindings(),
-            *small,
+            *quantized_passes,
             passes.DeadCodeElimination(),
         )
     except tvm.error.InternalError as error:
@@ -348,11 +356,13 @@ def _check_shape(parameter: Any) -> None:
     """Check that the shape of an input is known."""
     kind = getattr(parameter, "ty", None)
     if relax_utils.static_shape(kind) is None:
-        known = [getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()]
-        shown = f"[{', '.join(map(str, known))}]" if known else "unknown"
+        weight_qparams = [
+            getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()
+        ]
+        restored = f"[{', '.join(map(str, weight_qparams))}]" if weight_qparams else "unknown"
         name = str(parameter.name)
         raise ConfigError(
-            f"the shape of the network's input {name!r} is open: {shown}",
+            f"the shape of the network's input {name!r} is open: {restored}",
             hint=f"Fix it: beside `source` under `model` write `shapes: {{{name}: [...]}}`, or "
             "export a torch program without `dynamic_shapes`.",
         )

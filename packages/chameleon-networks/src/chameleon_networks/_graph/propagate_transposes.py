@@ -20,7 +20,7 @@ Axes = tuple[int, ...]
 
 @attrs.frozen(kw_only=True)
 class PermutedReshape:
-    """A permutation, a reshape and another permutation, in place of a permutation and a reshape.
+    """A permutation, a reshape and a permutation that replace a permutation and a reshape.
 
     Attributes:
         first: The axes of the first permutation.
@@ -105,7 +105,7 @@ _PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
 
 def propagate_transposes(module: Any) -> Any:
     """Move permutations towards outputs, so that inverse ones cancel, and merge reshapes."""
-    return relax_utils.apply_mutator(module, _TransposeMover(module))
+    return relax_utils.mutate(module, _TransposeMover(module))
 
 
 @relax.expr_functor.mutator
@@ -187,7 +187,7 @@ class _TransposeMover(relax.PyExprMutator):
         return reshaped
 
     def _reshape_permuted(self, source: Any, shape: tuple[int, ...], variable: Any) -> Any | None:
-        """Replace a reshape of a permutation by a permutation of a reshape, if that saves moves."""
+        """Replace a reshape of a permutation by a permutation of a reshape, if data move less."""
         origin, axes = self._permuted[source]
         passed = move_past_reshape(shape_of(origin), axes, shape)
         still = keeps_memory_order(passed.first, shape_of(origin))
@@ -198,7 +198,7 @@ class _TransposeMover(relax.PyExprMutator):
         return self._permute(reshaped, passed.last)
 
     def _undone(self, variable: Any, axes: tuple[int, ...]) -> bool:
-        """Whether a later permutation of a variable would undo the permutation ``axes``."""
+        """Whether a later permutation of a variable cancels the permutation ``axes``."""
         inverse = tuple(axes.index(axis) for axis in range(len(axes)))
         variables = [variable]
         for current in variables:
@@ -241,13 +241,11 @@ class _TransposeMover(relax.PyExprMutator):
         origin, axes = known
         reduced = [int(axis) % len(axes) for axis in call.attrs.axis]
         dropped, order = move_past_reduction(axes, reduced)
-        reduction = self.builder_.emit(
-            relax_utils.replace_arguments(call, [origin], axis=list(dropped))
-        )
+        reduction = self.builder_.emit(relax_utils.with_args(call, [origin], axis=list(dropped)))
         return self._permute(reduction, axes if call.attrs.keepdims else order)
 
     def _resized(self, call: Any) -> Any | None:
-        """A resize of unpermuted images, in the layout that they have."""
+        """A resize of images in the layout that they have before the permutation."""
         source = call.args[0]
         if (
             shape_of(source) == shape_of(call)
@@ -262,7 +260,7 @@ class _TransposeMover(relax.PyExprMutator):
         before = "".join(layout[axes.index(position)] for position in range(len(layout)))
         if before not in {"NCHW", "NHWC"}:
             return None
-        resized = relax_utils.replace_arguments(call, [origin, call.args[1]], layout=before)
+        resized = relax_utils.with_args(call, [origin, call.args[1]], layout=before)
         return self._permute(self.builder_.emit(resized), axes)
 
     def _elementwise(self, call: Any, variable: Any) -> Any | None:
@@ -293,9 +291,7 @@ class _TransposeMover(relax.PyExprMutator):
             inverse = [axes.index(axis) for axis in range(len(axes))]
             moved = np.ascontiguousarray(whole.transpose(inverse))
             arguments[position] = relax.const(moved, str(array.dtype))
-        return self._permute(
-            self.builder_.emit(relax_utils.replace_arguments(call, arguments)), axes
-        )
+        return self._permute(self.builder_.emit(relax_utils.with_args(call, arguments)), axes)
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:

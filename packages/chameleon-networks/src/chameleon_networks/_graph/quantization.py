@@ -32,7 +32,7 @@ _OPERATION = "chameleon.step"
 
 @attrs.frozen(kw_only=True, eq=False)
 class QParams:
-    """A quantization step whose parameters are constants.
+    """The constant quantization parameters of a quantize or dequantize operator.
 
     Attributes:
         source: The expression that is encoded or decoded.
@@ -43,6 +43,8 @@ class QParams:
             scale.
     """
 
+    # An integer q represents ``(q - zero_point) * scale``, a floating-point number itself.
+
     source: Any
     dtype: str
     scale: NDArray[np.float32] = attrs.field(factory=lambda: np.ones(1, np.float32))
@@ -50,73 +52,78 @@ class QParams:
     axis: int = 0
 
     @property
-    def floating(self) -> bool:
-        """Whether the encoded numbers have a floating-point dtype."""
+    def is_float(self) -> bool:
+        """Whether the storage dtype is a floating-point dtype."""
         return self.dtype in STORAGE and not STORAGE[self.dtype].whole
 
     @property
-    def whole(self) -> bool:
-        """Whether the whole tensor has a single scale and a single zero point."""
+    def per_tensor(self) -> bool:
+        """Whether the tensor has a single scale and zero point."""
         return len(self.scale) == 1
 
-    def same(self, other: QParams) -> bool:
-        """Whether another step has the same dtype, scale and zero point."""
+    def equals(self, other: QParams) -> bool:
+        """Whether both are per tensor, with equal dtype, scale and zero point."""
         return (
-            self.whole
-            and other.whole
+            self.per_tensor
+            and other.per_tensor
             and self.dtype == other.dtype
             and bool(self.scale[0] == other.scale[0])
             and bool(self.zero_point[0] == other.zero_point[0])
         )
 
-    def encoded(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Encode floating-point numbers as integers with the step's scale and zero point."""
+    def quantize_array(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Quantize a float32 array to integers, with ties to even."""
         limits = np.iinfo(self.dtype)
-        scale, zero_point = self._along(values)
+        scale, zero_point = self._broadcast_parameters(values)
         numbers = np.rint(np.asarray(values, np.float32) / scale) + zero_point
         return np.asarray(np.clip(numbers, limits.min, limits.max), self.dtype)
 
-    def real(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
-        """Decode quantized integers to float32 numbers, with this step's scale and zero point."""
-        return self.centred(numbers).astype(np.float32) * self._along(numbers)[0]
+    def dequantize_array(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
+        """Dequantize an array of integers to float32."""
+        return (
+            self.subtract_zero_point(numbers).astype(np.float32)
+            * self._broadcast_parameters(numbers)[0]
+        )
 
-    def centred(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
-        """Subtract this step's zero point from quantized integers."""
-        return numbers.astype(np.int64) - self._along(numbers)[1]
+    def subtract_zero_point(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """Subtract the zero point from an array of integers."""
+        return numbers.astype(np.int64) - self._broadcast_parameters(numbers)[1]
 
-    def _along(self, numbers: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scale and zero point, reshaped so that they broadcast to an array."""
+    def _broadcast_parameters(
+        self, numbers: NDArray[Any]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scale and zero point in shapes that broadcast to an array."""
         shape = [1] * numbers.ndim
-        if not self.whole:
+        if not self.per_tensor:
             shape[self.axis] = len(self.scale)
         return self.scale.reshape(shape), self.zero_point.reshape(shape)
 
-    def decode(self, builder: Any, numbers: Any) -> Any:
-        """Make the Relax call that decodes (dequantizes) a tensor with this step's scale."""
-        if self.floating:
-            return self._converted(builder, numbers, DEQUANTIZE)
+    def emit_dequantize(self, builder: Any, numbers: Any) -> Any:
+        """The Relax expression that dequantizes a tensor; ``builder`` must be inside a block."""
+        if self.is_float:
+            return self._emit_conversion(builder, numbers, DEQUANTIZE)
         return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
-    def encode(self, builder: Any, numbers: Any) -> Any:
-        """Make the Relax call that encodes (quantizes) a tensor with this step's scale."""
-        if self.floating:
-            return self._converted(builder, numbers, QUANTIZE)
+    def emit_quantize(self, builder: Any, numbers: Any) -> Any:
+        """The Relax expression that quantizes a float32 variable."""
+        if self.is_float:
+            return self._emit_conversion(builder, numbers, QUANTIZE)
         return relax.op.quantize(numbers, *self._constants(), axis=self._axis, out_dtype=self.dtype)
 
-    def _converted(self, builder: Any, tensor: Any, which: str) -> Any:
-        name, convert = _FUNCTIONS[which]
+    def _emit_conversion(self, builder: Any, tensor: Any, operator: str) -> Any:
+        name, convert = _FUNCTIONS[operator]
         function = partial(convert, STORAGE[self.dtype])
-        marks = {_OPERATION: which}
+        attributes = {_OPERATION: operator}
         hint = f"{name}_{self.dtype}"
-        return map_elements(builder, function, tensor, hint, primfunc_attrs=marks)
+        return map_elements(builder, function, tensor, hint, primfunc_attrs=attributes)
 
     @property
     def _axis(self) -> int:
         # Parameters of the whole tensor have none, and a move may leave it fewer axes.
-        return -1 if self.whole else self.axis
+        return -1 if self.per_tensor else self.axis
 
     def _constants(self) -> tuple[Any, Any]:
-        shape = () if self.whole else (-1,)
+        shape = () if self.per_tensor else (-1,)
         # Relax takes zero points of 8, 16 and 32 bits; those of 32 hold all others.
         return (
             relax.const(self.scale.reshape(shape), FLOAT32),
@@ -125,7 +132,7 @@ class QParams:
 
 
 class QParamsFinder:
-    """Recognizes the quantization steps of a module."""
+    """Finds the quantization parameters of a module's operators, 16-bit floats included."""
 
     def __init__(self, module: Any) -> None:
         known = ((v, (getattr(f, "attrs", None) or {})) for v, f in module.functions_items())
@@ -135,28 +142,28 @@ class QParamsFinder:
             if _OPERATION in attributes
         }
 
-    def of(self, value: Any, which: str) -> QParams | None:
-        """The quantization step that an expression computes, or None."""
+    def of(self, value: Any, operator: str) -> QParams | None:
+        """The parameters with which an expression quantizes or dequantizes, or None."""
         if not self._functions or not is_call(value, "relax.call_tir"):
-            return qparams_of(value, which)
-        if self._functions.get(value.args[0].name_hint) != which:
+            return qparams_of(value, operator)
+        if self._functions.get(value.args[0].name_hint) != operator:
             return None
         [source] = value.args[1].fields
-        encoded = value.ty_args[0] if which == QUANTIZE else source.ty
+        encoded = value.ty_args[0] if operator == QUANTIZE else source.ty
         return QParams(source=source, dtype=FLOATING_IN[str(encoded.dtype)].name)
 
 
-def qparams_of(value: Any, which: str) -> QParams | None:
-    """The quantization step that an expression computes by ``relax.quantize`` or ``dequantize``."""
-    if not is_call(value, which):
+def qparams_of(value: Any, operator: str) -> QParams | None:
+    """The constant parameters of ``relax.quantize`` or ``relax.dequantize`` in float32, or None."""
+    if not is_call(value, operator):
         return None
     source, *parameters = value.args
     if not all(isinstance(parameter, tvm.ir.GenericConst) for parameter in parameters):
         return None
     scale, zero_point = (array_of(parameter).reshape(-1) for parameter in parameters)
-    dtype = str((value if which == QUANTIZE else source).ty.dtype)
-    real = str((source if which == QUANTIZE else value).ty.dtype)
-    if not np.issubdtype(zero_point.dtype, np.integer) or real != FLOAT32:
+    dtype = str((value if operator == QUANTIZE else source).ty.dtype)
+    float_dtype = str((source if operator == QUANTIZE else value).ty.dtype)
+    if not np.issubdtype(zero_point.dtype, np.integer) or float_dtype != FLOAT32:
         return None
     length = max(len(scale), len(zero_point))
     return QParams(
@@ -169,11 +176,11 @@ def qparams_of(value: Any, which: str) -> QParams | None:
 
 
 def dequantized_constant(value: Any) -> NDArray[np.float32] | None:
-    """The float32 values of a quantized constant that an expression decodes, or None for others."""
+    """The float32 values of a quantized constant that an expression dequantizes, or None."""
     step = qparams_of(value, DEQUANTIZE)
     if step is None or not isinstance(step.source, tvm.ir.GenericConst):
         return None
-    return step.real(array_of(step.source))
+    return step.dequantize_array(array_of(step.source))
 
 
 def is_call(value: Any, name: str) -> bool:
@@ -182,14 +189,14 @@ def is_call(value: Any, name: str) -> bool:
 
 
 def is_quantized(module: Any) -> bool:
-    """Whether a network contains quantization steps of integers."""
+    """Whether a network has integer quantize or dequantize operators."""
     return any(
         operator_name(b.value) in {QUANTIZE, DEQUANTIZE} for b in bindings_of(module["main"])
     )
 
 
 def quantizes_activations(module: Any) -> bool:
-    """Whether a network quantizes computed values, not only its weights."""
+    """Whether a network quantizes activations, not only its weights."""
     return any(
         is_call(binding.value, QUANTIZE) and isinstance(binding.value.args[0], relax.Var)
         for binding in bindings_of(module["main"])

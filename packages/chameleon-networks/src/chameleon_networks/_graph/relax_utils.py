@@ -32,7 +32,7 @@ _CONSTANT = "constant:"
 """Beginning of a name that no importer gives to a variable."""
 
 
-def apply_mutator(module: Any, mutator: Any) -> Any:
+def mutate(module: Any, mutator: Any) -> Any:
     """Apply a ``PyExprMutator`` to a module's Relax functions, then remove dead code."""
     for variable, function in module.functions_items():
         if isinstance(function, relax.Function):
@@ -64,11 +64,11 @@ def users_of(function: Any) -> dict[Any, list[Any]]:
 
 def operator_name(value: Any) -> str:
     """The name of the operator that an expression calls; empty for other expressions."""
-    replace_arguments = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return str(value.op.name) if replace_arguments else ""
+    with_args = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+    return str(value.op.name) if with_args else ""
 
 
-def replace_arguments(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
+def with_args(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
     """Copy a call with other arguments, and with other values of some attributes."""
     attrs = call.attrs
     if attributes:
@@ -102,7 +102,7 @@ def static_shape(kind: Any) -> tuple[int, ...] | None:
 
 
 def extents_of(kind: Any) -> tuple[int, ...]:
-    """The extents of a tensor, from its type in Relax; all of them must be constant."""
+    """The shape of a tensor type, all of whose extents must be constant."""
     known = static_shape(kind)
     if known is None:
         raise ConfigError(

@@ -21,7 +21,7 @@ _RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "s
 
 @attrs.frozen(kw_only=True, eq=False)
 class StridedView:
-    """A tensor as a rearrangement of the memory of another tensor, possibly times a number.
+    """A tensor as strided axes of another tensor's memory, times a factor.
 
     Attributes:
         source: The expression of the other tensor.
@@ -156,7 +156,7 @@ def _slice(call: Any) -> Rearrangement | None:
 
 
 def _scaling(call: Any) -> Rearrangement | None:
-    """A product with a constant number, or a quotient by one."""
+    """A product with a constant scalar, or a quotient by one."""
     tensor, number = call.args
     divided = str(call.op.name) == "relax.divide"
     if not divided and scalar_of(tensor) is not None:
@@ -182,7 +182,7 @@ _REARRANGEMENTS: dict[str, Callable[[Any], Rearrangement | None]] = {
 
 
 def scalar_of(argument: Any) -> float | None:
-    """The number that a constant of one element holds, or None for other values."""
+    """The value of a constant of one element, or None for other expressions."""
     if not isinstance(argument, tvm.ir.GenericConst):
         return None
     array = array_of(argument)

@@ -17,7 +17,7 @@ def dense_strides(shape: Sequence[int]) -> Shape:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a tensor has no gaps in memory. The strides of axes of extent 1 do not matter."""
+    """Whether a tensor is contiguous; strides of axes of extent 1 do not matter."""
     axes = zip(shape, strides, dense_strides(shape), strict=True)
     return all(extent == 1 or stride == wanted for extent, stride, wanted in axes)
 
@@ -34,7 +34,7 @@ def axis_in(shape: Sequence[int], axis: int, reshaped: Sequence[int]) -> int | N
 def reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], reshaped: Sequence[int]
 ) -> Shape | None:
-    """The strides of a tensor after a reshape in place, or None if the reshape must move data."""
+    """The strides after a reshape without a copy, or None if the reshape needs a copy."""
     if 0 in shape:
         return dense_strides(reshaped)
     axes = reshaped_axes([(part,) for part in zip(shape, strides, strict=True)], reshaped)
@@ -49,7 +49,7 @@ def reshaped_strides(
 
 
 def reshaped_axes(axes: Sequence[Axis], reshaped: Sequence[int]) -> tuple[Axis, ...] | None:
-    """The axes of a tensor after a reshape in place, or None if the reshape must move data."""
+    """The axes after a reshape without a copy, or None if the reshape needs a copy."""
     parts = list(_merged([part for axis in axes for part in axis]))
     result = []
     for extent in reshaped:
@@ -73,7 +73,7 @@ def reshaped_axes(axes: Sequence[Axis], reshaped: Sequence[int]) -> tuple[Axis, 
 
 
 def _merged(parts: Sequence[tuple[int, int]]) -> Axis:
-    """The parts of an axis, without parts of extent 1, and with contiguous neighbours merged."""
+    """The parts of an axis, with contiguous neighbours merged."""
     merged: list[tuple[int, int]] = []
     for extent, stride in parts:
         if extent == 1:

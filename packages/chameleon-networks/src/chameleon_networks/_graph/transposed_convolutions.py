@@ -30,13 +30,13 @@ from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
 def rewrite_transposed_convolutions(module: Any) -> Any:
     """Rewrite transposed convolutions with constant weights as ordinary ones."""
     # Element-wise operators move before the interleaving, so that kernels fuse them.
-    return relax_utils.apply_mutator(module, _Rewriter(module))
+    return relax_utils.mutate(module, _Rewriter(module))
 
 
 def legalize_transposed_convolutions(module: Any) -> Any:
     """Lower other transposed convolutions to TVM's kernels, before layouts are changed."""
     # TVM has kernels for channels first only.
-    return relax_utils.apply_mutator(module, _Legalizer(module))
+    return relax_utils.mutate(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
@@ -47,7 +47,7 @@ class _Legalizer(relax.PyExprMutator):
         if operator_name(call) not in TRANSPOSED_RANKS or convolution_of(call) is not None:
             return super().visit_call_(call)
         arguments = [self.visit_expr(argument) for argument in call.args]
-        call = self.builder_.normalize(relax_utils.replace_arguments(call, arguments))
+        call = self.builder_.normalize(relax_utils.with_args(call, arguments))
         return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
@@ -286,7 +286,7 @@ def _outputs_per_position(phases: Sequence[Phases]) -> list[int]:
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):
-    """Notes for each transposed convolution's output which outputs it is put together from."""
+    """Notes the ordinary convolutions of each transposed convolution's output."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -384,7 +384,7 @@ class _Rewriter(relax.PyExprMutator):
         return self.builder_.emit(call)
 
     def _continued(self, call: Any) -> tuple[list[Any], PhaseShuffle] | None:
-        """An element-wise operator, applied to the ordinary convolutions' outputs, or None."""
+        """An element-wise operator on the outputs of the ordinary convolutions, or None."""
         known = [a for a in call.args if isinstance(a, relax.Var) and a in self._parts]
         if len(known) != 1 or len(self._users[known[0]]) != 1:
             return None
@@ -404,5 +404,5 @@ class _Rewriter(relax.PyExprMutator):
                     return None
                 else:
                     arguments.append(argument)
-            results.append(relax_utils.replace_arguments(call, arguments))
+            results.append(relax_utils.with_args(call, arguments))
         return [self.builder_.emit(result) for result in results], shuffle

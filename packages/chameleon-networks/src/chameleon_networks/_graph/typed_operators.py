@@ -52,7 +52,7 @@ class IntegerOperands:
 
     Attributes:
         spec: The operator in float32.
-        data: The step that decodes the data.
+        data: The quantization parameters of the data.
         weights: The weights in int8, output channels first.
         scales: The float32 scale of each output channel's weights.
     """
@@ -68,31 +68,27 @@ class IntegerOperands:
         return (self.data.source,)
 
     @property
-    def units(self) -> NDArray[np.float32]:
-        """The factor of each output channel that converts integer sums to float32 numbers."""
+    def output_scales(self) -> NDArray[np.float32]:
+        """The scale of each output channel's integer sums."""
         return self.data.scale * self.scales
 
-    def bias(self, real: NDArray[Any]) -> NDArray[np.int32] | None:
-        """Convert a bias to the integers that are added to the operator's integer sums.
+    def bias(self, bias_values: NDArray[Any]) -> NDArray[np.int32] | None:
+        """Divide a float32 bias by the output scales, or None if sums might exceed 32 bits.
 
         Args:
-            real: The bias in float32, of shape (output channels,).
-
-        Returns:
-            The bias divided by ``units``, rounded, of shape (output channels,). None if a sum of
-            products and bias might exceed 32 bits.
+            bias_values: The bias in float32, of shape (output channels,).
         """
         terms = self.weights[0].size
-        rounded = np.rint(real.astype(np.float64) / self.units.astype(np.float64))
+        rounded = np.rint(bias_values.astype(np.float64) / self.output_scales.astype(np.float64))
         if not (np.abs(rounded) <= LARGEST_SUM - terms * LARGEST_PRODUCT).all():
             return None
         return rounded.astype(np.int32)
 
-    def numbers(
+    def requantization(
         self, residual: QParams | None, output: QParams | None, activation: str
     ) -> tuple[NDArray[np.float32], Quantization]:
         """The factor of each channel's integer sums, and the other constants of requantization."""
-        scale = self.units
+        scale = self.output_scales
         residual_scale = np.float32(1) if residual is None else residual.scale[0]
         multiplier = np.float32(1)
         if output is not None:
@@ -112,18 +108,18 @@ class IntegerOperands:
 
 
 def operands_of(value: Any, values: Mapping[Any, Any]) -> IntegerOperands | None:
-    """The operands of a convolution or matrix product of 8-bit integers; None for others."""
+    """The operands of a convolution or matrix product of 8-bit integers, or None."""
     if not isinstance(value, relax.Call) or len(value.args) != 2:  # noqa: PLR2004
         return None
     data, weights = (qparams_of(values.get(operand), DEQUANTIZE) for operand in value.args)
     if data is None or weights is None or not _are_operands(data, weights):
         return None
-    numbers = _symmetric_weights(weights)
-    product = None if numbers is None else product_of(value, numbers)
+    symmetric = _symmetric_weights(weights)
+    product = None if symmetric is None else product_of(value, symmetric)
     if product is None or product.weights is None or not isinstance(product.spec, FusedSpec):
         return None
     channels = weights.source.ty.ndim - 1 if is_call(value, "relax.matmul") else 0
-    if not weights.whole and weights.axis != channels:
+    if not weights.per_tensor and weights.axis != channels:
         return None
     try:
         attrs.evolve(product.spec, dtype=INT8)
@@ -143,33 +139,33 @@ def _are_operands(data: QParams, weights: QParams) -> bool:
     )
 
 
-def is_per_tensor_data(step: QParams, dtype: str) -> bool:
-    """Whether a step decodes a tensor that the network computes, with a single scale."""
-    return step.whole and step.dtype == dtype and isinstance(step.source, relax.Var)
+def is_per_tensor_data(qparams: QParams, dtype: str) -> bool:
+    """Whether an activation is dequantized from a dtype with a single scale."""
+    return qparams.per_tensor and qparams.dtype == dtype and isinstance(qparams.source, relax.Var)
 
 
 def _symmetric_weights(weights: QParams) -> NDArray[Any] | None:
-    """Encoded weights with the zero point 0, or None if they do not fit into int8 then."""
+    """Quantized weights with the zero point 0, or None if they do not fit into int8."""
     if weights.dtype not in {INT8, UINT8}:
         return None
-    shifted = weights.centred(array_of(weights.source))
+    shifted = weights.subtract_zero_point(array_of(weights.source))
     low, high = shifted.min(initial=0), shifted.max(initial=0)
     return shifted.astype(INT8) if low >= _WEIGHTS.low and high <= _WEIGHTS.high else None
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Output:
-    """How the result of a fusion group is written.
+    """How a fusion group writes its result, and the variables up to the quantized result.
 
     Attributes:
         output: The step that encodes the result in the dtype of the data. None if it is float32.
         residual: The step that decodes the residual, which has the dtype of the output.
-        passed: The variables after the operator, up to the encoded result.
+        skipped: The variables after the operator, up to the encoded result.
     """
 
     output: QParams | None = None
     residual: QParams | None = None
-    passed: tuple[Any, ...] = ()
+    skipped: tuple[Any, ...] = ()
 
     def dtype(self, kind: ComputeType) -> str:
         """The output dtype of an operator with a compute dtype."""
@@ -177,12 +173,12 @@ class _Output:
 
 
 class DtypeAssigner:
-    """Gives fusion groups the dtypes that the network's quantization steps imply."""
+    """Gives fusion groups the dtypes that a network's quantization implies."""
 
     def __init__(
-        self, steps: QParamsFinder, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
+        self, finder: QParamsFinder, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
     ) -> None:
-        self._steps = steps
+        self._finder = finder
         self._values = values
         self._users = users
 
@@ -190,91 +186,113 @@ class DtypeAssigner:
         """The result of ``operands_of`` for an expression."""
         return operands_of(value, self._values)
 
-    def typed(self, fusion: FusionGroup) -> FusionGroup:
+    def assign(self, fusion: FusionGroup) -> FusionGroup:
         """Let a fusion group read quantized operands if they have a dtype that kernels multiply."""
-        sides = [
-            step for operand in fusion.operands if (step := self._decoded(operand)) is not None
+        all_qparams = [
+            qparams
+            for operand in fusion.operands
+            if (qparams := self._qparams_of(operand)) is not None
         ]
-        kind, spec = _compute_type(fusion, sides), fusion.spec
+        kind, spec = _compute_type(fusion, all_qparams), fusion.spec
         if kind is None or not isinstance(spec, TypedSpec):
             return fusion
-        end = self._end(fusion, kind.data.name)
+        output = self._output_of(fusion, kind.data.name)
         constants = fusion.constants
         if kind.quantized:
-            constants = Constants(quantization=_product_quantization(sides, end.output).array)
+            constants = Constants(
+                quantization=_product_quantization(all_qparams, output.output).array
+            )
         try:
-            narrow = attrs.evolve(spec, dtype=kind.name, output_dtype=end.dtype(kind))
+            reduced = attrs.evolve(spec, dtype=kind.name, output_dtype=output.dtype(kind))
         except ConfigError:
             return fusion  # its sums may pass 32 bits
-        rest = fusion.inputs[len(sides) :] if end.residual is None else (end.residual.source,)
+        rest = (
+            fusion.inputs[len(all_qparams) :]
+            if output.residual is None
+            else (output.residual.source,)
+        )
         return attrs.evolve(
             fusion,
-            spec=narrow,
-            inputs=(*(side.source for side in sides), *rest),
+            spec=reduced,
+            inputs=(*(qparams.source for qparams in all_qparams), *rest),
             constants=constants,
-            members=(*fusion.members, *end.passed),
+            members=(*fusion.members, *output.skipped),
         )
 
-    def with_operands(
+    def assign_int8(
         self, fusion: FusionGroup, alone: FusionGroup, operands: IntegerOperands
     ) -> FusionGroup:
-        """Turn a fusion group in float32 into one that computes in int8."""
+        """Make a fusion group compute in int8, without its bias if sums might exceed 32 bits."""
         spec = fusion.spec
         assert isinstance(spec, FusedSpec)  # noqa: S101 - only those have operands
-        real = fusion.constants.bias
-        bias = operands.bias(np.zeros(spec.output_channels, np.float32) if real is None else real)
+        bias_values = fusion.constants.bias
+        bias = operands.bias(
+            np.zeros(spec.output_channels, np.float32) if bias_values is None else bias_values
+        )
         if bias is None:
-            return self.with_operands(alone, alone, operands)
-        end = self._end(fusion, _DATA.name)
-        scale, quantization = operands.numbers(end.residual, end.output, spec.activation)
-        rest = fusion.inputs[1:] if end.residual is None else (end.residual.source,)
+            return self.assign_int8(alone, alone, operands)
+        output = self._output_of(fusion, _DATA.name)
+        scale, quantization = operands.requantization(
+            output.residual, output.output, spec.activation
+        )
+        rest = fusion.inputs[1:] if output.residual is None else (output.residual.source,)
         return attrs.evolve(
             fusion,
-            spec=attrs.evolve(spec, dtype=INT8, bias=False, output_dtype=end.dtype(COMPUTE[INT8])),
+            spec=attrs.evolve(
+                spec, dtype=INT8, bias=False, output_dtype=output.dtype(COMPUTE[INT8])
+            ),
             inputs=(operands.data.source, *rest),
             constants=Constants(
                 weights=operands.weights, scale=scale, bias=bias, quantization=quantization.array
             ),
-            members=(*fusion.members, *end.passed),
+            members=(*fusion.members, *output.skipped),
         )
 
-    def _decoded(self, variable: Any) -> QParams | None:
-        return self._steps.of(self._values.get(variable), DEQUANTIZE)
+    def _qparams_of(self, variable: Any) -> QParams | None:
+        return self._finder.of(self._values.get(variable), DEQUANTIZE)
 
-    def _end(self, fusion: FusionGroup, dtype: str) -> _Output:
-        """How the result of a fusion group is written if it reads a dtype."""
-        output, passed = self._encoded_after(fusion.last)
-        if output is None or not output.whole or output.dtype != dtype:
+    def _output_of(self, fusion: FusionGroup, dtype: str) -> _Output:
+        """How a fusion group writes its result if it computes in a dtype."""
+        output, skipped = self._quantize_after(fusion.last)
+        if output is None or not output.per_tensor or output.dtype != dtype:
             return _Output()
         if not (isinstance(fusion.spec, FusedSpec) and fusion.spec.residual):
-            return _Output(output=output, passed=passed)
-        residual = self._decoded(fusion.inputs[1])
+            return _Output(output=output, skipped=skipped)
+        residual = self._qparams_of(fusion.inputs[1])
         if residual is None or not is_per_tensor_data(residual, dtype):
             return _Output()
-        return _Output(output=output, residual=residual, passed=passed)
+        return _Output(output=output, residual=residual, skipped=skipped)
 
-    def _encoded_after(self, variable: Any) -> tuple[QParams | None, tuple[Any, ...]]:
-        """The step that is a variable's only reader, and the variables up to its result."""
-        passed: list[Any] = []
+    def _quantize_after(self, variable: Any) -> tuple[QParams | None, tuple[Any, ...]]:
+        """The quantization that alone reads a variable, and the variables up to its result."""
+        skipped: list[Any] = []
         while True:
-            reading = self._users[variable]
-            if len(reading) != 1 or reading[0] is None:
+            readers = self._users[variable]
+            if len(readers) != 1 or readers[0] is None:
                 return None, ()
-            value, variable = reading[0].value, reading[0].var
-            passed.append(variable)
-            step = self._steps.of(value, QUANTIZE)
-            if step is not None or not is_call(value, "relax.reshape"):
-                return step, tuple(passed)
+            value, variable = readers[0].value, readers[0].var
+            skipped.append(variable)
+            qparams = self._finder.of(value, QUANTIZE)
+            if qparams is not None or not is_call(value, "relax.reshape"):
+                return qparams, tuple(skipped)
 
 
-def _compute_type(fusion: FusionGroup, sides: Sequence[QParams]) -> ComputeType | None:
-    """The dtype in which a fusion group can multiply its decoded operands, or None."""
+def _compute_type(fusion: FusionGroup, all_qparams: Sequence[QParams]) -> ComputeType | None:
+    """The dtype in which a fusion group can multiply its dequantized operands, or None."""
     spec, weights = fusion.spec, fusion.constants.weights
-    if not isinstance(spec, TypedSpec) or not sides or len(sides) < len(fusion.operands):
+    if (
+        not isinstance(spec, TypedSpec)
+        or not all_qparams
+        or len(all_qparams) < len(fusion.operands)
+    ):
         return None
-    known = (compute for compute in COMPUTE.values() if not compute.variant_of)
-    kind = next((compute for compute in known if compute.data.name == sides[0].dtype), None)
-    if kind is None or not all(is_per_tensor_data(side, kind.data.name) for side in sides):
+    candidates = (compute for compute in COMPUTE.values() if not compute.variant_of)
+    kind = next(
+        (compute for compute in candidates if compute.data.name == all_qparams[0].dtype), None
+    )
+    if kind is None or not all(
+        is_per_tensor_data(qparams, kind.data.name) for qparams in all_qparams
+    ):
         return None
     if kind.quantized:
         return kind if isinstance(spec, BatchMatmulSpec) else None
@@ -282,15 +300,17 @@ def _compute_type(fusion: FusionGroup, sides: Sequence[QParams]) -> ComputeType 
     return kind if fit else None
 
 
-def _product_quantization(sides: Sequence[QParams], output: QParams | None) -> QuantizedProduct:
+def _product_quantization(
+    all_qparams: Sequence[QParams], output: QParams | None
+) -> QuantizedProduct:
     """The zero points and the scale of a batch of products of two integer tensors."""
-    left, right = sides
-    scale = np.float32(left.scale[0]) * np.float32(right.scale[0])
+    lhs, rhs = all_qparams
+    scale = np.float32(lhs.scale[0]) * np.float32(rhs.scale[0])
     if output is not None:
         scale = scale / np.float32(output.scale[0])
     return QuantizedProduct(
-        left_zero_point=float(left.zero_point[0]),
-        right_zero_point=float(right.zero_point[0]),
+        left_zero_point=float(lhs.zero_point[0]),
+        right_zero_point=float(rhs.zero_point[0]),
         scale=float(scale),
         out_zero_point=float(output.zero_point[0]) if output is not None else 0.0,
     )

@@ -16,7 +16,7 @@ from chameleon_networks._graph.constants import array_of
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.propagate_quantization import propagate_quantization
 from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import apply_mutator, emit_like, relax, tvm
+from chameleon_networks._graph.relax_utils import emit_like, mutate, relax, tvm
 from chameleon_networks._quantize.data_flow import DataFlow, ReadFormats, TensorFormat
 from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine
@@ -67,7 +67,7 @@ def apply_dtypes(
     network = DataFlow(module, fusions)
     reads = ReadFormats(network, reduced, ranges)
     constants = _constants(network, reduced, {} if sketched else means)
-    typed = apply_mutator(module, _DtypeMutator(module, reads, constants, sketched=sketched))
+    typed = mutate(module, _DtypeMutator(module, reads, constants, sketched=sketched))
     return propagate_quantization(typed)
 
 
@@ -162,8 +162,8 @@ class _DtypeMutator(relax.PyExprMutator):
         """A tensor rounded to a form and back to float32, once for all its readers in that form."""
         if (variable, form) not in self._pairs:
             builder, step = self.builder_, form.step(self.visit_expr(variable))
-            encoded = builder.emit(step.encode(builder, step.source))
-            self._pairs[variable, form] = builder.emit(step.decode(builder, encoded))
+            encoded = builder.emit(step.emit_quantize(builder, step.source))
+            self._pairs[variable, form] = builder.emit(step.emit_dequantize(builder, encoded))
         return self._pairs[variable, form]
 
     def _constant(self, operand: Any, constant: _ReplacedConstant, rank: int) -> Any:
@@ -184,7 +184,7 @@ class _DtypeMutator(relax.PyExprMutator):
         first = np.moveaxis(weights, axis, 0)
         encoded = (placeholder_weights if self._sketched else quantize_weights)(first, kind)
         step = encoded.step(axis)
-        return self.builder_.emit(step.decode(self.builder_, step.source))
+        return self.builder_.emit(step.emit_dequantize(self.builder_, step.source))
 
 
 def _is_constant(argument: Any) -> bool:

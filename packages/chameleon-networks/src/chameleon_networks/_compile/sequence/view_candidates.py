@@ -19,8 +19,8 @@ from chameleon_tvm.api import te, tirx
 from chameleon_networks._compile.sequence.buffer_accesses import count_gathered_indices, gather_axis
 from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import (
-    apply_mutator,
     bindings_of,
+    mutate,
     operator_name,
     relax,
     static_shape,
@@ -278,7 +278,7 @@ _VIEW_KINDS = (CONCAT, SPLIT, SLICE, SHUFFLE)
 
 def mark_view_candidates(module: Any) -> Any:
     """Replace concatenations, splits, slices and shuffles by functions with a mark."""
-    return apply_mutator(module, _ViewMarker(module))
+    return mutate(module, _ViewMarker(module))
 
 
 def view_kind(function: Any) -> str | None:
