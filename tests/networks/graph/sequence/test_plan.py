@@ -53,11 +53,11 @@ def test_outputs_are_computed_where_they_are_wanted():
     )
     outputs = (_tensor(z), _tensor(x), _tensor(z))
     plan = plan_memory(CallSequence(inputs=(_tensor(x),), calls=calls, outputs=outputs))
-    assert dict(plan.returned) == {z: 0}
-    assert plan.copied == (1, 2), "an input, and the same again"
+    assert dict(plan.output_storages) == {z: 0}
+    assert plan.copied_outputs == (1, 2), "an input, and the same again"
     assert set(plan.arena) == {y}
     assert plan.weights[constant] == plan.weights[twin], "the same numbers are kept once"
-    assert len(plan.blobs) == 1
+    assert len(plan.constants) == 1
 
 
 @given(picked=st.lists(st.integers(0, 5), min_size=1, max_size=10), index=st.integers(0, 8191))
@@ -73,5 +73,5 @@ def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked, inde
     call = Call(kernel="f", reads=reads, writes=(_tensor(y),))
     plan = plan_memory(CallSequence(inputs=(_tensor(x),), calls=(call,), outputs=(_tensor(y),)))
     for storage, kind in zip(storages, picked, strict=True):
-        assert plan.blobs[plan.weights[storage]].tobytes() == kinds[kind].tobytes()
-    assert len(plan.blobs) == len({kinds[kind].tobytes() for kind in picked})
+        assert plan.constants[plan.weights[storage]].tobytes() == kinds[kind].tobytes()
+    assert len(plan.constants) == len({kinds[kind].tobytes() for kind in picked})

@@ -396,7 +396,7 @@ def _sequence(builder: TVMBuilder, program: Program) -> CallSequence:
             of["constant"] = np.ascontiguousarray(program.inputs[number])
         elif number < len(program.inputs):
             of["input"] = len(inputs)
-        tensors.append(Tensor.fresh(buffer_shape(parameter), str(parameter.dtype), **of))
+        tensors.append(Tensor.allocate(buffer_shape(parameter), str(parameter.dtype), **of))
         if "input" in of:
             inputs.append(tensors[-1])
     count = len(program.inputs)

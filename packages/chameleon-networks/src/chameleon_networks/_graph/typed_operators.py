@@ -158,18 +158,18 @@ class _Output:
     """How a fusion group writes its result, and the variables up to the quantized result.
 
     Attributes:
-        output: The step that encodes the result in the dtype of the data. None if it is float32.
-        residual: The step that decodes the residual, which has the dtype of the output.
+        qparams: The parameters of the result in the dtype of the data. None for float32.
+        residual: The parameters of the residual, which has the dtype of the output.
         skipped: The variables after the operator, up to the encoded result.
     """
 
-    output: QParams | None = None
+    qparams: QParams | None = None
     residual: QParams | None = None
     skipped: tuple[Any, ...] = ()
 
     def dtype(self, kind: ComputeType) -> str:
         """The output dtype of an operator with a compute dtype."""
-        return FLOAT32 if self.output is None else kind.data.name
+        return FLOAT32 if self.qparams is None else kind.data.name
 
 
 class DtypeAssigner:
@@ -188,33 +188,31 @@ class DtypeAssigner:
 
     def assign(self, fusion: FusionGroup) -> FusionGroup:
         """Let a fusion group read quantized operands if they have a dtype that kernels multiply."""
-        all_qparams = [
+        operands = [
             qparams
             for operand in fusion.operands
             if (qparams := self._qparams_of(operand)) is not None
         ]
-        kind, spec = _compute_type(fusion, all_qparams), fusion.spec
+        kind, spec = _compute_type(fusion, operands), fusion.spec
         if kind is None or not isinstance(spec, TypedSpec):
             return fusion
         output = self._output_of(fusion, kind.data.name)
         constants = fusion.constants
         if kind.quantized:
             constants = Constants(
-                quantization=_product_quantization(all_qparams, output.output).array
+                quantization=_product_quantization(operands, output.qparams).array
             )
         try:
             reduced = attrs.evolve(spec, dtype=kind.name, output_dtype=output.dtype(kind))
         except ConfigError:
             return fusion  # its sums may pass 32 bits
         rest = (
-            fusion.inputs[len(all_qparams) :]
-            if output.residual is None
-            else (output.residual.source,)
+            fusion.inputs[len(operands) :] if output.residual is None else (output.residual.source,)
         )
         return attrs.evolve(
             fusion,
             spec=reduced,
-            inputs=(*(qparams.source for qparams in all_qparams), *rest),
+            inputs=(*(qparams.source for qparams in operands), *rest),
             constants=constants,
             members=(*fusion.members, *output.skipped),
         )
@@ -233,7 +231,7 @@ class DtypeAssigner:
             return self.assign_int8(alone, alone, operands)
         output = self._output_of(fusion, _DATA.name)
         scale, quantization = operands.requantization(
-            output.residual, output.output, spec.activation
+            output.residual, output.qparams, spec.activation
         )
         rest = fusion.inputs[1:] if output.residual is None else (output.residual.source,)
         return attrs.evolve(
@@ -257,11 +255,11 @@ class DtypeAssigner:
         if output is None or not output.per_tensor or output.dtype != dtype:
             return _Output()
         if not (isinstance(fusion.spec, FusedSpec) and fusion.spec.residual):
-            return _Output(output=output, skipped=skipped)
+            return _Output(qparams=output, skipped=skipped)
         residual = self._qparams_of(fusion.inputs[1])
         if residual is None or not is_per_tensor_data(residual, dtype):
             return _Output()
-        return _Output(output=output, residual=residual, skipped=skipped)
+        return _Output(qparams=output, residual=residual, skipped=skipped)
 
     def _quantize_after(self, variable: Any) -> tuple[QParams | None, tuple[Any, ...]]:
         """The quantization that alone reads a variable, and the variables up to its result."""
@@ -277,22 +275,14 @@ class DtypeAssigner:
                 return qparams, tuple(skipped)
 
 
-def _compute_type(fusion: FusionGroup, all_qparams: Sequence[QParams]) -> ComputeType | None:
+def _compute_type(fusion: FusionGroup, operands: Sequence[QParams]) -> ComputeType | None:
     """The dtype in which a fusion group can multiply its dequantized operands, or None."""
     spec, weights = fusion.spec, fusion.constants.weights
-    if (
-        not isinstance(spec, TypedSpec)
-        or not all_qparams
-        or len(all_qparams) < len(fusion.operands)
-    ):
+    if not isinstance(spec, TypedSpec) or not operands or len(operands) < len(fusion.operands):
         return None
     candidates = (compute for compute in COMPUTE.values() if not compute.variant_of)
-    kind = next(
-        (compute for compute in candidates if compute.data.name == all_qparams[0].dtype), None
-    )
-    if kind is None or not all(
-        is_per_tensor_data(qparams, kind.data.name) for qparams in all_qparams
-    ):
+    kind = next((compute for compute in candidates if compute.data.name == operands[0].dtype), None)
+    if kind is None or not all(is_per_tensor_data(qparams, kind.data.name) for qparams in operands):
         return None
     if kind.quantized:
         return kind if isinstance(spec, BatchMatmulSpec) else None
@@ -300,11 +290,9 @@ def _compute_type(fusion: FusionGroup, all_qparams: Sequence[QParams]) -> Comput
     return kind if fit else None
 
 
-def _product_quantization(
-    all_qparams: Sequence[QParams], output: QParams | None
-) -> QuantizedProduct:
+def _product_quantization(operands: Sequence[QParams], output: QParams | None) -> QuantizedProduct:
     """The zero points and the scale of a batch of products of two integer tensors."""
-    lhs, rhs = all_qparams
+    lhs, rhs = operands
     scale = np.float32(lhs.scale[0]) * np.float32(rhs.scale[0])
     if output is not None:
         scale = scale / np.float32(output.scale[0])

@@ -28,13 +28,13 @@ def supports_strides(function: Function, position: int, strides: Sequence[int]) 
     parameter = function.params[position]
     if is_dense(buffer_shape(parameter), strides):
         return True
-    known: dict[Buffer, Sequence[int]] = {}
+    views: dict[Buffer, Sequence[int]] = {}
     for buffer in (parameter, *aliases(function, parameter)):
         view = reshaped_strides(buffer_shape(parameter), strides, buffer_shape(buffer))
         if view is None:
             return False
-        known[buffer] = view
-    return _BufferAccesses(function, known).fit(known)
+        views[buffer] = view
+    return _BufferAccesses(function, views).fits_strides(views)
 
 
 def gather_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
@@ -48,7 +48,7 @@ def gather_axis(function: Function, position: int, shape: Sequence[int], axis: i
     axes = axis_by_buffer(function, position, index)
     return (
         index
-        if None not in axes.values() and _BufferAccesses(function, axes).single(axes)
+        if None not in axes.values() and _BufferAccesses(function, axes).accesses_single_index(axes)
         else None
     )
 
@@ -56,7 +56,7 @@ def gather_axis(function: Function, position: int, shape: Sequence[int], axis: i
 def count_gathered_indices(function: Function, position: int, axis: int) -> int:
     """How often a kernel would look up an index, equal ones in a loop's body once."""
     axes = axis_by_buffer(function, position, axis)
-    return _BufferAccesses(function, axes).distinct(axes)
+    return _BufferAccesses(function, axes).count_distinct_indices(axes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -66,13 +66,13 @@ class _Access:
     Attributes:
         indices: The indices of the element.
         loop: The number of the innermost loop around the access.
-        times: How often the body of that loop is executed, at most.
+        iterations: How often the body of that loop is executed, at most.
     """
 
     buffer: Buffer
     indices: Sequence[Any]
     loop: int
-    times: int
+    iterations: int
 
 
 class _BufferAccesses:
@@ -82,15 +82,15 @@ class _BufferAccesses:
         self._analyzer = tvm.sym.Analyzer()
         self._buffers = buffers
         self._accesses: list[_Access] = []
-        self._declared: list[Any] = []
+        self._declarations: list[Any] = []
         self._calls: list[Any] = []
         self._loops = self._loop = 0
-        self._times = 1
+        self._iterations = 1
         self._walk(function)
         self._escapes = any(
             isinstance(argument, tvm.ir.Var) and argument in buffers
             for call in self._calls
-            if not any(call.same_as(view.data) for view in self._declared)
+            if not any(call.same_as(view.data) for view in self._declarations)
             for argument in call.args
         )
 
@@ -100,8 +100,8 @@ class _BufferAccesses:
             [
                 (tvm.ir.expr.TensorLoad, lambda load: self._access(load.source, load.indices)),
                 (tirx.BufferStore, lambda store: self._access(store.buffer, store.indices)),
-                (tirx.For, self._inside_loop),
-                (tirx.DeclBuffer, self._declared.append),
+                (tirx.For, self._visit_loop),
+                (tirx.DeclBuffer, self._declarations.append),
                 (tvm.ir.Call, self._calls.append),
             ],
             order="pre",
@@ -109,33 +109,35 @@ class _BufferAccesses:
 
     def _access(self, buffer: Buffer, indices: Sequence[Any]) -> None:
         if buffer in self._buffers:
-            access = _Access(buffer=buffer, indices=indices, loop=self._loop, times=self._times)
+            access = _Access(
+                buffer=buffer, indices=indices, loop=self._loop, iterations=self._iterations
+            )
             self._accesses.append(access)
 
-    def _inside_loop(self, loop: Any) -> WalkResult:
+    def _visit_loop(self, loop: Any) -> WalkResult:
         extent = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
         self._analyzer.bind(loop.loop_var, extent)
-        outside = self._loop, self._times
+        outside = self._loop, self._iterations
         self._loops += 1
         self._loop = self._loops
-        self._times *= int(self._analyzer.const_int_bound(loop.extent).max_value)
+        self._iterations *= int(self._analyzer.const_int_bound(loop.extent).max_value)
         self._walk(loop.body)
-        self._loop, self._times = outside
+        self._loop, self._iterations = outside
         return WalkResult.SKIP
 
-    def fit(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
+    def fits_strides(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
         """Whether a kernel can use buffers with given strides: no vector may reach over a gap.
 
         Args:
             strides: The strides of each buffer's axes, in elements.
         """
         return not self._escapes and all(
-            self._inside(access.buffer, access.indices, strides[access.buffer])
+            self._is_contiguous(access.buffer, access.indices, strides[access.buffer])
             for access in self._accesses
             if any(map(_is_vector, access.indices))
         )
 
-    def single(self, axes: Mapping[Buffer, Any]) -> bool:
+    def accesses_single_index(self, axes: Mapping[Buffer, Any]) -> bool:
         """Whether each access touches one index of an axis at a time, within bounds."""
         if self._escapes:
             return False
@@ -152,15 +154,20 @@ class _BufferAccesses:
                 return False
         return True
 
-    def distinct(self, axes: Mapping[Buffer, Any]) -> int:
+    def count_distinct_indices(self, axes: Mapping[Buffer, Any]) -> int:
         """How many indices along an axis a run of the function computes, over all loops."""
-        different = {
-            (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.times
+        distinct = {
+            (
+                access.loop,
+                int(structural_hash(access.indices[axes[access.buffer]])),
+            ): access.iterations
             for access in self._accesses
         }
-        return sum(different.values())
+        return sum(distinct.values())
 
-    def _inside(self, buffer: Buffer, indices: Sequence[Any], strides: Sequence[int]) -> bool:
+    def _is_contiguous(
+        self, buffer: Buffer, indices: Sequence[Any], strides: Sequence[int]
+    ) -> bool:
         """Whether a vector access reads only elements without a gap between them."""
         *outer, last = indices
         if any(map(_is_vector, outer)) or not isinstance(last, tirx.Ramp):

@@ -40,23 +40,23 @@ def specialize_buffers(
 ) -> tuple[CallSequence, dict[str, Function]]:
     """Specialize each kernel for each combination of layouts that it is called with."""
     # Callers allocate inputs and outputs.
-    passed = {tensor.storage for tensor in (*sequence.inputs, *sequence.outputs)}
+    external = {tensor.storage for tensor in (*sequence.inputs, *sequence.outputs)}
     names: dict[Any, str] = {}
     variants: dict[str, Function] = {}
     calls = []
     for call in sequence.calls:
-        placements = tuple(
-            _layout_of(tensor, passed=tensor.storage in passed) for tensor in call.arguments
+        layouts = tuple(
+            _layout_of(tensor, external=tensor.storage in external) for tensor in call.arguments
         )
-        axes = tuple((lookup.position, lookup.axis) for lookup in call.lookups)
-        variant = call.kernel, axes, placements
+        axes = tuple((gather.position, gather.axis) for gather in call.gathers)
+        variant = call.kernel, axes, layouts
         if variant not in names:
             name = call.kernel
             while name in variants:
                 name += "_"
             names[variant] = name
             function = with_gather_indices(functions[call.kernel], dict(axes))
-            variants[name] = specialize(function, placements)
+            variants[name] = specialize(function, layouts)
         calls.append(attrs.evolve(call, symbol=names[variant]))
     return attrs.evolve(sequence, calls=tuple(calls)), variants
 
@@ -65,27 +65,27 @@ def with_gather_indices(function: Function, axes: Mapping[int, int]) -> Function
     """Let a kernel read axes through index tables, which become its last parameters."""
     if not axes:
         return function
-    lookups: dict[Buffer, tuple[Any, Buffer]] = {}
-    tables = []
+    gathers: dict[Buffer, tuple[Any, Buffer]] = {}
+    index_tables = []
     for position, axis in axes.items():
         parameter = function.params[position]
-        table = tirx.decl_buffer(
+        index_table = tirx.decl_buffer(
             [buffer_shape(parameter)[axis]], "int64", f"{parameter.name}_places"
         )
-        tables.append(table)
+        index_tables.append(index_table)
         for buffer, dimension in axis_by_buffer(function, position, axis).items():
-            lookups[buffer] = dimension, table
+            gathers[buffer] = dimension, index_table
 
-    def looked_up(load: Any) -> Any:
-        if load.source not in lookups:
+    def gather_index(load: Any) -> Any:
+        if load.source not in gathers:
             return load
-        axis, table = lookups[load.source]
+        axis, index_table = gathers[load.source]
         indices = list(load.indices)
-        indices[axis] = tirx.BufferLoad(table, [indices[axis]])
+        indices[axis] = tirx.BufferLoad(index_table, [indices[axis]])
         return tirx.BufferLoad(load.source, indices)
 
-    body = structural_map(function.body, (tvm.ir.expr.TensorLoad, looked_up))
-    reader = tirx.PrimFunc([*function.params, *tables], body, function.ret_type)
+    body = structural_map(function.body, (tvm.ir.expr.TensorLoad, gather_index))
+    reader = tirx.PrimFunc([*function.params, *index_tables], body, function.ret_type)
     return reader.with_attrs(dict(function.attrs))
 
 
@@ -96,20 +96,20 @@ def axis_by_buffer(function: Function, position: int, axis: int) -> dict[Buffer,
     return {buffer: axis_in(shape, axis, buffer_shape(buffer)) for buffer in shapes}
 
 
-def specialize(function: Function, placements: Sequence[BufferLayout]) -> Function:
+def specialize(function: Function, layouts: Sequence[BufferLayout]) -> Function:
     """Change the strides and alignments that a function assumes for its parameters."""
     new: dict[Buffer, Buffer] = {}
-    for parameter, placement in zip(function.params, placements, strict=True):
-        if placement == BufferLayout():
+    for parameter, layout in zip(function.params, layouts, strict=True):
+        if layout == BufferLayout():
             continue
-        new[parameter] = _buffer(parameter, placement)
+        new[parameter] = _buffer(parameter, layout)
         for alias in aliases(function, parameter):
-            strides = placement.strides
+            strides = layout.strides
             if strides is not None:
                 strides = reshaped_strides(buffer_shape(parameter), strides, buffer_shape(alias))
                 if strides is None:
                     raise ValueError(f"{parameter.name} is read in another shape than it has")
-            new[alias] = _buffer(alias, attrs.evolve(placement, strides=strides))
+            new[alias] = _buffer(alias, attrs.evolve(layout, strides=strides))
     if not new:
         return function
     return structural_map(function, (tvm.ir.Var, lambda buffer: new.get(buffer, buffer)))
@@ -133,17 +133,17 @@ def buffer_shape(buffer: Buffer) -> Shape:
     return tuple(int(extent) for extent in buffer.ty.shape)
 
 
-def _layout_of(tensor: Tensor, *, passed: bool) -> BufferLayout:
+def _layout_of(tensor: Tensor, *, external: bool) -> BufferLayout:
     element = bytes_of((1,), tensor.dtype)
-    alignment = element if passed else math.gcd(tensor.offset, ALIGNMENT)
+    alignment = element if external else math.gcd(tensor.offset, ALIGNMENT)
     return BufferLayout(strides=None if tensor.dense else tensor.strides, alignment=alignment)
 
 
-def _buffer(buffer: Buffer, placement: BufferLayout) -> Buffer:
+def _buffer(buffer: Buffer, layout: BufferLayout) -> Buffer:
     strides = list(buffer.ty.strides)
-    if placement.strides is not None:
+    if layout.strides is not None:
         kind = str(buffer.ty.shape[0].ty.dtype)
-        strides = [tirx.IntImm(kind, stride) for stride in placement.strides]
+        strides = [tirx.IntImm(kind, stride) for stride in layout.strides]
     return tirx.decl_buffer(
         buffer.ty.shape,
         str(buffer.ty.dtype),
@@ -151,6 +151,6 @@ def _buffer(buffer: Buffer, placement: BufferLayout) -> Buffer:
         strides=strides,
         elem_offset=buffer.ty.elem_offset,
         offset_factor=int(buffer.ty.offset_factor),
-        data_alignment=placement.alignment,
+        data_alignment=layout.alignment,
         scope=str(buffer.ty.storage_scope),
     )

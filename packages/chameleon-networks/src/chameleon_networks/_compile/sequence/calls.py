@@ -64,7 +64,7 @@ class Tensor:
     dtype: str
 
     @classmethod
-    def fresh(cls, shape: Shape, dtype: str, **of: Any) -> Tensor:
+    def allocate(cls, shape: Shape, dtype: str, **of: Any) -> Tensor:
         """A dense tensor that is the whole of a new storage."""
         storage = Storage(size=bytes_of(shape, dtype), **of)
         return cls(storage=storage, shape=shape, strides=dense_strides(shape), dtype=dtype)
@@ -80,7 +80,7 @@ class Tensor:
         return is_dense(self.shape, self.strides)
 
     @property
-    def whole(self) -> bool:
+    def fills_storage(self) -> bool:
         """Whether the tensor fills its storage without gaps."""
         return self.offset == 0 and self.dense and self.size == self.storage.size
 
@@ -98,7 +98,7 @@ class ChannelGather:
 
     position: int
     axis: int
-    table: Tensor
+    indices: Tensor
 
 
 @attrs.frozen(kw_only=True)
@@ -118,7 +118,7 @@ class Call:
     symbol: str = attrs.field()
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
-    lookups: tuple[ChannelGather, ...] = ()
+    gathers: tuple[ChannelGather, ...] = ()
 
     @symbol.default
     def _symbol(self) -> str:
@@ -127,7 +127,7 @@ class Call:
     @property
     def arguments(self) -> tuple[Tensor, ...]:
         """All tensors, in the order of the kernel's parameters."""
-        return (*self.reads, *self.writes, *(lookup.table for lookup in self.lookups))
+        return (*self.reads, *self.writes, *(lookup.indices for lookup in self.gathers))
 
 
 @attrs.frozen(kw_only=True)
@@ -229,7 +229,7 @@ class _SequenceReader:
         return self._constants[value]
 
     def _fresh(self, kind: Any, **of: Any) -> Tensor:
-        return Tensor.fresh(_shape(kind), str(kind.dtype), **of)
+        return Tensor.allocate(_shape(kind), str(kind.dtype), **of)
 
 
 def _shape(kind: Any) -> Shape:

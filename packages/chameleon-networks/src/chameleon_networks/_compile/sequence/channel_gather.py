@@ -59,26 +59,26 @@ class SelectionRegion:
 
     Attributes:
         axis: The axis of the channels.
-        places: The numbers of the calls in the sequence.
+        call_numbers: The numbers of the calls in the sequence.
         selections: The selection that each call computes, by the storage that it writes.
     """
 
     axis: int
-    places: tuple[int, ...]
+    call_numbers: tuple[int, ...]
     selections: Mapping[Storage, ChannelSelection]
 
 
-def find_region(changes: SequenceEditor, tried: set[Storage]) -> SelectionRegion | None:
+def find_region(editor: SequenceEditor, visited_storages: set[Storage]) -> SelectionRegion | None:
     """Find the next connected calls that select channels and include a shuffle."""
     # It adds their storages to ``tried``.
     axes = {}
     shuffles = []
-    for index, [call] in enumerate(changes.calls):
-        function = changes.functions[call.kernel]
+    for index, [call] in enumerate(editor.calls):
+        function = editor.functions[call.kernel]
         axis = _axis_of(function, call)
         if axis is not None:
             axes[index] = len(call.writes[0].shape), axis
-            if view_kind(function) == SHUFFLE and call.writes[0].storage not in tried:
+            if view_kind(function) == SHUFFLE and call.writes[0].storage not in visited_storages:
                 shuffles.append(index)
     if not shuffles:
         return None
@@ -89,14 +89,14 @@ def find_region(changes: SequenceEditor, tried: set[Storage]) -> SelectionRegion
             for other, axis in axes.items()
             if other not in region
             and axis == axes[index]
-            and _storages(changes, other) & _storages(changes, index)
+            and _storages(editor, other) & _storages(editor, index)
         ]
-    tried.update(changes.calls[index][0].writes[0].storage for index in region)
-    return _region_of(changes, axes[region[0]][1], sorted(region))
+    visited_storages.update(editor.calls[index][0].writes[0].storage for index in region)
+    return _region_of(editor, axes[region[0]][1], sorted(region))
 
 
-def _storages(changes: SequenceEditor, index: int) -> set[Storage]:
-    [call] = changes.calls[index]
+def _storages(editor: SequenceEditor, index: int) -> set[Storage]:
+    [call] = editor.calls[index]
     return {tensor.storage for tensor in call.arguments}
 
 
@@ -112,17 +112,17 @@ def _axis_of(function: Function, call: Call) -> int | None:
     return None if mark is None else int(function.attrs[mark])
 
 
-def _region_of(changes: SequenceEditor, axis: int, places: Sequence[int]) -> SelectionRegion:
+def _region_of(editor: SequenceEditor, axis: int, call_numbers: Sequence[int]) -> SelectionRegion:
     """The region of the calls with the given numbers, which are in the order of the sequence."""
     selections: dict[Storage, ChannelSelection] = {}
-    for index in places:
-        [call] = changes.calls[index]
-        function = changes.functions[call.kernel]
+    for index in call_numbers:
+        [call] = editor.calls[index]
+        function = editor.functions[call.kernel]
         channels: list[Channel] = []
         for read in call.reads:
-            known = selections.get(read.storage)
-            if known is not None and known.tensor == read:
-                channels += known.channels
+            earlier = selections.get(read.storage)
+            if earlier is not None and earlier.tensor == read:
+                channels += earlier.channels
             else:
                 channels += [(read, index) for index in range(read.shape[axis])]
         start = 0
@@ -132,26 +132,26 @@ def _region_of(changes: SequenceEditor, axis: int, places: Sequence[int]) -> Sel
             start = int(function.attrs[SLICE][axis])
         for tensor in call.writes:
             end = start + tensor.shape[axis]
-            chosen = tuple(channels[start:end])
+            gathered = tuple(channels[start:end])
             selections[tensor.storage] = ChannelSelection(
-                index=index, tensor=tensor, channels=chosen
+                index=index, tensor=tensor, channels=gathered
             )
             start = end
-    return SelectionRegion(axis=axis, places=tuple(places), selections=selections)
+    return SelectionRegion(axis=axis, call_numbers=tuple(call_numbers), selections=selections)
 
 
 def gather_channels(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
     """Remove channel shuffles if a kernel that reads the result can gather channels."""
-    tried: set[Storage] = set()
+    visited_storages: set[Storage] = set()
     while True:
-        changes = SequenceEditor(sequence, functions)
-        region = find_region(changes, tried)
+        editor = SequenceEditor(sequence, functions)
+        region = find_region(editor, visited_storages)
         if region is None:
             break
-        _RegionRewriter(changes, region).resolve()
-        sequence, functions = changes.sequence, changes.functions
+        _RegionRewriter(editor, region).resolve()
+        sequence, functions = editor.sequence, editor.functions
     left = {
         name: function.without_attr(SHUFFLE) if view_kind(function) == SHUFFLE else function
         for name, function in functions.items()
@@ -162,48 +162,48 @@ def gather_channels(
 class _RegionRewriter:
     """Replaces the calls of one region in the sequence."""
 
-    def __init__(self, changes: SequenceEditor, region: SelectionRegion) -> None:
-        self._changes = changes
+    def __init__(self, editor: SequenceEditor, region: SelectionRegion) -> None:
+        self._editor = editor
         self._region = region
         self._axis = region.axis
-        self._before: dict[int, list[Call]] = {index: [] for index in region.places}
+        self._copies: dict[int, list[Call]] = {index: [] for index in region.call_numbers}
         """The copies that replace each call of the region."""
         self._moved: dict[Tensor, Tensor] = {}
         """The final places of the tensors that hold the channels."""
 
     def resolve(self) -> None:
         """Replace the calls, unless no kernel can look up its channels."""
-        known = self._region.selections
+        selections = self._region.selections
         readers = [
-            (index, position, known[read.storage])
-            for index, [call] in enumerate(self._changes.calls)
+            (index, position, selections[read.storage])
+            for index, [call] in enumerate(self._editor.calls)
             for position, read in enumerate(call.reads)
-            if index not in self._region.places and read.storage in known
+            if index not in self._region.call_numbers and read.storage in selections
         ]
-        returned = [known[storage] for storage in self._changes.returned if storage in known]
-        used = [*(selection for _, _, selection in readers), *returned]
+        outputs = [selections[s] for s in self._editor.output_storages if s in selections]
+        used = [*(selection for _, _, selection in readers), *outputs]
         sources = dict.fromkeys(source for selection in used for source in selection.sources)
         reshaped = len({source.storage for source in sources}) < len(sources)
-        inside = any(source.storage in known for source in sources)
-        apart = all(selection.tensor.whole for selection in known.values())
-        useful = any(self._table_axis(*reader) is not None for reader in readers)
+        inside = any(source.storage in selections for source in sources)
+        apart = all(selection.tensor.fills_storage for selection in selections.values())
+        useful = any(self._gather_axis(*reader) is not None for reader in readers)
         if reshaped or inside or not apart or not useful:
             return
         for group in _connected_groups([selection.sources for selection in used]):
-            self._place(group)
-        lookups = [(*reader, self._reading_of(*reader)) for reader in readers]
-        copied = dict.fromkeys([*returned, *(use for _, _, use, call in lookups if call is None)])
-        for index, position, selection, _ in lookups:
+            self._join_storage(group)
+        gathers = [(*reader, self._gathering_call(*reader)) for reader in readers]
+        copied = dict.fromkeys([*outputs, *(use for _, _, use, call in gathers if call is None)])
+        for index, position, selection, _ in gathers:
             if selection not in copied:
                 # Another parameter of the call may have been changed since.
-                call = self._reading_of(index, position, selection)
-                self._changes.calls[index] = [] if call is None else [call]
+                call = self._gathering_call(index, position, selection)
+                self._editor.calls[index] = [] if call is None else [call]
         for selection in copied:
-            self._before[selection.index].append(self._copied(selection))
-        for index, calls in self._before.items():
-            self._changes.calls[index] = calls
+            self._copies[selection.index].append(self._copy_call(selection))
+        for index, calls in self._copies.items():
+            self._editor.calls[index] = calls
 
-    def _place(self, group: Sequence[Tensor]) -> None:
+    def _join_storage(self, group: Sequence[Tensor]) -> None:
         """Put tensors into one storage, one after another, with rows of equal length."""
         [first, *others], axis = group, self._axis
         if not others:
@@ -219,30 +219,32 @@ class _RegionRewriter:
         for number, source in enumerate(group):
             target = attrs.evolve(source, storage=storage, offset=number * step, strides=strides)
             self._moved[source] = target
-            free = source.storage.written and source.storage not in self._changes.returned
-            if not free or not self._changes.moved(source, target):
+            free = source.storage.written and source.storage not in self._editor.output_storages
+            if not free or not self._editor.relocate(source, target):
                 index, kernel = self._first_reader(source)
-                self._before[index].append(self._changes.copy(kernel, source, target))
+                self._copies[index].append(self._editor.copy(kernel, source, target))
 
     def _first_reader(self, source: Tensor) -> tuple[int, str]:
         """The number and the kernel of the first call of the region that reads a tensor."""
         return next(
             (index, call.kernel)
-            for index in self._region.places
-            for call in self._changes.calls[index]
+            for index in self._region.call_numbers
+            for call in self._editor.calls[index]
             if source in call.reads
         )
 
-    def _table_axis(self, index: int, position: int, selection: ChannelSelection) -> int | None:
+    def _gather_axis(self, index: int, position: int, selection: ChannelSelection) -> int | None:
         """The axis of a parameter whose indices the kernel can look up, or None."""
-        [call] = self._changes.calls[index]
-        function = self._changes.functions[call.kernel]
+        [call] = self._editor.calls[index]
+        function = self._editor.functions[call.kernel]
         return gather_axis(function, position, selection.tensor.shape, self._axis)
 
-    def _reading_of(self, index: int, position: int, selection: ChannelSelection) -> Call | None:
+    def _gathering_call(
+        self, index: int, position: int, selection: ChannelSelection
+    ) -> Call | None:
         """The call of a reader with its channels in place, or None if it needs a copy."""
-        [call] = self._changes.calls[index]
-        function, shape = self._changes.functions[call.kernel], call.reads[position].shape
+        [call] = self._editor.calls[index]
+        function, shape = self._editor.functions[call.kernel], call.reads[position].shape
         view = self._view(selection)
         if view is not None:
             strides = reshaped_strides(view.shape, view.strides, shape)
@@ -250,18 +252,18 @@ class _RegionRewriter:
                 return _replace_input(
                     call, position, attrs.evolve(view, shape=shape, strides=strides)
                 )
-        axis = self._table_axis(index, position, selection)
+        axis = self._gather_axis(index, position, selection)
         if axis is None:
             return None
-        whole = self._whole(selection)
+        whole = self._storage_tensor(selection)
         strides = reshaped_strides(whole.shape, whole.strides, shape)
         if strides is None:
             return None
         # Of an axis of one index the stride counts as well: the table leads elsewhere.
         strides = (*strides[:axis], whole.strides[self._axis], *strides[axis + 1 :])
         reading = _replace_input(call, position, attrs.evolve(whole, shape=shape, strides=strides))
-        lookup = ChannelGather(position=position, axis=axis, table=self._table(selection))
-        return attrs.evolve(reading, lookups=(*reading.lookups, lookup))
+        gather = ChannelGather(position=position, axis=axis, indices=self._index_table(selection))
+        return attrs.evolve(reading, gathers=(*reading.gathers, gather))
 
     def _view(self, selection: ChannelSelection) -> Tensor | None:
         """A view of a selection's channels, if they lie side by side, or None."""
@@ -273,29 +275,29 @@ class _RegionRewriter:
         first[self._axis] = start
         return slice_tensor(self._moved[source], selection.tensor.shape, first)
 
-    def _whole(self, selection: ChannelSelection) -> Tensor:
+    def _storage_tensor(self, selection: ChannelSelection) -> Tensor:
         """A tensor at the start of the storage, from which a table leads to the channels."""
         moved = self._moved[selection.sources[0]]
         return attrs.evolve(moved, offset=0, shape=selection.tensor.shape)
 
-    def _table(self, selection: ChannelSelection) -> Tensor:
+    def _index_table(self, selection: ChannelSelection) -> Tensor:
         """A table with the place of each channel, in steps of the axis from the storage's start."""
-        places = []
+        positions = []
         for source, index in selection.channels:
             moved = self._moved[source]
             step = moved.strides[self._axis] * bytes_of((1,), moved.dtype)
-            places.append(moved.offset // step + index)
-        table = np.array(places, np.int64)
-        return Tensor.fresh(table.shape, "int64", constant=table)
+            positions.append(moved.offset // step + index)
+        indices = np.array(positions, np.int64)
+        return Tensor.allocate(indices.shape, "int64", constant=indices)
 
-    def _copied(self, selection: ChannelSelection) -> Call:
+    def _copy_call(self, selection: ChannelSelection) -> Call:
         """A call that copies the channels of a selection into its tensor."""
-        [call] = self._changes.calls[selection.index]
+        [call] = self._editor.calls[selection.index]
         tensor = selection.tensor
         name = f"{call.kernel}_of_some_of_{'x'.join(map(str, tensor.shape))}_{tensor.dtype}"
-        if name not in self._changes.functions:
-            self._changes.functions[name] = _gather_function(tensor, self._axis)
-        reads = (self._whole(selection), self._table(selection))
+        if name not in self._editor.functions:
+            self._editor.functions[name] = _gather_function(tensor, self._axis)
+        reads = (self._storage_tensor(selection), self._index_table(selection))
         return Call(kernel=name, reads=reads, writes=(tensor,))
 
 
@@ -303,9 +305,9 @@ def _connected_groups(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
     """Groups of tensors, so that all tensors of each set are in the same group."""
     groups: list[dict[Tensor, None]] = []
     for tensors in sets:
-        met = [group for group in groups if not group.keys().isdisjoint(tensors)]
-        groups = [group for group in groups if group not in met]
-        groups.append(dict.fromkeys(tensor for some in (*met, tensors) for tensor in some))
+        overlapping = [group for group in groups if not group.keys().isdisjoint(tensors)]
+        groups = [group for group in groups if group not in overlapping]
+        groups.append(dict.fromkeys(tensor for part in (*overlapping, tensors) for tensor in part))
     return [list(group) for group in groups]
 
 
@@ -322,15 +324,15 @@ def _gather_function(tensor: Tensor, axis: int) -> Function:
     outside, inside = shape[:axis], shape[axis + 1 :]
     rows, row = math.prod(outside), math.prod(inside)
     source = tirx.decl_buffer(shape, tensor.dtype, "source")
-    places = tirx.decl_buffer([extent], "int64", "places")
-    chosen = tirx.decl_buffer(shape, tensor.dtype, "chosen")
+    index_table = tirx.decl_buffer([extent], "int64", "places")
+    gathered = tirx.decl_buffer(shape, tensor.dtype, "chosen")
 
     def copied(outer: list[Any], channel: Any) -> Any:
         def element(index: Any) -> Any:
             inner = emit.split(index, inside)
-            chosen_channel = emit.load(places, [channel])
+            chosen_channel = emit.load(index_table, [channel])
             value = emit.load(source, [*outer, chosen_channel, *inner])
-            return emit.store(chosen, [*outer, channel, *inner], value)
+            return emit.store(gathered, [*outer, channel, *inner], value)
 
         return emit.loop("element", row, element)
 
@@ -346,4 +348,4 @@ def _gather_function(tensor: Tensor, axis: int) -> Function:
         body = emit.parallel("pixel", rows, pixel)
     else:
         body = emit.parallel("plane", rows * extent, plane)
-    return emit.function([source, places, chosen], body)
+    return emit.function([source, index_table, gathered], body)

@@ -23,58 +23,62 @@ def elide_copies(
     sequence: CallSequence, functions: Mapping[str, Function]
 ) -> tuple[CallSequence, dict[str, Function]]:
     """Replace concatenations, splits and slices by views, or by copies if views do not fit."""
-    changes = SequenceEditor(sequence, functions)
-    _replace_splits(changes)
-    _replace_concatenations(changes)
-    return changes.sequence, changes.functions
+    editor = SequenceEditor(sequence, functions)
+    _replace_splits(editor)
+    _replace_concatenations(editor)
+    return editor.sequence, editor.functions
 
 
-def _replace_splits(changes: SequenceEditor) -> None:
+def _replace_splits(editor: SequenceEditor) -> None:
     """Replace splits and slices, from the first to the last, because parts may be split again."""
-    for position in range(len(changes.calls)):
-        [call] = changes.calls[position]
-        function = changes.functions[call.kernel]
-        mark = view_kind(function)
-        if mark not in {SPLIT, SLICE}:
+    for position in range(len(editor.calls)):
+        [call] = editor.calls[position]
+        function = editor.functions[call.kernel]
+        kind = view_kind(function)
+        if kind not in {SPLIT, SLICE}:
             continue
         copies: list[Call] = []
-        changes.calls[position] = copies
+        editor.calls[position] = copies
         [source] = call.reads
         start = 0
         for part in call.writes:
-            if mark == SLICE:
+            if kind == SLICE:
                 first = [int(index) for index in function.attrs[SLICE]]
             else:
                 first = _first_index(start, int(function.attrs[SPLIT]), part)
                 start += part.shape[int(function.attrs[SPLIT])]
             view = slice_tensor(source, part.shape, first)
-            if part.storage in changes.returned or not changes.moved(part, view):
-                copies.append(changes.copy(call.kernel, view, part))
+            if part.storage in editor.output_storages or not editor.relocate(part, view):
+                copies.append(editor.copy(call.kernel, view, part))
 
 
-def _replace_concatenations(changes: SequenceEditor) -> None:
+def _replace_concatenations(editor: SequenceEditor) -> None:
     """Replace concatenations, from last to first, because results may be concatenated again."""
-    for position in range(len(changes.calls) - 1, -1, -1):
-        kernels = [call.kernel for call in changes.calls[position]]
-        if len(kernels) == 1 and view_kind(changes.functions[kernels[0]]) == CONCAT:
-            changes.calls[position] = _copy_parts(changes, position)
+    for position in range(len(editor.calls) - 1, -1, -1):
+        kernels = [call.kernel for call in editor.calls[position]]
+        if len(kernels) == 1 and view_kind(editor.functions[kernels[0]]) == CONCAT:
+            editor.calls[position] = _copy_parts(editor, position)
 
 
-def _copy_parts(changes: SequenceEditor, position: int) -> list[Call]:
+def _copy_parts(editor: SequenceEditor, position: int) -> list[Call]:
     """Copies of the parts of a concatenation that cannot lie in its result."""
-    [call] = changes.calls[position]
-    axis = int(changes.functions[call.kernel].attrs[CONCAT])
+    [call] = editor.calls[position]
+    axis = int(editor.functions[call.kernel].attrs[CONCAT])
     copies = []
     start = 0
     for number in range(len(call.reads)):
         # If a part is there twice, the second one has moved with the first.
-        [call] = changes.calls[position]
+        [call] = editor.calls[position]
         part, [result] = call.reads[number], call.writes
         view = slice_tensor(result, part.shape, _first_index(start, axis, part))
         start += part.shape[axis]
-        free = part.storage.written and part.whole and part.storage not in changes.returned
-        if not free or part.storage is result.storage or not changes.moved(part, view):
-            copies.append(changes.copy(call.kernel, part, view))
+        free = (
+            part.storage.written
+            and part.fills_storage
+            and part.storage not in editor.output_storages
+        )
+        if not free or part.storage is result.storage or not editor.relocate(part, view):
+            copies.append(editor.copy(call.kernel, part, view))
     return copies
 
 
@@ -89,21 +93,21 @@ class SequenceEditor:
     Attributes:
         calls: For each call of the original sequence, the calls that replace it.
         functions: The kernels and the functions that copy, by name.
-        returned: The storages of the network's outputs.
+        output_storages: The storages of the network's outputs.
     """
 
     def __init__(self, sequence: CallSequence, functions: Mapping[str, Function]) -> None:
         self._original = sequence
         self.calls: list[list[Call]] = [[call] for call in sequence.calls]
         self.functions = dict(functions)
-        self.returned = {output.storage for output in sequence.outputs}
+        self.output_storages = {output.storage for output in sequence.outputs}
 
     @property
     def sequence(self) -> CallSequence:
         """The sequence with all changes so far."""
         return attrs.evolve(self._original, calls=tuple(itertools.chain(*self.calls)))
 
-    def moved(self, part: Tensor, view: Tensor) -> bool:
+    def relocate(self, part: Tensor, view: Tensor) -> bool:
         """Move a tensor into another storage, if all kernels that use it can access it there."""
         moved: dict[int, list[Call]] = {}
         for position, calls in enumerate(self.calls):
@@ -125,7 +129,7 @@ class SequenceEditor:
             if tensor.storage is not part.storage:
                 continue
             strides = None
-            if tensor.whole:
+            if tensor.fills_storage:
                 strides = reshaped_strides(view.shape, view.strides, tensor.shape)
             if strides is None or tensor.dtype != part.dtype:
                 return None

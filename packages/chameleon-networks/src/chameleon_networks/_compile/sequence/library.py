@@ -74,58 +74,59 @@ class MemoryPlan:
             between kernels.
         arena_size: The size of the arena in bytes.
         weights: For each constant, its number among the distinct constants.
-        blobs: The distinct constants.
-        returned: For each storage that lies in the memory of an output, the output's number.
-        copied: The numbers of the outputs that must be copied from other tensors.
+        constants: The distinct constants.
+        output_storages: The output's number for each storage in the memory of an output.
+        copied_outputs: The numbers of the outputs that must be copied from other tensors.
     """
 
     arena: Mapping[Storage, int]
     arena_size: int
     weights: Mapping[Storage, int]
-    blobs: tuple[NDArray[Any], ...]
-    returned: Mapping[Storage, int]
-    copied: tuple[int, ...]
+    constants: tuple[NDArray[Any], ...]
+    output_storages: Mapping[Storage, int]
+    copied_outputs: tuple[int, ...]
 
 
-def plan_memory(sequence: CallSequence, *, merged: bool = True) -> MemoryPlan:
+def plan_memory(sequence: CallSequence, *, deduplicate: bool = True) -> MemoryPlan:
     """Plan where each tensor of a call sequence lies in memory."""
-    returned: dict[Storage, int] = {}
+    output_storages: dict[Storage, int] = {}
     copied = []
     for position, output in enumerate(sequence.outputs):
-        if output.storage.written and output.whole and output.storage not in returned:
-            returned[output.storage] = position
+        storage = output.storage
+        if storage.written and output.fills_storage and storage not in output_storages:
+            output_storages[storage] = position
         else:
             copied.append(position)
-    alive = _lifetimes(sequence, returned)
-    offsets, arena_size = assign_offsets(list(alive.values()))
-    weights, blobs = _number_constants(sequence, merged=merged)
+    lifetimes = _lifetimes(sequence, output_storages)
+    offsets, arena_size = assign_offsets(list(lifetimes.values()))
+    weights, constants = _number_constants(sequence, deduplicate=deduplicate)
     return MemoryPlan(
-        arena=dict(zip(alive, offsets, strict=True)),
+        arena=dict(zip(lifetimes, offsets, strict=True)),
         arena_size=arena_size,
         weights=weights,
-        blobs=blobs,
-        returned=returned,
-        copied=tuple(copied),
+        constants=constants,
+        output_storages=output_storages,
+        copied_outputs=tuple(copied),
     )
 
 
-def assign_offsets(intervals: Sequence[Lifetime]) -> tuple[list[int], int]:
+def assign_offsets(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     """Choose offsets in memory so that data that are needed at the same time do not overlap.
 
     Returns:
-        The offset of each interval, a multiple of ``ALIGNMENT``, and the total size in bytes.
+        The offset of each lifetime, a multiple of ``ALIGNMENT``, and the total size in bytes.
     """
     offsets: dict[int, int] = {}
-    for number in sorted(range(len(intervals)), key=lambda number: -intervals[number].size):
-        interval = intervals[number]
+    for number in sorted(range(len(lifetimes)), key=lambda number: -lifetimes[number].size):
+        lifetime = lifetimes[number]
         neighbours = sorted(
-            (offsets[other], offsets[other] + aligned(intervals[other].size))
+            (offsets[other], offsets[other] + aligned(lifetimes[other].size))
             for other in offsets
-            if intervals[other].first <= interval.last and interval.first <= intervals[other].last
+            if lifetimes[other].first <= lifetime.last and lifetime.first <= lifetimes[other].last
         )
-        offsets[number] = _smallest_gap(neighbours, interval.size)
-    ends = [offsets[number] + aligned(interval.size) for number, interval in enumerate(intervals)]
-    return [offsets[number] for number in range(len(intervals))], max(ends, default=0)
+        offsets[number] = _smallest_gap(neighbours, lifetime.size)
+    ends = [offsets[number] + aligned(lifetime.size) for number, lifetime in enumerate(lifetimes)]
+    return [offsets[number] for number in range(len(lifetimes))], max(ends, default=0)
 
 
 def _smallest_gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
@@ -139,25 +140,25 @@ def _smallest_gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
     return at if best is None else best
 
 
-def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[Storage, Lifetime]:
-    alive: dict[Storage, Lifetime] = {}
+def _lifetimes(sequence: CallSequence, outputs: Mapping[Storage, int]) -> dict[Storage, Lifetime]:
+    lifetimes: dict[Storage, Lifetime] = {}
     used = [*(call.arguments for call in sequence.calls), sequence.outputs]
     for number, tensors in enumerate(used):
         for tensor in tensors:
             storage = tensor.storage
-            if storage.written and storage not in returned:
-                known = alive.get(storage, Lifetime(size=storage.size, first=number, last=number))
-                alive[storage] = attrs.evolve(known, last=number)
-    return alive
+            if storage.written and storage not in outputs:
+                lifetime = Lifetime(size=storage.size, first=number, last=number)
+                lifetimes[storage] = attrs.evolve(lifetimes.get(storage, lifetime), last=number)
+    return lifetimes
 
 
 def _number_constants(
-    sequence: CallSequence, *, merged: bool
+    sequence: CallSequence, *, deduplicate: bool
 ) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
     """The number of each constant among the distinct ones, and the distinct constants."""
     numbers: dict[Storage, int] = {}
-    alike: dict[tuple[int, bytes], list[int]] = defaultdict(list)
-    blobs: list[NDArray[Any]] = []
+    by_sample: dict[tuple[int, bytes], list[int]] = defaultdict(list)
+    constants: list[NDArray[Any]] = []
     tensors = [tensor for call in sequence.calls for tensor in call.arguments]
     for tensor in [*tensors, *sequence.outputs]:
         storage = tensor.storage
@@ -165,16 +166,16 @@ def _number_constants(
             continue
         data = _bytes(storage.constant)
         # Constants of one size mostly differ in any few of their bytes.
-        few = data[:: max(1, len(data) // _COMPARED_BYTES)].tobytes()
-        candidates = alike[len(data), few] if merged else []
-        same = (blob for blob in candidates if np.array_equal(_bytes(blobs[blob]), data))
+        sample = data[:: max(1, len(data) // _COMPARED_BYTES)].tobytes()
+        candidates = by_sample[len(data), sample] if deduplicate else []
+        same = (number for number in candidates if np.array_equal(_bytes(constants[number]), data))
         number = next(same, None)
         if number is None:
-            number = len(blobs)
-            blobs.append(storage.constant)
+            number = len(constants)
+            constants.append(storage.constant)
             candidates.append(number)
         numbers[storage] = number
-    return numbers, tuple(blobs)
+    return numbers, tuple(constants)
 
 
 def _bytes(constant: NDArray[Any]) -> NDArray[np.ubyte]:
@@ -193,9 +194,9 @@ class _TableWriter:
         self._extents: list[int] = []
         self._strides: list[int] = []
         self._layouts: dict[tuple[Shape, Shape], int] = {}
-        passed = [tensor for call in sequence.calls for tensor in call.arguments]
-        copied = [sequence.outputs[position] for position in plan.copied]
-        tensors = dict.fromkeys([*passed, *copied])
+        arguments = [tensor for call in sequence.calls for tensor in call.arguments]
+        copied = [sequence.outputs[position] for position in plan.copied_outputs]
+        tensors = dict.fromkeys([*arguments, *copied])
         self._tensors = {tensor: number for number, tensor in enumerate(tensors)}
 
     def text(self, layout: int, sums: Sequence[int]) -> str:
@@ -208,17 +209,17 @@ class _TableWriter:
             for tensor, number in numbers.items()
             if self._place(tensor)[0] in {"INPUT", "OUTPUT"}
         ]
-        passed: list[int] = []
+        arguments: list[int] = []
         loops: list[int] = []
         calls = []
         for call in sequence.calls:
             own = self._loops.get(call.symbol, ())
-            places = f"{len(passed)}, {len(call.arguments)}, {len(loops)}, {len(own)}"
+            places = f"{len(arguments)}, {len(call.arguments)}, {len(loops)}, {len(own)}"
             calls.append(f"{{{_exported_symbol(call.symbol)}, {places}}}")
-            passed += [numbers[tensor] for tensor in call.arguments]
+            arguments += [numbers[tensor] for tensor in call.arguments]
             loops += own
         copies = []
-        for position in plan.copied:
+        for position in plan.copied_outputs:
             output = sequence.outputs[position]
             copies.append(f"{{{position}, {numbers[output]}, {output.size}}}")
         sizes = {
@@ -226,11 +227,11 @@ class _TableWriter:
             "LAYOUT": layout,
             "TENSORS": len(entries),
             "BOUND": len(bound),
-            "ARGUMENTS": len(passed),
+            "ARGUMENTS": len(arguments),
             "CALLS": len(calls),
             "COPIES": len(copies),
             "ARENA_SIZE": max(plan.arena_size, ALIGNMENT),
-            "CONSTANTS": len(plan.blobs),
+            "CONSTANTS": len(plan.constants),
         }
         symbols = dict.fromkeys(call.symbol for call in sequence.calls)
         names = "".join(f'"{call.kernel}\\n"\n' for call in sequence.calls)
@@ -242,7 +243,7 @@ class _TableWriter:
                 c_array("int64_t", "strides", self._strides),
                 c_array("struct tensor", "tensors", entries),
                 c_array("int32_t", "bound", bound),
-                c_array("int32_t", "passed", passed),
+                c_array("int32_t", "passed", arguments),
                 c_array("int64_t", "loops", loops),
                 c_array("uint32_t", "sums", sums),
                 c_array("struct call", "calls", calls),
@@ -258,8 +259,8 @@ class _TableWriter:
             return "INPUT", storage.input, tensor.offset
         if storage.constant is not None:
             return "CONSTANT", self._plan.weights[storage], tensor.offset
-        if storage in self._plan.returned:
-            return "OUTPUT", self._plan.returned[storage], tensor.offset
+        if storage in self._plan.output_storages:
+            return "OUTPUT", self._plan.output_storages[storage], tensor.offset
         return "ARENA", 0, self._plan.arena[storage] + tensor.offset
 
     def _entry(self, tensor: Tensor) -> str:
@@ -321,8 +322,8 @@ class SequenceExecutable:
         # Linkers need seconds for hundreds of megabytes, and libraries may share weights.
         own = bool(self.layout)
         # Whoever packs weights knows nothing of constants that happen to be equal.
-        plan = plan_memory(self.sequence, merged=not own)
-        sums = write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
+        plan = plan_memory(self.sequence, deduplicate=not own)
+        sums = write_weights(plan.constants, Path(file_name).with_name(WEIGHTS), self.layout)
         if own:  # other weights may replace these
             sums = [0] * len(sums)
         text = _TableWriter(self.sequence, plan, self.loops).text(self.layout, sums)

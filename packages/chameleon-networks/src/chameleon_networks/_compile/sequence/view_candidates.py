@@ -45,16 +45,16 @@ def select_view_candidates(module: Any) -> Any:
     """Keep the marks of functions next to kernels with much work, such as convolutions."""
     # TVM fuses the others, which is as fast.
     neighbours = _KernelGraph(module)
-    wanted = {kernel.name_hint for kernel in neighbours.worth_a_view()}
+    kept = {kernel.name_hint for kernel in neighbours.view_kernels()}
     for variable, function in list(module.functions_items()):
         if not isinstance(function, tirx.PrimFunc) or view_kind(function) is None:
             continue
-        if variable.name_hint in wanted:
+        if variable.name_hint in kept:
             module.update_func(variable, function.with_attr(_PATTERN, _OPAQUE))
         else:
             module.update_func(variable, function.without_attr(str(view_kind(function))))
     # A reshape of a view costs nothing, unless it makes a move that reads it count in its shape.
-    for kernel in neighbours.reshapes_of(wanted):
+    for kernel in neighbours.reshapes_of(kept):
         module.update_func(kernel, module[kernel].with_attr(_PATTERN, _OPAQUE))
     return module
 
@@ -66,7 +66,7 @@ class _KernelGraph:
         self._module = module
         self._calls: dict[Any, Any] = {}
         """The call of the kernel that computes each variable."""
-        self._same: dict[Any, Any] = {}
+        self._aliases: dict[Any, Any] = {}
         """For fields of tuples and reshaped values, the variable that they come from."""
         self._reshapes: list[tuple[Any, Any]] = []
         """The kernels that only reshape, and the variable that each of them reshapes."""
@@ -77,23 +77,23 @@ class _KernelGraph:
             self._visit(binding)
         returned = relax.analysis.free_vars(module["main"].body.body)
         self._returned = {self._root(variable) for variable in returned}
-        self._looked_up = set(self._worth_tables())
-        self._by_heavy: set[Any] = set()
+        self._gathered_shuffles = set(self._worth_gathering())
+        self._computed_by_heavy: set[Any] = set()
         """The variables that heavy kernels compute, perhaps fused with element-wise operators."""
         for variable, call in self._calls.items():
-            if self._is_by_heavy(call):
-                self._by_heavy.add(variable)
+            if self._is_computed_by_heavy(call):
+                self._computed_by_heavy.add(variable)
 
-    def worth_a_view(self) -> Iterator[Any]:
+    def view_kernels(self) -> Iterator[Any]:
         """Yield the marked kernels whose elements a kernel with much work reads or writes."""
         # TVM fuses no data movement into such a kernel.
         for variable, call in self._calls.items():
-            mark = view_kind(self._module[call.args[0]])
+            kind = view_kind(self._module[call.args[0]])
             readers = [kernel for kernel, _, _ in self._read[variable]]
-            if mark == SHUFFLE:
-                if call.args[0].name_hint in self._looked_up:
+            if kind == SHUFFLE:
+                if call.args[0].name_hint in self._gathered_shuffles:
                     yield call.args[0]
-            elif mark == CONCAT:
+            elif kind == CONCAT:
                 parts = [self._root(part) for part in call.args[1].fields]
                 moved_anyway = (
                     len(readers) == 1
@@ -101,10 +101,10 @@ class _KernelGraph:
                     and self._may_be_fused(readers[0])
                     and variable not in self._returned
                 )
-                written = [part in self._by_heavy for part in parts]
+                written = [part in self._computed_by_heavy for part in parts]
                 if all(written) or (any(written) and not moved_anyway):
                     yield call.args[0]
-            elif mark is not None and any(map(self._heavy, readers)):
+            elif kind is not None and any(map(self._is_heavy, readers)):
                 yield call.args[0]
 
     def reshapes_of(self, concatenations: Collection[str]) -> list[Any]:
@@ -117,7 +117,7 @@ class _KernelGraph:
             and call.args[0].name_hint in concatenations
         ]
 
-    def _worth_tables(self) -> Iterator[str]:
+    def _worth_gathering(self) -> Iterator[str]:
         """Yield the names of shuffles for which lookups cost less than loads and stores would."""
         shuffles = {
             variable: call
@@ -129,15 +129,15 @@ class _KernelGraph:
             gain = 0
             for variable in group:
                 size = math.prod(int(extent) for extent in shuffles[variable].ty_args[0].shape)
-                lookups, following = self._lookups(variable, shuffles[variable])
-                if lookups is not None:
-                    gain += 2 * size - lookups
+                gathers, following = self._count_gathers(variable, shuffles[variable])
+                if gathers is not None:
+                    gain += 2 * size - gathers
                 group += [user for user in following if user in shuffles and user not in group]
             calls = [shuffles.pop(variable) for variable in group]
             if gain > 0:
                 yield from (str(call.args[0].name_hint) for call in calls)
 
-    def _lookups(self, shuffled: Any, call: Any) -> tuple[int | None, list[Any]]:
+    def _count_gathers(self, shuffled: Any, call: Any) -> tuple[int | None, list[Any]]:
         """How many indices a shuffle's readers gather, or None, and its readers that shuffle."""
         axis = int(self._module[call.args[0]].attrs[SHUFFLE][0])
         shape = [int(extent) for extent in call.ty_args[0].shape]
@@ -149,13 +149,13 @@ class _KernelGraph:
                 counts.append(None)
             for kernel, position, result in self._read[value]:
                 function = self._module[kernel]
-                mark = view_kind(function)
-                if mark is None:
+                kind = view_kind(function)
+                if kind is None:
                     there = gather_axis(function, position, shape, axis)
                     counts.append(
                         None if there is None else count_gathered_indices(function, position, there)
                     )
-                elif mark == SHUFFLE:
+                elif kind == SHUFFLE:
                     following.append(result)
                 elif result not in values:
                     values.append(result)
@@ -163,19 +163,19 @@ class _KernelGraph:
         return sum(known) if len(known) == len(counts) else None, following
 
     def _may_be_fused(self, kernel: Any) -> bool:
-        mark = view_kind(self._module[kernel])
-        return mark is None or (mark == SHUFFLE and kernel.name_hint not in self._looked_up)
+        kind = view_kind(self._module[kernel])
+        return kind is None or (kind == SHUFFLE and kernel.name_hint not in self._gathered_shuffles)
 
     def _visit(self, binding: Any) -> None:
         value = binding.value
         if isinstance(value, relax.TupleGetItem):
-            self._same[binding.var] = value.tuple_value
+            self._aliases[binding.var] = value.tuple_value
         if not isinstance(value, relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
             return
         kernel, arguments = value.args[0], value.args[1].fields
-        moves = self._pattern(kernel) == _INJECTIVE and len(arguments) == 1
-        if moves and relax.analysis.has_reshape_pattern(self._module[kernel]):
-            self._same[binding.var] = arguments[0]
+        only_moves = self._pattern(kernel) == _INJECTIVE and len(arguments) == 1
+        if only_moves and relax.analysis.has_reshape_pattern(self._module[kernel]):
+            self._aliases[binding.var] = arguments[0]
             self._reshapes.append((kernel, arguments[0]))
             return
         self._calls[binding.var] = value
@@ -183,21 +183,21 @@ class _KernelGraph:
             self._read[self._root(argument)].append((kernel, position, binding.var))
 
     def _root(self, value: Any) -> Any:
-        while value in self._same:
-            value = self._same[value]
+        while value in self._aliases:
+            value = self._aliases[value]
         return value
 
     def _pattern(self, kernel: Any) -> int:
         return int((self._module[kernel].attrs or {}).get(_PATTERN, _OPAQUE))
 
-    def _is_by_heavy(self, call: Any) -> bool:
-        """Whether a call belongs to ``_by_heavy``, which knows the calls before it."""
+    def _is_computed_by_heavy(self, call: Any) -> bool:
+        """Whether a call belongs to ``_computed_by_heavy``, which knows the calls before it."""
         pattern = self._pattern(call.args[0])
         if pattern > _INJECTIVE:
             return True
         sources = [self._root(argument) for argument in call.args[1].fields]
         if view_kind(self._module[call.args[0]]) == CONCAT:
-            return self._by_heavy.issuperset(sources)
+            return self._computed_by_heavy.issuperset(sources)
         return pattern < _INJECTIVE and any(
             self._fusible(source) and len(self._read[source]) == 1 for source in sources
         )
@@ -208,11 +208,11 @@ class _KernelGraph:
         if call is None:
             return False
         pattern = self._pattern(call.args[0])
-        return pattern == _FUSIBLE or (pattern < _INJECTIVE and value in self._by_heavy)
+        return pattern == _FUSIBLE or (pattern < _INJECTIVE and value in self._computed_by_heavy)
 
-    def _heavy(self, kernel: Any) -> bool:
+    def _is_heavy(self, kernel: Any) -> bool:
         """Whether TVM fuses no moves into a kernel: a product, a reduction, or a tuned kernel."""
-        return self._pattern(kernel) > _INJECTIVE or kernel.name_hint in self._looked_up
+        return self._pattern(kernel) > _INJECTIVE or kernel.name_hint in self._gathered_shuffles
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -283,7 +283,7 @@ def mark_view_candidates(module: Any) -> Any:
 
 def view_kind(function: Any) -> str | None:
     """The mark of a function, or None."""
-    return next((mark for mark in _VIEW_KINDS if mark in (function.attrs or {})), None)
+    return next((kind for kind in _VIEW_KINDS if kind in (function.attrs or {})), None)
 
 
 @relax.expr_functor.mutator
@@ -300,27 +300,27 @@ class _ViewMarker(relax.PyExprMutator):
         name = operator_name(call)
         value: int | list[int] | None
         if name == "relax.concat" and isinstance(call.args[0], relax.Tuple):
-            arrays, mark, value = list(call.args[0].fields), CONCAT, _axis(call.attrs.axis, call)
+            arrays, kind, value = list(call.args[0].fields), CONCAT, _axis(call.attrs.axis, call)
         elif name == "relax.split":
-            arrays, mark, value = [call.args[0]], SPLIT, _axis(call.attrs.axis, call.args[0])
+            arrays, kind, value = [call.args[0]], SPLIT, _axis(call.attrs.axis, call.args[0])
         elif name == "relax.strided_slice":
-            arrays, mark, value = [call.args[0]], SLICE, _first_indices(call)
+            arrays, kind, value = [call.args[0]], SLICE, _first_indices(call)
         else:
             return call
-        kinds = list(call.ty.fields) if mark == SPLIT else [call.ty]
-        every = (*kinds, *(array.ty for array in arrays))
+        types = list(call.ty.fields) if kind == SPLIT else [call.ty]
+        every = (*types, *(array.ty for array in arrays))
         shapes: list[Any] = [static_shape(kind) for kind in every]
         if value is None or None in shapes:
             return call
-        moved = partial(_copy_data, mark, value, shapes[: len(kinds)])
-        return self._marked(mark, value, moved, *arrays)
+        copy = partial(_copy_data, kind, value, shapes[: len(types)])
+        return self._call_marked(kind, value, copy, *arrays)
 
-    def _marked(self, mark: str, value: Any, moved: Callable[..., Any], *arrays: Any) -> Any:
-        """Call a new function with a mark, which computes what ``moved`` returns."""
-        name = mark.removeprefix("chameleon.")
-        attributes = {mark: value}
+    def _call_marked(self, kind: str, value: Any, copy: Callable[..., Any], *arrays: Any) -> Any:
+        """Call a new function with a mark, which computes what ``copy`` returns."""
+        name = kind.removeprefix("chameleon.")
+        attributes = {kind: value}
         return self.builder_.call_te(
-            moved, *arrays, primfunc_name_hint=name, primfunc_attrs=attributes
+            copy, *arrays, primfunc_name_hint=name, primfunc_attrs=attributes
         )
 
     def _shuffled(self, shuffle: ChannelShuffle) -> Any:
@@ -337,14 +337,14 @@ class _ViewMarker(relax.PyExprMutator):
             return te.compute(array.shape, element, "shuffle")
 
         source = self.visit_expr(shuffle.source)
-        return self._marked(SHUFFLE, [axis, *shuffle.table], shuffled, source)
+        return self._call_marked(SHUFFLE, [axis, *shuffle.table], shuffled, source)
 
 
-def _copy_data(mark: str, value: Any, shapes: Sequence[Sequence[int]], *inputs: Any) -> Any:
+def _copy_data(kind: str, value: Any, shapes: Sequence[Sequence[int]], *inputs: Any) -> Any:
     """The data as TVM moves it, for the case that no view can replace it."""
-    if mark == CONCAT:
+    if kind == CONCAT:
         return tvm.topi.concatenate(inputs, value)
-    if mark == SLICE:
+    if kind == SLICE:
         ends = [first + extent for first, extent in zip(value, shapes[0], strict=True)]
         return tvm.topi.strided_slice(*inputs, value, ends)
     # TVM's ``split`` refuses parts without elements.
