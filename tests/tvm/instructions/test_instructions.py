@@ -208,7 +208,7 @@ def refused(monkeypatch):
         return "Operation not permitted"
 
     for module in (choosing, emission):
-        monkeypatch.setattr(module, "refusal", refusal)
+        monkeypatch.setattr(module, "request_permission", refusal)
     choosing._permitted.cache_clear()
     yield asked
     choosing._permitted.cache_clear()

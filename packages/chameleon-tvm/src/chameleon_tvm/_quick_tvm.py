@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chameleon_system.api import without, without_collecting
+from chameleon_system.api import block_import, pause_garbage_collection
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def names_listed_once() -> Iterator[None]:
     During the import, TVM's FFI asks for the names of all registered functions many times. In this
     context, it collects the names anew only if functions were registered since the last time.
     """
-    from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``without``
+    from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``block_import``
 
     original: Callable[[], list[str]] = registry.list_global_func_names
     known: list[str] = []
@@ -54,7 +54,7 @@ def names_listed_once() -> Iterator[None]:
 @contextmanager
 def absent_types_without_errors() -> Iterator[None]:
     """Make TVM's import faster: within this context, a missing type causes no slow C++ error."""
-    from tvm_ffi import core, registry  # noqa: PLC0415 - importing it has to wait for ``without``
+    from tvm_ffi import core, registry  # noqa: PLC0415 - importing it has to wait for ``block_import``
 
     original = core._object_type_key_to_index  # noqa: SLF001
     known: set[str] = set()
@@ -76,7 +76,7 @@ def operators_without_errors() -> Iterator[None]:
     that do not exist, and names one operator a second time. Both cause C++ errors, which are slow.
     In this context, Python detects both cases without such an error.
     """
-    from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``without``
+    from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``block_import``
 
     original: Callable[..., Any] = registry.get_global_func
     known: set[str] = set()
@@ -110,8 +110,8 @@ def operators_without_errors() -> Iterator[None]:
 
 
 with (
-    without("torch"),
-    without_collecting(),
+    block_import("torch"),
+    pause_garbage_collection(),
     names_listed_once(),
     absent_types_without_errors(),
     operators_without_errors(),

@@ -11,7 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from chameleon_system.api import keep, kept_path, recalled, surroundings, usable_cores, write_whole
+from chameleon_system.api import (
+    cache_key,
+    cache_path,
+    read_cached,
+    usable_cores,
+    write_atomic,
+    write_cached,
+)
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -33,12 +40,12 @@ def kept(
     def decorated(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
         @functools.wraps(function)
         def answer(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
-            facts = [function.__qualname__, arguments, named, _surroundings()]
-            file = kept_path("targets", facts)
-            known = recalled(file, _content)
+            facts = [function.__qualname__, arguments, named, _cache_key()]
+            file = cache_path("targets", facts)
+            known = read_cached(file, _content)
             value: Answer = function(*arguments, **named) if known is None else known[0]
             if known is None and keeps(value):
-                keep(file, lambda file: write_whole(file, json.dumps([value])))
+                write_cached(file, lambda file: write_atomic(file, json.dumps([value])))
             return value
 
         return answer
@@ -51,6 +58,6 @@ def _content(file: Path) -> list[Any]:
     return content
 
 
-def _surroundings() -> list[Any]:
+def _cache_key() -> list[Any]:
     """What LLVM's answers, and what this package makes of them, depend on."""
-    return [*surroundings(("apache-tvm",), (Path(__file__).parent,)), len(usable_cores())]
+    return [*cache_key(("apache-tvm",), (Path(__file__).parent,)), len(usable_cores())]

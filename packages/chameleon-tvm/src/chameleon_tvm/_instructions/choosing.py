@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import KINDS, InstructionRecord, make
-from chameleon_system.api import refusal
+from chameleon_system.api import request_permission
 
 from chameleon_tvm._device.cpus.description import is_this_cpu
 from chameleon_tvm._device.cpus.features import architecture_named, features_named
@@ -178,7 +178,7 @@ def refusals(target: str) -> dict[str, str]:
     Args:
         target: The canonical target of this machine's CPU.
     """
-    reasons = {permission: refusal(permission) for permission in _permissions_of(target)}
+    reasons = {permission: request_permission(permission) for permission in _permissions_of(target)}
     return {permission: reason for permission, reason in reasons.items() if reason}
 
 
@@ -193,7 +193,7 @@ def _permitted(permission: str, target: str) -> bool:
     """Whether code for a target may use instructions that need an operating system's permission."""
     if not permission or not is_this_cpu(target):
         return True
-    refused = refusal(permission)
+    refused = request_permission(permission)
     if refused:
         log.warning("instructions_left_out", permission=permission, because=refused)
     return not refused

@@ -291,7 +291,7 @@ def _everything(
 
     Of random index vectors of the joined space, hardly one in ten thousand is legal.
     """
-    parts = [part for space in spaces if (part := space.everything) is not None]
+    parts = [part for space in spaces if (part := space.all_legal) is not None]
     return _side_by_side(spaces, names, parts) if len(parts) == len(spaces) else None
 
 

@@ -292,7 +292,7 @@ class WinogradTiling(Tiling):
         Which algorithm is fastest depends on whether caches hold the weights when the layer runs.
         The estimate cannot know this. So each algorithm gets at least a quarter of the guesses.
         """
-        configs = space.everything
+        configs = space.all_legal
         if configs is None:  # more than can be listed
             configs = space.sample(1 << 16, np.random.default_rng(0))
         order = np.argsort(self.guessed_cost(space.values(configs)), kind="stable")
