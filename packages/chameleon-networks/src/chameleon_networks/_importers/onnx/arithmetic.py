@@ -39,7 +39,7 @@ def _is_integer(value: Any) -> bool:
 def _power(node: Node) -> Any:
     """``Pow``, whose result has the dtype of the base; the exponent may have another dtype."""
     base, exponent = node[0], node[1]
-    kind = wanted = dtype_of(base)
+    dtype = computed_dtype = dtype_of(base)
     if _is_integer(base):
         known = isinstance(exponent, tvm.ir.GenericConst)
         powers = array_of(exponent).reshape(-1).tolist() if known else []
@@ -49,14 +49,14 @@ def _power(node: Node) -> Any:
             extents = [*np.broadcast_shapes(shape_of(base), shape_of(exponent))]
             return product if extents == shape_of(base) else op.broadcast_to(product, extents)
         # Powers are of floating numbers alone; those of 64 bits hold 53.
-        wanted = "float64"
-        base = op.astype(base, wanted)
+        computed_dtype = "float64"
+        base = op.astype(base, computed_dtype)
     if isinstance(exponent, tvm.ir.GenericConst):
-        exponent = relax.const(array_of(exponent).astype(wanted), wanted)
-    elif dtype_of(exponent) != wanted:
-        exponent = op.astype(exponent, wanted)
+        exponent = relax.const(array_of(exponent).astype(computed_dtype), computed_dtype)
+    elif dtype_of(exponent) != computed_dtype:
+        exponent = op.astype(exponent, computed_dtype)
     power = op.power(base, exponent)
-    return power if kind == wanted else op.astype(power, kind)
+    return power if dtype == computed_dtype else op.astype(power, dtype)
 
 
 _MAX_FACTORS = 64
@@ -73,9 +73,9 @@ def _modulo(node: Node) -> Any:
         return rest
     zero = scalar(0, x)
     negative = node.emit(y < zero)
-    other = op.not_equal(rest < zero, negative)
-    whole = op.where(negative, scalar(-0.0, x), zero)
-    return op.where(op.equal(rest, zero), whole, op.where(other, rest + y, rest))
+    sign_differs = op.not_equal(rest < zero, negative)
+    signed_zero = op.where(negative, scalar(-0.0, x), zero)
+    return op.where(op.equal(rest, zero), signed_zero, op.where(sign_differs, rest + y, rest))
 
 
 def _shift(node: Node) -> Any:
@@ -85,26 +85,28 @@ def _shift(node: Node) -> Any:
     shifted = (op.right_shift if right else op.left_shift)(x, y)
     bits = 8 * np.dtype(dtype_of(x)).itemsize
     inside = y < scalar(bits, y)
-    lost = scalar(0, x)
+    overflow_result = scalar(0, x)
     if np.dtype(dtype_of(x)).kind == "i":
         inside = op.logical_and(inside, y >= scalar(0, y))
         if right:
-            lost = op.right_shift(x, scalar(bits - 1, x))
-    return op.where(inside, shifted, lost)
+            overflow_result = op.right_shift(x, scalar(bits - 1, x))
+    return op.where(inside, shifted, overflow_result)
 
 
 def _is_infinite(node: Node) -> Any:
     x, names = node[0], {"detect_positive": math.inf, "detect_negative": -math.inf}
-    wanted = [scalar(number, x) for name, number in names.items() if node.attributes.get(name)]
-    if not wanted:
+    computed_dtype = [
+        scalar(number, x) for name, number in names.items() if node.attributes.get(name)
+    ]
+    if not computed_dtype:
         return relax.const(np.zeros(shape_of(x), np.bool_))
-    return reduce(op.logical_or, (op.equal(x, number) for number in wanted))
+    return reduce(op.logical_or, (op.equal(x, number) for number in computed_dtype))
 
 
 def _reduce_extremum(node: Node) -> Any:
     """``ReduceMax`` and ``ReduceMin`` along axes, also of bool and of no numbers."""
-    x, largest = node[0], node.kind == "ReduceMax"
-    shape, kind = shape_of(x), np.dtype(dtype_of(x))
+    x, largest = node[0], node.op_type == "ReduceMax"
+    shape, dtype = shape_of(x), np.dtype(dtype_of(x))
     if not node.axes and node.attributes.get("noop_with_empty_axes"):
         return x
     axes = [nodes.normalize_axis(axis, len(shape)) for axis in node.axes or range(len(shape))]
@@ -112,10 +114,10 @@ def _reduce_extremum(node: Node) -> Any:
     if 0 not in shape:
         return (op.max if largest else op.min)(x, axes, keep)
     # Nothing is larger than all numbers or less than all.
-    ends = {"b": (False, True), "f": (-math.inf, math.inf)}.get(kind.kind)
-    least, most = ends or (np.iinfo(kind).min, np.iinfo(kind).max)
+    ends = {"b": (False, True), "f": (-math.inf, math.inf)}.get(dtype.kind)
+    least, most = ends or (np.iinfo(dtype).min, np.iinfo(dtype).max)
     extreme, initial = (np.max, least) if largest else (np.min, most)
-    return constant_of(extreme(np.empty(shape, kind), tuple(axes), keepdims=keep, initial=initial))
+    return constant_of(extreme(np.empty(shape, dtype), tuple(axes), keepdims=keep, initial=initial))
 
 
 def _log_sum_exp(node: Node, x: Any, axes: list[int] | None, keep: bool) -> Any:
@@ -128,11 +130,11 @@ def _log_sum_exp(node: Node, x: Any, axes: list[int] | None, keep: bool) -> Any:
 
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = {
-    "ReduceL1": lambda x, *how: op.sum(op.abs(x), *how),
-    "ReduceL2": lambda x, *how: op.sqrt(op.sum(op.square(x), *how)),
-    "ReduceLogSum": lambda x, *how: op.log(op.sum(x, *how)),
+    "ReduceL1": lambda x, *options: op.sum(op.abs(x), *options),
+    "ReduceL2": lambda x, *options: op.sqrt(op.sum(op.square(x), *options)),
+    "ReduceLogSum": lambda x, *options: op.log(op.sum(x, *options)),
     "ReduceMean": op.mean,
-    "ReduceSumSquare": lambda x, *how: op.sum(op.square(x), *how),
+    "ReduceSumSquare": lambda x, *options: op.sum(op.square(x), *options),
 }
 """Reductions that TVM's importer misreads in some forms."""
 _INTEGER_REDUCTIONS = frozenset({"ReduceL1", "ReduceSumSquare"})
@@ -144,20 +146,20 @@ _IDENTITY_REDUCTIONS = frozenset({"ReduceLogSumExp", "ReduceMean"})
 def _reduction(node: Node) -> Any:
     """A reduction of integers in float64, rounded towards zero, or of each number alone."""
     x, axes, keep = node[0], node.axes, bool(node.attributes.get("keepdims", 1))
-    alone = not axes and bool(node.attributes.get("noop_with_empty_axes"))
-    by_fractions = _is_integer(x) and node.kind not in _INTEGER_REDUCTIONS
-    sums_powers = node.kind == "ReduceLogSumExp"
-    if node.kind in _IDENTITY_REDUCTIONS if alone else not (by_fractions or sums_powers):
+    elementwise = not axes and bool(node.attributes.get("noop_with_empty_axes"))
+    by_fractions = _is_integer(x) and node.op_type not in _INTEGER_REDUCTIONS
+    sums_powers = node.op_type == "ReduceLogSumExp"
+    if node.op_type in _IDENTITY_REDUCTIONS if elementwise else not (by_fractions or sums_powers):
         return NotImplemented
     wide = node.emit(op.astype(x, "float64")) if by_fractions else x
-    if alone:
+    if elementwise:
         # Each number alone is a reduction over one more axis.
         axes, keep = [len(shape_of(x))], False
         wide = node.emit(op.expand_dims(wide, axes))
     if sums_powers:
         reduced = node.emit(_log_sum_exp(node, wide, axes or None, keep))
     else:
-        reduced = node.emit(_REDUCTIONS[node.kind](wide, axes or None, keep))
+        reduced = node.emit(_REDUCTIONS[node.op_type](wide, axes or None, keep))
     return op.astype(reduced, dtype_of(x)) if by_fractions else reduced
 
 
@@ -171,7 +173,7 @@ def _gemm(node: Node) -> Any:
 
 def _variadic_extremum(node: Node) -> Any:
     """``Max`` and ``Min`` of several operands, which TVM's importer would first concatenate."""
-    combine = op.maximum if node.kind == "Max" else op.minimum
+    combine = op.maximum if node.op_type == "Max" else op.minimum
     return reduce(combine, node.inputs)
 
 
@@ -179,7 +181,7 @@ def _cumulative(node: Node) -> Any:
     """``CumProd``, and ``CumSum`` if it has the axis, which TVM's importer does not check."""
     x = node[0]
     axis = nodes.normalize_axis(node.integers(1)[0], len(shape_of(x)))
-    if node.kind == "CumSum":
+    if node.op_type == "CumSum":
         return NotImplemented
     reverse = bool(node.attributes.get("reverse"))
     if reverse:
@@ -205,8 +207,8 @@ def _eliminate(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any
     emit, count = node.emit, shape_of(rows)[0]
     column = emit(op.strided_slice(rows, [2], [0], [1]))
     sizes = op.reshape(op.abs(column), [count, size])
-    places = relax.const(np.arange(size)[None], "int64")
-    pivot = emit(op.equal(places, op.expand_dims(op.argmax(sizes, 1), 1)))
+    positions = relax.const(np.arange(size)[None], "int64")
+    pivot = emit(op.equal(positions, op.expand_dims(op.argmax(sizes, 1), 1)))
     chosen = op.expand_dims(op.astype(pivot, dtype_of(rows)), 2)
     row = emit(op.sum(chosen * rows, [1], True))
     head = emit(op.strided_slice(row, [2], [0], [1]))
@@ -217,8 +219,8 @@ def _eliminate(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any
         return rows, product
     # The first row takes the pivot's place.
     top = op.strided_slice(rows, [1], [0], [1])
-    moved = op.where(op.expand_dims(pivot, 2), top, rows)
-    below = emit(op.strided_slice(moved, [1, 2], [1, 0], [size, size]))
+    new_running = op.where(op.expand_dims(pivot, 2), top, rows)
+    below = emit(op.strided_slice(new_running, [1, 2], [1, 0], [size, size]))
     divisor = op.where(op.equal(head, scalar(0, rows)), scalar(1, rows), head)
     rest = below - op.strided_slice(below, [2], [0], [1]) / divisor * row
     return emit(op.strided_slice(rest, [2], [1], [size])), product
@@ -226,13 +228,17 @@ def _eliminate(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any
 
 def _bit_cast(node: Node) -> Any:
     """``BitCast``: the bits of numbers, read as another dtype."""
-    kind = nodes.dtype_name(node.attributes["to"])
+    dtype = nodes.dtype_name(node.attributes["to"])
     x = node[0]
-    if any(node.kinds) or kind not in KERNEL_DTYPES - {"bool"} or dtype_of(x) not in KERNEL_DTYPES:
-        raise UnsupportedNodeError(f"it reads {node.kinds[0] or dtype_of(x)} as {kind}")
-    if dtype_of(x) == "bool" or dtype_of(x) == kind:
-        return op.astype(x, kind)
-    return map_elements(node.builder, lambda number: tirx.reinterpret(kind, number), x, "bits")
+    if (
+        any(node.emulated_dtypes)
+        or dtype not in KERNEL_DTYPES - {"bool"}
+        or dtype_of(x) not in KERNEL_DTYPES
+    ):
+        raise UnsupportedNodeError(f"it reads {node.emulated_dtypes[0] or dtype_of(x)} as {dtype}")
+    if dtype_of(x) == "bool" or dtype_of(x) == dtype:
+        return op.astype(x, dtype)
+    return map_elements(node.builder, lambda number: tirx.reinterpret(dtype, number), x, "bits")
 
 
 def _prelu(node: Node) -> Any:
@@ -261,17 +267,17 @@ def _thresholded_relu(node: Node) -> Any:
 def _elu(node: Node) -> Any:
     """``Elu``, ``Selu`` and ``Celu``; TVM's importer subtracts 1, which loses a small x."""
     x, alpha = node[0], float(node.attributes["alpha"])
-    below = op.minimum(x, scalar(0, x)) / scalar(alpha if node.kind == "Celu" else 1, x)
+    below = op.minimum(x, scalar(0, x)) / scalar(alpha if node.op_type == "Celu" else 1, x)
     less_one = op.tanh(below * scalar(0.5, x)) * (op.exp(below) + scalar(1, x))
-    made = op.where(x < scalar(0, x), scalar(alpha, x) * less_one, x)
-    return made * scalar(float(node.attributes["gamma"]), x) if node.kind == "Selu" else made
+    result = op.where(x < scalar(0, x), scalar(alpha, x) * less_one, x)
+    return result * scalar(float(node.attributes["gamma"]), x) if node.op_type == "Selu" else result
 
 
 def _layer_norm(node: Node) -> Any:
     """Layer normalization; leaves forms that TVM misreads to the standard's function."""
     x, scale = node[0], node[1]
     axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(x)))
-    if node.outputs > 1 or (axis == 0 and node.kind != "LayerNormalization"):
+    if node.outputs > 1 or (axis == 0 and node.op_type != "LayerNormalization"):
         raise UnsupportedNodeError("it gives more than what it normalises")
     if dtype_of(x) == "float64" or shape_of(scale) != shape_of(x)[axis:]:
         raise UnsupportedNodeError("the compiler normalises other numbers")
@@ -292,11 +298,11 @@ def _batch_norm(node: Node) -> Any:
     epsilon = scalar(float(node.attributes["epsilon"]), variance)
     factor = node.emit(scale / op.sqrt(variance + epsilon))
     momentum = float(node.attributes["momentum"])
-    moved = [
+    new_running = [
         old * scalar(momentum, old) + new * scalar(1 - momentum, new)
         for old, new in zip(running, (mean, variance), strict=True)
     ]
-    return [centred * op.reshape(factor, column) + op.reshape(bias, column), *moved]
+    return [centred * op.reshape(factor, column) + op.reshape(bias, column), *new_running]
 
 
 def _lp_normalization(node: Node) -> Any:

@@ -47,7 +47,9 @@ Convert = Callable[
 
 
 def _attributes(node: Any) -> dict[str, Any]:
-    return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    return {
+        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
+    }
 
 
 def _constant_value(value: Value) -> Any:
@@ -64,28 +66,28 @@ def _constant(_graphs: GraphConverter, node: Any, *_: Any) -> list[Value]:
     [(name, value)] = _attributes(node).items()
     if name == "value":
         return [relax_constant(onnx.numpy_helper.to_array(value))]
-    kinds = {"value_int": np.int64, "value_float": np.float32}
-    if name.removesuffix("s") not in kinds:
+    dtypes = {"value_int": np.int64, "value_float": np.float32}
+    if name.removesuffix("s") not in dtypes:
         raise UnsupportedNodeError(f"it has the attribute {name}")
-    return [relax_constant(np.asarray(value, kinds[name.removesuffix("s")]))]
+    return [relax_constant(np.asarray(value, dtypes[name.removesuffix("s")]))]
 
 
 def _shape(_graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
     shape = shape_of(inputs[0])
-    given = _attributes(node)
-    part = shape[slice(given.get("start", 0), given.get("end"))]
+    attributes = _attributes(node)
+    part = shape[slice(attributes.get("start", 0), attributes.get("end"))]
     return [relax_constant(np.asarray(part, np.int64))]
 
 
 def _if(
     graphs: GraphConverter, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
-    given = _attributes(node)
+    attributes = _attributes(node)
     names = ("then_branch", "else_branch")
     if nodes.is_constant(inputs[0]):
         name = names[0] if bool(nodes.constant_value(inputs[0]).reshape(())) else names[1]
-        return graphs.run_graph(given[name], [], scope, opsets)
-    branches = [graphs.run_graph(given[name], [], scope, opsets) for name in names]
+        return graphs.run_graph(attributes[name], [], scope, opsets)
+    branches = [graphs.run_graph(attributes[name], [], scope, opsets) for name in names]
     return graphs.choose(inputs[0], branches)
 
 
@@ -94,24 +96,24 @@ def _loop(
 ) -> list[Value]:
     body = _attributes(node)["body"]
     count, condition, *carried = inputs
-    turns = None if count is None else _constant_integer(count)
+    iterations = None if count is None else _constant_integer(count)
     rows: list[list[Value]] = []
-    while (turns is None or len(rows) < turns) and (
+    while (iterations is None or len(rows) < iterations) and (
         condition is None or bool(_constant_value(condition))
     ):
         _check_iterations(len(rows) + 1)
-        going = relax_constant(np.asarray(True)) if condition is None else condition
-        given = [relax_constant(np.asarray(len(rows), np.int64)), going, *carried]
-        condition, *rest = graphs.run_graph(body, given, scope, opsets)
+        condition_value = relax_constant(np.asarray(True)) if condition is None else condition
+        attributes = [relax_constant(np.asarray(len(rows), np.int64)), condition_value, *carried]
+        condition, *rest = graphs.run_graph(body, attributes, scope, opsets)
         carried, row = rest[: len(carried)], rest[len(carried) :]
         rows.append(row)
     if len(node.output) > len(carried):
         _check_nonempty(rows)
-    return [*carried, *(_stack(graphs, kept, 0) for kept in zip(*rows, strict=True))]
+    return [*carried, *(_stack(graphs, column, 0) for column in zip(*rows, strict=True))]
 
 
-def _check_iterations(turns: int) -> None:
-    if turns > _MAX_ITERATIONS:
+def _check_iterations(iterations: int) -> None:
+    if iterations > _MAX_ITERATIONS:
         raise UnsupportedNodeError(
             f"it has more than {_MAX_ITERATIONS} turns, which are not unrolled"
         )
@@ -134,31 +136,31 @@ def _scan(
     graphs: GraphConverter, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
     """``Scan`` of version 9 and later; the earlier one has a batch axis and lengths."""
-    given = _attributes(node)
+    attributes = _attributes(node)
     if opsets.get("", opsets.get("ai.onnx", 1)) < 9:  # noqa: PLR2004 - the version
         raise UnsupportedNodeError("it is of a version of the standard before 9")
-    count = given["num_scan_inputs"]
+    count = attributes["num_scan_inputs"]
     carried, read = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
-    made = len(node.output) - len(carried)
-    axes = given.get("scan_input_axes", [0] * count)
-    backwards = given.get("scan_input_directions", [0] * count)
-    turns = shape_of(read[0])[axes[0]]
-    _check_iterations(turns)
+    result = len(node.output) - len(carried)
+    axes = attributes.get("scan_input_axes", [0] * count)
+    backwards = attributes.get("scan_input_directions", [0] * count)
+    iterations = shape_of(read[0])[axes[0]]
+    _check_iterations(iterations)
     rows: list[list[Value]] = []
-    for turn in range(turns):
+    for iteration in range(iterations):
         parts = [
-            _take_slice(graphs, value, axis, turns - 1 - turn if reverse else turn)
+            _take_slice(graphs, value, axis, iterations - 1 - iteration if reverse else iteration)
             for value, axis, reverse in zip(read, axes, backwards, strict=True)
         ]
-        rest = graphs.run_graph(given["body"], [*carried, *parts], scope, opsets)
+        rest = graphs.run_graph(attributes["body"], [*carried, *parts], scope, opsets)
         carried, row = rest[: len(carried)], rest[len(carried) :]
         rows.append(row)
     _check_nonempty(rows)
-    places = given.get("scan_output_axes", [0] * made)
-    reversed_ = given.get("scan_output_directions", [0] * made)
+    places = attributes.get("scan_output_axes", [0] * result)
+    reversed_ = attributes.get("scan_output_directions", [0] * result)
     outputs = [
-        _stack(graphs, kept[::-1] if reverse else kept, axis)
-        for kept, axis, reverse in zip(zip(*rows, strict=True), places, reversed_, strict=True)
+        _stack(graphs, column[::-1] if reverse else column, axis)
+        for column, axis, reverse in zip(zip(*rows, strict=True), places, reversed_, strict=True)
     ]
     return [*carried, *outputs]
 
@@ -167,17 +169,17 @@ def _move_data(
     graphs: GraphConverter, move: Callable[[list[Any]], Any], values: Sequence[Value]
 ) -> Value:
     """Apply a function that only moves data to tensors of one dtype."""
-    kinds = {value.kind for value in values if isinstance(value, EmulatedTensor)}
+    dtypes = {value.dtype for value in values if isinstance(value, EmulatedTensor)}
     parts = [value.value if isinstance(value, EmulatedTensor) else value for value in values]
-    made = graphs.emit(move(parts))
-    return EmulatedTensor(made, kinds.pop()) if kinds else made
+    result = graphs.emit(move(parts))
+    return EmulatedTensor(result, dtypes.pop()) if dtypes else result
 
 
-def _take_slice(graphs: GraphConverter, value: Value, axis: int, place: int) -> Value:
+def _take_slice(graphs: GraphConverter, value: Value, axis: int, position: int) -> Value:
     """One slice of a tensor, without the axis that is sliced."""
     if nodes.is_constant(value):
-        return relax_constant(nodes.constant_value(value).take(place, axis))
-    at = relax.const(place, "int64")
+        return relax_constant(nodes.constant_value(value).take(position, axis))
+    at = relax.const(position, "int64")
     return _move_data(graphs, lambda parts: relax.op.take(parts[0], at, axis), [value])
 
 
@@ -189,21 +191,21 @@ def _from_inputs(function: Callable[..., Value]) -> Convert:
     return lambda _graphs, _node, inputs, *_: [function(*inputs)]
 
 
-def _sequence_insert(sequence: list[Value], value: Value, place: Value = None) -> list[Value]:
-    number = _position(place, len(sequence) + 1, len(sequence))
-    made = list(sequence)
-    made.insert(number, value)
-    return made
+def _sequence_insert(sequence: list[Value], value: Value, position: Value = None) -> list[Value]:
+    number = _position(position, len(sequence) + 1, len(sequence))
+    result = list(sequence)
+    result.insert(number, value)
+    return result
 
 
-def _sequence_erase(sequence: list[Value], place: Value = None) -> list[Value]:
-    made = list(sequence)
-    del made[_position(place, len(made), -1)]
-    return made
+def _sequence_erase(sequence: list[Value], position: Value = None) -> list[Value]:
+    result = list(sequence)
+    del result[_position(position, len(result), -1)]
+    return result
 
 
-def _position(place: Value, count: int, default: int | None = None) -> int:
-    number = _constant_integer(place) if default is None or place is not None else default
+def _position(position: Value, count: int, default: int | None = None) -> int:
+    number = _constant_integer(position) if default is None or position is not None else default
     if not -count <= number < count:
         raise UnsupportedNodeError(f"it asks for place {number} of a sequence of {count}")
     return number
@@ -212,22 +214,22 @@ def _position(place: Value, count: int, default: int | None = None) -> int:
 def _concatenate(
     graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any
 ) -> list[Value]:
-    given = _attributes(node)
-    if given.get("new_axis"):
-        return [_stack(graphs, inputs[0], given["axis"])]
-    return [_move_data(graphs, lambda parts: relax.op.concat(parts, given["axis"]), inputs[0])]
+    attributes = _attributes(node)
+    if attributes.get("new_axis"):
+        return [_stack(graphs, inputs[0], attributes["axis"])]
+    return [_move_data(graphs, lambda parts: relax.op.concat(parts, attributes["axis"]), inputs[0])]
 
 
 def _split(graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
-    given = _attributes(node)
+    attributes = _attributes(node)
     data, *sizes = inputs
-    axis = given.get("axis", 0)
+    axis = attributes.get("axis", 0)
     extent = shape_of(data)[axis]
     if not sizes:
         places = range(extent)
-        if given.get("keepdims", 1):
-            return [[_slice(graphs, data, axis, place, place + 1) for place in places]]
-        return [[_take_slice(graphs, data, axis, place) for place in places]]
+        if attributes.get("keepdims", 1):
+            return [[_slice(graphs, data, axis, position, position + 1) for position in places]]
+        return [[_take_slice(graphs, data, axis, position) for position in places]]
     numbers = _constant_value(sizes[0])
     if numbers.ndim:
         ends = np.cumsum(numbers).tolist()
@@ -263,7 +265,9 @@ CONTROL_FLOW: dict[str, Convert] = {
     "SequenceEmpty": _from_inputs(list),
     "SequenceInsert": _from_inputs(_sequence_insert),
     "SequenceErase": _from_inputs(_sequence_erase),
-    "SequenceAt": _from_inputs(lambda sequence, place: sequence[_position(place, len(sequence))]),
+    "SequenceAt": _from_inputs(
+        lambda sequence, position: sequence[_position(position, len(sequence))]
+    ),
     "SequenceLength": _from_inputs(
         lambda values: relax_constant(np.asarray(len(values), np.int64))
     ),

@@ -50,26 +50,26 @@ def _one_hot(node: Node) -> Any:
     if np.issubdtype(dtype_of(indices), np.floating):
         indices = node.emit(op.astype(indices, "int64"))
     negative = indices < scalar(0, indices)
-    places = node.emit(op.where(negative, indices + scalar(count, indices), indices))
-    given = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
+    positions = node.emit(op.where(negative, indices + scalar(count, indices), indices))
+    values = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
     axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(indices)) + 1)
-    return op.one_hot(places, *given, count, axis)
+    return op.one_hot(positions, *values, count, axis)
 
 
 def _cast(node: Node) -> Any:
-    kind = nodes.dtype_name(node.attributes["to"])
+    dtype = nodes.dtype_name(node.attributes["to"])
     value = node[0]
-    if kind in EMULATED_DTYPES:
+    if dtype in EMULATED_DTYPES:
         if dtype_of(value) == "float64":
             value = node.emit(op.astype(value, "float32"))
-        mode = str(node.attributes.get("round_mode", "up")) if kind == E8M0 else "nearest"
+        mode = str(node.attributes.get("round_mode", "up")) if dtype == E8M0 else "nearest"
         saturate = bool(node.attributes.get("saturate", 1))
-        return round_to_dtype(node.builder, value, kind, saturate=saturate, mode=mode)
-    if kind not in KERNEL_DTYPES:
-        raise UnsupportedNodeError(f"it casts to {kind}")
-    if kind == "bool":
+        return round_to_dtype(node.builder, value, dtype, saturate=saturate, mode=mode)
+    if dtype not in KERNEL_DTYPES:
+        raise UnsupportedNodeError(f"it casts to {dtype}")
+    if dtype == "bool":
         return op.not_equal(value, scalar(0, value))
-    return op.astype(value, kind)
+    return op.astype(value, dtype)
 
 
 def _broadcast_parameter(node: Node, parameter: Any) -> Any:
@@ -88,10 +88,10 @@ def _broadcast_parameter(node: Node, parameter: Any) -> Any:
     return op.strided_slice(wide, [axis], [0], [shape[axis]])
 
 
-def _is_supported_by_tvm(node: Node, kind: str) -> bool:
+def _is_supported_by_tvm(node: Node, dtype: str) -> bool:
     """Whether TVM's importer supports the form of a quantization node."""
-    of_few_bits = kind in EMULATED_DTYPES or any(
-        name in EMULATED_DTYPES for name in node.kinds if name
+    of_few_bits = dtype in EMULATED_DTYPES or any(
+        name in EMULATED_DTYPES for name in node.emulated_dtypes if name
     )
     return not of_few_bits and not node.attributes.get("block_size")
 
@@ -100,25 +100,27 @@ def _quantize(node: Node) -> Any:
     x, scale, zero = node[0], node[1], node[2]
     number = node.attributes.get("output_dtype")
     if zero is not None:
-        kind = node.kinds[2] or dtype_of(zero)
+        dtype = node.emulated_dtypes[2] or dtype_of(zero)
     else:
-        kind = nodes.dtype_name(number) if number else UINT8
-    if _is_supported_by_tvm(node, kind):
+        dtype = nodes.dtype_name(number) if number else UINT8
+    if _is_supported_by_tvm(node, dtype):
         return NotImplemented
     ratio = node.emit(x / _broadcast_parameter(node, scale))
-    if kind in EMULATED_DTYPES and kind not in SMALL_INTEGERS:
+    if dtype in EMULATED_DTYPES and dtype not in SMALL_INTEGERS:
         if zero is not None:
             ratio = node.emit(ratio + _broadcast_parameter(node, zero))
-        return round_to_dtype(node.builder, ratio, kind, saturate=bool(node.attributes["saturate"]))
+        return round_to_dtype(
+            node.builder, ratio, dtype, saturate=bool(node.attributes["saturate"])
+        )
     steps = node.emit(op.round(ratio))
     if zero is not None:
         steps = node.emit(steps + op.astype(_broadcast_parameter(node, zero), "float32"))
-    limits = ml_dtypes.iinfo(kind)
+    limits = ml_dtypes.iinfo(dtype)
     low, high = (scalar(int(limit), steps) for limit in (limits.min, limits.max))
     inside = op.minimum(op.maximum(steps, low), high)
-    if kind in SMALL_INTEGERS:
-        return EmulatedTensor(node.emit(op.astype(inside, SMALL_INTEGERS[kind])), kind)
-    return op.astype(inside, kind)
+    if dtype in SMALL_INTEGERS:
+        return EmulatedTensor(node.emit(op.astype(inside, SMALL_INTEGERS[dtype])), dtype)
+    return op.astype(inside, dtype)
 
 
 def _dequantize(node: Node) -> Any:
@@ -132,8 +134,8 @@ def _dequantize(node: Node) -> Any:
         numbers = numbers - op.astype(_broadcast_parameter(node, zero), "float32")
     real = node.emit(numbers * _broadcast_parameter(node, scale))
     number = node.attributes.get("output_dtype")
-    kind = nodes.dtype_name(number) if number else node.kinds[1]
-    return round_to_dtype(node.builder, real, kind) if kind in EMULATED_DTYPES else real
+    dtype = nodes.dtype_name(number) if number else node.emulated_dtypes[1]
+    return round_to_dtype(node.builder, real, dtype) if dtype in EMULATED_DTYPES else real
 
 
 def _dynamic_quantize(node: Node) -> list[Any]:
@@ -175,8 +177,8 @@ ONNXRUNTIME_HINT = (
 def has_operator(node: Any) -> bool:
     """Whether an operator has a converter or a function of the standard, by its name."""
     # What reads nothing but values that have to be known is computed by ONNX's reference.
-    known = {*_get_convert_map(), *CONVERTERS, *CONTROL_FLOW, *nodes.CONSTANT_INPUTS}
-    if node.op_type in known and node.domain in DOMAINS:
+    operators = {*_get_convert_map(), *CONVERTERS, *CONTROL_FLOW, *nodes.CONSTANT_INPUTS}
+    if node.op_type in operators and node.domain in DOMAINS:
         return True
     schema = schema_of(node, node.domain)
     return bool(schema and (schema.has_function or schema.has_context_dependent_function))

@@ -31,23 +31,23 @@ def _unsqueeze(node: Node) -> Any:
 
 
 def _reshape(node: Node) -> Any:
-    shape, whole = shape_of(node[0]), node.attributes.get("shape") or node.integers(1)
+    shape, target = shape_of(node[0]), node.attributes.get("shape") or node.integers(1)
     if not node.attributes.get("allowzero"):
-        whole = [shape[at] if extent == 0 else extent for at, extent in enumerate(whole)]
-    if 0 in whole:
+        target = [shape[at] if extent == 0 else extent for at, extent in enumerate(target)]
+    if 0 in target:
         # For Relax a zero stands for the old extent.
-        return relax.const(np.zeros(whole), dtype_of(node[0]))
-    return op.reshape(node[0], list(whole))
+        return relax.const(np.zeros(target), dtype_of(node[0]))
+    return op.reshape(node[0], list(target))
 
 
 def _gather(node: Node) -> Any:
     """``Gather`` at constant places; TVM's importer counts negative ones in the network."""
     if not nodes.is_constant(node[1]):
         return NotImplemented
-    shape, places = shape_of(node[0]), node.value(1)
+    shape, positions = shape_of(node[0]), node.value(1)
     axis = nodes.normalize_axis(int(node.attributes.get("axis", 0)), len(shape))
-    places = np.where(places < 0, places + shape[axis], places)
-    return op.take(node[0], constant_of(places), axis)
+    positions = np.where(positions < 0, positions + shape[axis], positions)
+    return op.take(node[0], constant_of(positions), axis)
 
 
 def _split(node: Node) -> Any:
@@ -56,9 +56,9 @@ def _split(node: Node) -> Any:
     extent = shape_of(node[0])[nodes.normalize_axis(axis, len(shape_of(node[0])))]
     sizes = list(node.attributes.get("split") or ([] if node[1] is None else node.integers(1)))
     if not sizes:
-        whole = int(node.attributes.get("num_outputs", count)) - 1
-        most = -(-extent // (whole + 1))
-        sizes = [most] * whole + [extent - most * whole]
+        target = int(node.attributes.get("num_outputs", count)) - 1
+        most = -(-extent // (target + 1))
+        sizes = [most] * target + [extent - most * target]
     if len(sizes) != count or min(sizes) < 0 or sum(sizes) != extent:
         parts = ", ".join(map(str, sizes))
         raise UnsupportedNodeError(
@@ -78,22 +78,22 @@ def _slice(node: Node) -> Any:
         starts, ends = node.integers(1), node.integers(2)
         axes, steps = (None if node[at] is None else node.integers(at) for at in (3, 4))
     axes = [nodes.normalize_axis(int(axis), len(shape)) for axis in (axes or range(len(starts)))]
-    begins, stops, strides, turned = {}, {}, {}, []
+    begins, stops, strides, reversed_axes = {}, {}, {}, []
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
         extent = shape[axis]
         # Unlike in Python, a slice back from before the first place begins at that place.
-        places = range(*slice(max(start, -extent), end, step).indices(extent))
+        positions = range(*slice(max(start, -extent), end, step).indices(extent))
         if step < 0:
             # The same places from the front, turned round afterwards.
-            places = places[::-1]
-            turned.append(axis)
-        first = places[0] if places else 0
+            positions = positions[::-1]
+            reversed_axes.append(axis)
+        first = positions[0] if positions else 0
         begins[axis], strides[axis] = first, abs(step)
-        stops[axis] = places[-1] + 1 if places else first
+        stops[axis] = positions[-1] + 1 if positions else first
     cut = op.strided_slice(
         x, list(begins), list(begins.values()), list(stops.values()), list(strides.values())
     )
-    for axis in turned:
+    for axis in reversed_axes:
         cut = op.flip(cut, axis)
     return cut
 
@@ -105,15 +105,15 @@ def _pad(node: Node) -> Any:
         return NotImplemented
     shape, pads = shape_of(x), node.integers(1)
     axes = range(len(shape)) if node[3] is None else node.integers(3)
-    wide = [
+    padded_axes = [
         (nodes.normalize_axis(axis, len(shape)), pair)
         for axis, *pair in zip(axes, pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True)
     ]
-    if min(pads, default=0) < 0 or all(max(pair) < shape[axis] for axis, pair in wide):
+    if min(pads, default=0) < 0 or all(max(pair) < shape[axis] for axis, pair in padded_axes):
         return NotImplemented
-    for axis, pair in wide:
-        places = np.pad(np.arange(shape[axis]), pair, mode)  # type: ignore[call-overload]
-        x = op.take(x, relax.const(places), axis)
+    for axis, pair in padded_axes:
+        positions = np.pad(np.arange(shape[axis]), pair, mode)  # type: ignore[call-overload]
+        x = op.take(x, relax.const(positions), axis)
     return x
 
 
@@ -121,16 +121,18 @@ def _compress(node: Node) -> Any:
     x, axis = node[0], node.attributes.get("axis")
     if axis is None:
         x, axis = op.reshape(x, [-1]), 0
-    places = np.flatnonzero(node.value(1)).astype(np.int64)
-    return op.take(x, relax.const(places), nodes.normalize_axis(int(axis), len(shape_of(node[0]))))
+    positions = np.flatnonzero(node.value(1)).astype(np.int64)
+    return op.take(
+        x, relax.const(positions), nodes.normalize_axis(int(axis), len(shape_of(node[0])))
+    )
 
 
 def _eye(node: Node) -> Any:
     number = node.attributes.get("dtype")
-    kind = nodes.dtype_name(number) if number else node.kinds[0] or dtype_of(node[0])
+    dtype = nodes.dtype_name(number) if number else node.emulated_dtypes[0] or dtype_of(node[0])
     rows, columns = shape_of(node[0])
     eye = np.eye(rows, columns, k=int(node.attributes["k"]))
-    return nodes.relax_constant(eye.astype(np.dtype(kind)))
+    return nodes.relax_constant(eye.astype(np.dtype(dtype)))
 
 
 def _space_to_depth(node: Node) -> Any:
@@ -149,10 +151,10 @@ def _reverse_sequence(node: Node) -> Any:
     time, batch = int(node.attributes["time_axis"]), int(node.attributes["batch_axis"])
     steps = np.arange(shape[time]).reshape([-1 if a == time else 1 for a in range(len(shape))])
     at = relax.const(steps, "int64")
-    longs = op.reshape(lengths, [-1 if axis == batch else 1 for axis in range(len(shape))])
-    turned = longs - relax.const(1, "int64") - at
-    places = node.emit(op.where(at < longs, turned, at))
-    return op.gather_elements(x, op.broadcast_to(places, shape), time)
+    lengths_column = op.reshape(lengths, [-1 if axis == batch else 1 for axis in range(len(shape))])
+    reversed_axes = lengths_column - relax.const(1, "int64") - at
+    positions = node.emit(op.where(at < lengths_column, reversed_axes, at))
+    return op.gather_elements(x, op.broadcast_to(positions, shape), time)
 
 
 def _tensor_scatter(node: Node) -> Any:
@@ -170,9 +172,9 @@ def _tensor_scatter(node: Node) -> Any:
         rest = op.floor_mod(rest, relax.const(extent, "int64"))
     zero, last = (relax.const(number, "int64") for number in (0, added - 1))
     inside = op.logical_and(rest >= zero, rest <= last)
-    places = node.emit(op.minimum(op.maximum(rest, zero), last))
-    taken = op.gather_elements(update, op.broadcast_to(places, shape), axis)
-    return op.where(inside, taken, cache)
+    positions = node.emit(op.minimum(op.maximum(rest, zero), last))
+    gathered = op.gather_elements(update, op.broadcast_to(positions, shape), axis)
+    return op.where(inside, gathered, cache)
 
 
 def _top_k(node: Node) -> Any:
@@ -182,31 +184,31 @@ def _top_k(node: Node) -> Any:
     if count == 0:  # TVM takes it for all
         shape = [*shape_of(node[0])]
         shape[axis] = 0
-        return [relax.const(np.zeros(shape), kind) for kind in (dtype_of(node[0]), "int64")]
+        return [relax.const(np.zeros(shape), dtype) for dtype in (dtype_of(node[0]), "int64")]
     parts = node.emit(op.topk(node[0], count, axis, largest=largest, dtype="int64"))
-    return [node.emit(relax.TupleGetItem(parts, place)) for place in range(2)]
+    return [node.emit(relax.TupleGetItem(parts, index)) for index in range(2)]
 
 
 def _scatter(node: Node) -> Any:
     """Scatter without indices, and the maximum and minimum of slices, which TVM lacks."""
     data, indices, updates = node[0], node[1], node[2]
-    how = node.attributes.get("reduction")
+    reduction = node.attributes.get("reduction")
     if 0 in shape_of(indices):
         return data
-    if node.kind != "ScatterND" or how not in {"max", "min"}:
+    if node.op_type != "ScatterND" or reduction not in {"max", "min"}:
         return NotImplemented
     shape, [*free, depth] = shape_of(data), shape_of(indices)
     # Slices are rows of a table, whose indices are joined to one.
     steps = np.cumprod([1, *shape[1:depth][::-1]])[::-1].astype(np.int64)
-    whole = node.emit(op.astype(indices, "int64"))
+    target = node.emit(op.astype(indices, "int64"))
     extents = constant_of(np.asarray(shape[:depth], np.int64))
-    places = op.multiply(op.floor_mod(whole, extents), constant_of(steps))
-    places = op.reshape(node.emit(op.sum(node.emit(places), [-1])), [-1, 1])
+    positions = op.multiply(op.floor_mod(target, extents), constant_of(steps))
+    positions = op.reshape(node.emit(op.sum(node.emit(positions), [-1])), [-1, 1])
     count, width = math.prod(free), math.prod(shape[depth:])
     table = op.reshape(data, [-1, width])
-    rows, values = op.broadcast_to(places, [count, width]), op.reshape(updates, [count, width])
-    made = op.scatter_elements(table, node.emit(rows), values, 0, str(how))
-    return op.reshape(node.emit(made), shape)
+    rows, values = op.broadcast_to(positions, [count, width]), op.reshape(updates, [count, width])
+    result = op.scatter_elements(table, node.emit(rows), values, 0, str(reduction))
+    return op.reshape(node.emit(result), shape)
 
 
 def _dropout(node: Node) -> list[Any]:
@@ -220,9 +222,9 @@ def _dropout(node: Node) -> list[Any]:
 
 def _array_features(node: Node) -> Any:
     """``ArrayFeatureExtractor``: columns of the last axis, which the second input numbers."""
-    x, places = node[0], op.reshape(node[1], [-1])
-    taken = op.take(x, places, len(shape_of(x)) - 1)
-    return op.reshape(taken, [1, -1]) if len(shape_of(x)) == 1 else taken
+    x, positions = node[0], op.reshape(node[1], [-1])
+    gathered = op.take(x, positions, len(shape_of(x)) - 1)
+    return op.reshape(gathered, [1, -1]) if len(shape_of(x)) == 1 else gathered
 
 
 def _binarizer(node: Node) -> Any:

@@ -50,131 +50,135 @@ class EmulatedTensor:
 
     Attributes:
         value: The Relax expression, in float32 or in 8-bit integers.
-        kind: The name of the dtype that the tensor represents.
+        dtype: The name of the dtype that the tensor represents.
     """
 
     value: Any
-    kind: str
+    dtype: str
 
 
-def compute_dtype(kind: str) -> str:
+def compute_dtype(dtype: str) -> str:
     """The dtype in which a dtype of the ONNX model is computed."""
-    return SMALL_INTEGERS.get(kind, "float32") if kind in EMULATED_DTYPES else kind
+    return SMALL_INTEGERS.get(dtype, "float32") if dtype in EMULATED_DTYPES else dtype
 
 
-def interface_dtype(kind: str) -> str:
+def interface_dtype(dtype: str) -> str:
     """The dtype of an input or output of the compiled network for a dtype of the model."""
     # Floats of 8 bits are passed as bytes; TVM's bfloat16 crashes the process on CPUs.
-    return "uint8" if kind in _FLOATS else kind if kind == FLOAT16 else compute_dtype(kind)
+    return "uint8" if dtype in _FLOATS else dtype if dtype == FLOAT16 else compute_dtype(dtype)
 
 
 def to_interface(array: NDArray[Any]) -> NDArray[Any]:
     """Convert an input array to the dtype that the compiled network takes (``interface_dtype``)."""
-    kind = array.dtype.name
-    if kind in _FLOATS:
+    dtype = array.dtype.name
+    if dtype in _FLOATS:
         return array.view(np.uint8)
-    return array.astype(interface_dtype(kind), copy=False)
+    return array.astype(interface_dtype(dtype), copy=False)
 
 
-def from_interface(array: NDArray[Any], kind: str) -> NDArray[Any]:
-    """Convert an output array of the compiled network to dtype ``kind``."""
-    if kind in _FLOATS:
-        return array.view(np.dtype(kind))
-    return array.astype(np.dtype(kind), copy=False)
+def from_interface(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Convert an output array of the compiled network to dtype ``dtype``."""
+    if dtype in _FLOATS:
+        return array.view(np.dtype(dtype))
+    return array.astype(np.dtype(dtype), copy=False)
 
 
-def decode_input(builder: Any, value: Any, kind: str) -> EmulatedTensor:
+def decode_input(builder: Any, value: Any, dtype: str) -> EmulatedTensor:
     """Convert an input of the compiled network to the tensor that the network computes with."""
     emit = builder.emit
-    if kind == FLOAT16:
+    if dtype == FLOAT16:
         value = emit(op.astype(value, "float32"))
-    elif kind in _FLOATS:
-        table = relax.const(_numbers_by_code(kind).astype(np.float32), "float32")
-        shape = [int(one) for one in value.ty.shape]
-        places = emit(op.reshape(emit(op.astype(value, "int32")), [int(np.prod(shape))]))
-        value = emit(op.reshape(emit(op.take(table, places, 0)), shape))
-    return EmulatedTensor(value, kind)
+    elif dtype in _FLOATS:
+        table = relax.const(_numbers_by_code(dtype).astype(np.float32), "float32")
+        shape = [int(extent) for extent in value.ty.shape]
+        flat_codes = emit(op.reshape(emit(op.astype(value, "int32")), [int(np.prod(shape))]))
+        value = emit(op.reshape(emit(op.take(table, flat_codes, 0)), shape))
+    return EmulatedTensor(value, dtype)
 
 
-def encode_output(builder: Any, given: EmulatedTensor) -> Any:
+def encode_output(builder: Any, tensor: EmulatedTensor) -> Any:
     """Convert an output of the network from its compute dtype to that of the model."""
-    if given.kind == FLOAT16:
-        return builder.emit(op.astype(given.value, FLOAT16))
-    if given.kind in _FLOATS:
-        return _round_by_table(builder, given.value, given.kind, codes=True)
-    return given.value
+    if tensor.dtype == FLOAT16:
+        return builder.emit(op.astype(tensor.value, FLOAT16))
+    if tensor.dtype in _FLOATS:
+        return _round_by_table(builder, tensor.value, tensor.dtype, codes=True)
+    return tensor.value
 
 
 def round_to_dtype(
-    builder: Any, value: Any, kind: str, *, saturate: bool = True, mode: str = "nearest"
+    builder: Any, value: Any, dtype: str, *, saturate: bool = True, mode: str = "nearest"
 ) -> EmulatedTensor:
     """Round a tensor to a dtype in which kernels do not compute, such as float16."""
-    if kind in SMALL_INTEGERS:
-        return EmulatedTensor(_wrap_integers(builder, value, kind), kind)
+    if dtype in SMALL_INTEGERS:
+        return EmulatedTensor(_wrap_integers(builder, value, dtype), dtype)
     if str(value.ty.dtype) != FLOAT32:
         value = builder.emit(op.astype(value, FLOAT32))
-    if kind in HALVES:
+    if dtype in HALVES:
         return EmulatedTensor(
-            builder.emit(_round_half_precision(builder, value, STORAGE[kind])), kind
+            builder.emit(_round_half_precision(builder, value, STORAGE[dtype])), dtype
         )
-    return EmulatedTensor(_round_by_table(builder, value, kind, saturate=saturate, mode=mode), kind)
+    return EmulatedTensor(
+        _round_by_table(builder, value, dtype, saturate=saturate, mode=mode), dtype
+    )
 
 
-def _round_half_precision(builder: Any, value: Any, kind: StorageType) -> Any:
+def _round_half_precision(builder: Any, value: Any, dtype: StorageType) -> Any:
     def nearest(number: Any) -> Any:
         # Rounding reads a number several times, which may be a long expression once it is fused.
         variable = tirx.Var("number", FLOAT32)
-        return tirx.Let(variable, number, widening(kind, rounding(kind, variable)))
+        return tirx.Let(variable, number, widening(dtype, rounding(dtype, variable)))
 
-    return map_elements(builder, nearest, value, f"round_{kind.name}")
+    return map_elements(builder, nearest, value, f"round_{dtype.name}")
 
 
-def _wrap_integers(builder: Any, value: Any, kind: str) -> Any:
+def _wrap_integers(builder: Any, value: Any, dtype: str) -> Any:
     """Keep the lowest bits of integers, and extend their sign."""
     emit = builder.emit
-    mask = (1 << int(kind[-1])) - 1
+    mask = (1 << int(dtype[-1])) - 1
     low = emit(op.bitwise_and(emit(op.astype(value, "int32")), relax.const(mask, "int32")))
-    if not kind.startswith("u"):
+    if not dtype.startswith("u"):
         sign = relax.const((mask + 1) // 2, "int32")
         low = emit(op.subtract(emit(op.bitwise_xor(low, sign)), sign))
-    return emit(op.astype(low, SMALL_INTEGERS[kind]))
+    return emit(op.astype(low, SMALL_INTEGERS[dtype]))
 
 
 @cache
-def _numbers_by_code(kind: str) -> NDArray[Any]:
+def _numbers_by_code(dtype: str) -> NDArray[Any]:
     """The number that each code of a dtype stands for."""
-    count = 16 if kind.startswith("float4") else 256
+    count = 16 if dtype.startswith("float4") else 256
     with np.errstate(all="ignore"):
-        return np.arange(count, dtype=np.uint8).view(np.dtype(kind)).astype(np.float64)
+        return np.arange(count, dtype=np.uint8).view(np.dtype(dtype)).astype(np.float64)
 
 
-def _round_by_table(builder: Any, value: Any, kind: str, *, codes: bool = False, **how: Any) -> Any:
+def _round_by_table(
+    builder: Any, value: Any, dtype: str, *, codes: bool = False, **options: Any
+) -> Any:
     """Round to numbers of a dtype or their codes, by the count of thresholds below."""
     emit = builder.emit
-    numbers, thresholds, table, nan = _rounding_tables(kind, codes=codes, **how)
+    numbers, thresholds, table, nan = _rounding_tables(dtype, codes=codes, **options)
     shape = value.ty.shape
     flat = emit(op.reshape(value, [math.prod(map(int, shape))]))
     over = op.reshape(flat, [-1, 1]) >= relax.const(thresholds[None])
-    place = emit(op.sum(op.astype(over, "int32"), [1]))
-    made = emit(op.take(relax.const(table, table.dtype.name), place, 0))
+    position = emit(op.sum(op.astype(over, "int32"), [1]))
+    result = emit(op.take(relax.const(table, table.dtype.name), position, 0))
     nan_or_zero = relax.const(np.asarray(nan, table.dtype), table.dtype.name)
-    made = emit(op.where(emit(op.isnan(flat)), nan_or_zero, made))
+    result = emit(op.where(emit(op.isnan(flat)), nan_or_zero, result))
     [minus_zero] = np.nonzero((numbers == 0) & np.signbit(numbers))
     if len(minus_zero):
         zero = op.equal(flat, relax.const(0.0))
         if codes:
             # Only a division tells the zeros apart.
             zero = op.logical_and(zero, relax.const(1.0) / flat < relax.const(0.0))
-        made = op.where(zero, relax.const(int(minus_zero[0]), "uint8") if codes else flat, made)
-    return emit(op.reshape(made, shape))
+        result = op.where(zero, relax.const(int(minus_zero[0]), "uint8") if codes else flat, result)
+    return emit(op.reshape(result, shape))
 
 
 @cache
 def _rounding_tables(
-    kind: str, *, codes: bool, saturate: bool = True, mode: str = "nearest"
+    dtype: str, *, codes: bool, saturate: bool = True, mode: str = "nearest"
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], Any]:
     """Tables for ``_round_by_table``."""
-    numbers = _numbers_by_code(kind)
+    numbers = _numbers_by_code(dtype)
     order = [c for c in np.argsort(numbers, kind="stable").tolist() if np.isfinite(numbers[c])]
     order = [c for c in order if numbers[c] != 0 or not np.signbit(numbers[c])]
     steps = numbers[order]
@@ -188,17 +192,17 @@ def _rounding_tables(
     order = [beyond[1], *order, beyond[0]]
     steps = np.asarray([tops[1], *steps, tops[0]])
     thresholds = []
-    for place, (low, high) in enumerate(itertools.pairwise(steps)):
+    for position, (low, high) in enumerate(itertools.pairwise(steps)):
         if mode == "up":
             limit = np.nextafter(np.float32(low), np.float32(np.inf))
         elif mode == "down":
             limit = np.float32(high)
         else:
             limit = np.float32((low + high) / 2)
-            lower, upper = order[place], order[place + 1]
-            outer = place in {0, len(steps) - 2}
-            to_lower = (upper if place == 0 else lower) % 2 == 0 if outer else lower % 2 == 0
-            if to_lower != (place == 0):
+            lower, upper = order[position], order[position + 1]
+            outer = position in {0, len(steps) - 2}
+            to_lower = (upper if position == 0 else lower) % 2 == 0 if outer else lower % 2 == 0
+            if to_lower != (position == 0):
                 limit = np.nextafter(limit, np.float32(np.inf))
         thresholds.append(limit)
     table = np.asarray(order, np.uint8) if codes else numbers[order].astype(np.float32)

@@ -106,32 +106,34 @@ class _Importer:
     def module(self) -> Any:
         """The network as an ``IRModule``."""
         graph = self._model.graph
-        opsets = {one.domain: one.version for one in self._model.opset_import}
-        scope: Scope = {one.name: _constant(one) for one in graph.initializer}
-        for one in graph.sparse_initializer:
-            scope[one.values.name] = nodes.relax_constant(nodes.to_dense(one))
+        opsets = {proto.domain: proto.version for proto in self._model.opset_import}
+        scope: Scope = {proto.name: _constant(proto) for proto in graph.initializer}
+        for proto in graph.sparse_initializer:
+            scope[proto.values.name] = nodes.relax_constant(nodes.to_dense(proto))
         names: Counter[str] = Counter()
-        for one in graph.input:
-            if one.name in self._values:
-                scope[one.name] = nodes.relax_constant(self._values[one.name])
-            elif one.name not in scope:
-                variable, kind = self._parameter(one, names)
-                self._inputs[variable] = one.name
-                scope[one.name] = (variable, kind)
+        for proto in graph.input:
+            if proto.name in self._values:
+                scope[proto.name] = nodes.relax_constant(self._values[proto.name])
+            elif proto.name not in scope:
+                variable, dtype = self._parameter(proto, names)
+                self._inputs[variable] = proto.name
+                scope[proto.name] = (variable, dtype)
         with self._builder.function("main", params=list(self._inputs)):
             with self._builder.dataflow():
                 for variable, name in self._inputs.items():
-                    _, kind = scope[name]
+                    _, dtype = scope[name]
                     value = (
-                        decode_input(self._builder, variable, kind)
-                        if kind in EMULATED_DTYPES
+                        decode_input(self._builder, variable, dtype)
+                        if dtype in EMULATED_DTYPES
                         else variable
                     )
                     scope[name] = _fold_empty(value)
                 self._convert_network(scope, opsets)
                 # TVM complains of functions that are not ended.
-                given = [] if self.survey.refusals else [one.name for one in graph.output]
-                outputs = [self._output(scope, name) for name in given] or [relax.const(0.0)]
+                output_names = (
+                    [] if self.survey.refusals else [proto.name for proto in graph.output]
+                )
+                outputs = [self._output(scope, name) for name in output_names] or [relax.const(0.0)]
                 result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
                 result = self._builder.emit_output(result)
             self._builder.emit_func_output(result)
@@ -142,32 +144,32 @@ class _Importer:
         """The source location of each variable in a module, by the variable's name."""
         variables = [binding.var for binding in bindings_of(module["main"])]
         return {
-            str(one.name): attrs.evolve(location, output=self._outputs_of_nodes.get(one, ""))
-            for one in variables
-            if (location := self._locations.get(one)) is not None
+            str(proto.name): attrs.evolve(location, output=self._outputs_of_nodes.get(proto, ""))
+            for proto in variables
+            if (location := self._locations.get(proto)) is not None
         }
 
-    def _parameter(self, given: Any, names: Counter[str]) -> tuple[Any, str]:
-        kind = given.type.WhichOneof("value")
-        if kind != "tensor_type":
+    def _parameter(self, value_info: Any, names: Counter[str]) -> tuple[Any, str]:
+        value_type = value_info.type.WhichOneof("value")
+        if value_type != "tensor_type":
             raise ConfigError(
-                f"input {given.name!r} is a {str(kind).removesuffix('_type')}, not a tensor",
+                f"input {value_info.name!r} is a {str(value_type).removesuffix('_type')}, not a tensor",
                 hint="Give the network an input for each tensor.",
             )
-        tensor = given.type.tensor_type
-        shape = self._shapes.get(given.name)
+        tensor = value_info.type.tensor_type
+        shape = self._shapes.get(value_info.name)
         if shape is None:
             if not tensor.HasField("shape"):
                 raise ConfigError(
-                    f"the rank of input {given.name!r} is not known",
-                    hint=f"Fix its shape under `shapes`: {{{given.name}: [...]}}.",
+                    f"the rank of input {value_info.name!r} is not known",
+                    hint=f"Fix its shape under `shapes`: {{{value_info.name}: [...]}}.",
                 )
-            shape = [one.dim_value for one in tensor.shape.dim]
-        clean = re.sub(r"\W", "_", given.name)
+            shape = [proto.dim_value for proto in tensor.shape.dim]
+        clean = re.sub(r"\W", "_", value_info.name)
         clean = f"input_{clean}" if clean[:1].isdigit() else clean
         names[clean] += 1
         clean += f"_{names[clean]}" if names[clean] > 1 else ""
-        dtype = _dtype(tensor.elem_type, f"input {given.name!r}")
+        dtype = _dtype(tensor.elem_type, f"input {value_info.name!r}")
         tensor = relax.TensorType([int(extent) for extent in shape], interface_dtype(dtype))
         return relax.Var(clean, tensor), dtype
 
@@ -186,8 +188,10 @@ class _Importer:
         """Convert all nodes; zeros replace the outputs of unsupported ones."""
         survey = self.survey
         for node in self._model.graph.node:
-            survey.operators.update(one.op_type for one in _with_inner_nodes(node))
-            if any(scope.get(n) is UNKNOWN for one in _with_inner_nodes(node) for n in one.input):
+            survey.operators.update(proto.op_type for proto in _with_inner_nodes(node))
+            if any(
+                scope.get(n) is UNKNOWN for proto in _with_inner_nodes(node) for n in proto.input
+            ):
                 scope.update(dict.fromkeys(node.output, UNKNOWN))
                 if converters.has_operator(node):
                     survey.assumed[node.op_type] += 1
@@ -207,19 +211,21 @@ class _Importer:
         """Zeros of a value's shape and dtype; ``UNKNOWN`` if ONNX cannot infer them."""
         tensor = self._inferred.get(name, onnx.TypeProto()).tensor_type
         dims = tensor.shape.dim
-        known = tensor.HasField("shape") and all(one.HasField("dim_value") for one in dims)
-        kind = nodes.dtype_name(tensor.elem_type or 1)
-        if not known or kind not in KERNEL_DTYPES:
+        known = tensor.HasField("shape") and all(proto.HasField("dim_value") for proto in dims)
+        dtype = nodes.dtype_name(tensor.elem_type or 1)
+        if not known or dtype not in KERNEL_DTYPES:
             return UNKNOWN
-        return self._builder.emit(relax.op.zeros([one.dim_value for one in dims], kind))
+        return self._builder.emit(relax.op.zeros([proto.dim_value for proto in dims], dtype))
 
     @cached_property
     def _inferred(self) -> Mapping[str, Any]:
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
-        for given in model.graph.input:
+        for value_info in model.graph.input:
             for dim, extent in zip(
-                given.type.tensor_type.shape.dim, self._shapes.get(given.name, ()), strict=False
+                value_info.type.tensor_type.shape.dim,
+                self._shapes.get(value_info.name, ()),
+                strict=False,
             ):
                 dim.dim_value = int(extent)
         try:
@@ -242,7 +248,7 @@ class _Importer:
     def _bound(self, value: Value, location: SourceLocation) -> Value:
         """Bind a value to a variable, and note the location of its node."""
         if isinstance(value, EmulatedTensor):
-            return EmulatedTensor(self._bound(value.value, location), value.kind)
+            return EmulatedTensor(self._bound(value.value, location), value.dtype)
         if isinstance(value, relax.Call | relax.TupleGetItem):
             value = self._builder.emit(value)
         value = _fold_empty(value)
@@ -266,7 +272,7 @@ class _Importer:
     def _sources(self, value: Any) -> list[str]:
         """The names of the network's inputs that a value depends on."""
         seen: set[Any] = set()
-        found: list[str] = []
+        names_found: list[str] = []
         left = [value.value if isinstance(value, EmulatedTensor) else value]
         while left:
             for variable in relax.analysis.free_vars(left.pop()):
@@ -274,10 +280,10 @@ class _Importer:
                     continue
                 seen.add(variable)
                 if variable in self._inputs:
-                    found.append(self._inputs[variable])
+                    names_found.append(self._inputs[variable])
                 else:
                     left.append(self._builder.lookup_binding(variable))
-        return found
+        return names_found
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
         domain = "" if node.domain in schemas.STANDARD_DOMAINS else node.domain
@@ -295,55 +301,55 @@ class _Importer:
             with contextlib.suppress(UnsupportedNodeError):  # a kernel may compute it
                 return nodes.evaluate_node(node, inputs, opset)
         schema = schemas.schema_of(node, domain, opset)
-        given = Node(
+        node_args = Node(
             builder=self._builder,
-            kind=node.op_type,
+            op_type=node.op_type,
             inputs=tuple(
                 value.value if isinstance(value, EmulatedTensor) else value for value in inputs
             ),
-            kinds=tuple(
-                value.kind if isinstance(value, EmulatedTensor) else None for value in inputs
+            emulated_dtypes=tuple(
+                value.dtype if isinstance(value, EmulatedTensor) else None for value in inputs
             ),
             attributes=schemas.attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
         )
         for place in nodes.CONSTANT_INPUTS.get(node.op_type, ()):
-            given.known(place)
-        return self._by_operator(node, given, inputs, schema)
+            node_args.known(place)
+        return self._by_operator(node, node_args, inputs, schema)
 
     def _by_operator(
-        self, node: Any, given: Node, inputs: Sequence[Value], schema: Any
+        self, node: Any, node_args: Node, inputs: Sequence[Value], schema: Any
     ) -> list[Value]:
         """Convert a node with a converter, or else with the standard's function for it."""
         problem: Exception = UnsupportedNodeError(_NO_OPERATOR)
         if node.domain in converters.DOMAINS:
             try:
                 return _with_emulated_dtypes(
-                    _check_extents(self._by_converter(node, given)), given, schema
+                    _check_extents(self._by_converter(node, node_args)), node_args, schema
                 )
             except ConstantRequiredError:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
                 # If a converter says why, the shape may depend on numbers, which zeros do not show.
-                said = isinstance(error, UnsupportedNodeError)
-                empty = None if said else _empty_outputs(node, inputs, given.opset)
+                has_reason = isinstance(error, UnsupportedNodeError)
+                empty = None if has_reason else _empty_outputs(node, inputs, node_args.opset)
                 if empty is not None:
                     return empty
-        body = schemas.function_body(node, schema, inputs, given.opset)
+        body = schemas.function_body(node, schema, inputs, node_args.opset)
         if body is not None:
             return self._by_body(node, body, inputs, schema)
         if isinstance(problem, UnsupportedNodeError):
             raise problem
         raise UnsupportedNodeError(first_line(problem)) from problem
 
-    def _by_converter(self, node: Any, given: Node) -> list[Value]:
+    def _by_converter(self, node: Any, node_args: Node) -> list[Value]:
         """Convert a node with Chameleon's converter of its operator, or else with TVM's."""
         convert = converters.CONVERTERS.get(node.op_type)
-        values = NotImplemented if convert is None else convert(given)
+        values = NotImplemented if convert is None else convert(node_args)
         if values is NotImplemented:
-            return self._by_tvm(node, given)
+            return self._by_tvm(node, node_args)
         values = values if isinstance(values, list | tuple) else [values]
         # What is wrong with an expression is known as soon as it has a type.
         return [
@@ -351,30 +357,32 @@ class _Importer:
             for value in values
         ]
 
-    def _by_tvm(self, node: Any, given: Node) -> list[Value]:
+    def _by_tvm(self, node: Any, node_args: Node) -> list[Value]:
         """Convert a node with TVM's converter of its operator."""
-        kind = _get_convert_map().get(node.op_type)
-        if kind is None:
+        converter = _get_convert_map().get(node.op_type)
+        if converter is None:
             raise UnsupportedNodeError(_NO_OPERATOR)
-        if any(isinstance(value, list) for value in given.inputs):
+        if any(isinstance(value, list) for value in node_args.inputs):
             raise UnsupportedNodeError("it reads a sequence")
         inputs = onnx_input()
-        inputs.extend(given.inputs)
+        inputs.extend(node_args.inputs)
         attributes = {
             name: value.encode() if isinstance(value, str) else value
             for name, value in schemas.attributes_of(node, None).items()
         }
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
         with contextlib.redirect_stdout(io.StringIO()):
-            made = kind.get_converter(given.opset)(self._builder, inputs, attributes, [{}, {}])
-        made = self._builder.normalize(made)
-        if isinstance(made, relax.Tuple):
-            values = list(made)
-        elif isinstance(made.ty, relax.TupleType):
-            whole = self._builder.emit(made)
-            values = [relax.TupleGetItem(whole, i) for i in range(len(made.ty.fields))]
+            result = converter.get_converter(node_args.opset)(
+                self._builder, inputs, attributes, [{}, {}]
+            )
+        result = self._builder.normalize(result)
+        if isinstance(result, relax.Tuple):
+            values = list(result)
+        elif isinstance(result.ty, relax.TupleType):
+            whole = self._builder.emit(result)
+            values = [relax.TupleGetItem(whole, i) for i in range(len(result.ty.fields))]
         else:
-            values = [made]
+            values = [result]
         if len(values) < len(node.output):
             raise UnsupportedNodeError(
                 f"the compiler gives {len(values)} of its {len(node.output)} outputs"
@@ -387,16 +395,16 @@ class _Importer:
 
     def _by_body(self, node: Any, body: Any, inputs: Sequence[Value], schema: Any) -> list[Value]:
         """Convert a node with the nodes of the function that the standard has for its operator."""
-        opsets = {one.domain: one.version for one in body.opset_import}
+        opsets = {proto.domain: proto.version for proto in body.opset_import}
         usual = (attribute.default_value for attribute in schema.attributes.values())
-        given = {
+        attributes = {
             attribute.name: attribute
             for attribute in (*usual, *body.attribute_proto, *node.attribute)
             if attribute.name
         }
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
-        protos = [schemas.bind_attributes(one, given, node) for one in body.node]
+        protos = [schemas.bind_attributes(proto, attributes, node) for proto in body.node]
         try:
             self._convert_nodes(protos, scope, opsets)
         except _UnsupportedNodeError as refused:
@@ -414,10 +422,10 @@ class _Importer:
         self, graph: Any, inputs: Sequence[Value], scope: Scope, opsets: Mapping[str, int]
     ) -> list[Value]:
         """Convert a graph inside a node, such as the body of a loop, and return its outputs."""
-        inner = {**scope, **{one.name: _constant(one) for one in graph.initializer}}
-        inner.update(zip((one.name for one in graph.input), inputs, strict=True))
+        inner = {**scope, **{proto.name: _constant(proto) for proto in graph.initializer}}
+        inner.update(zip((proto.name for proto in graph.input), inputs, strict=True))
         self._convert_nodes(graph.node, inner, opsets)
-        return [inner[one.name] for one in graph.output]
+        return [inner[proto.name] for proto in graph.output]
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
         """Select the outputs of one branch of an ``If`` whose condition the network computes."""
@@ -425,16 +433,20 @@ class _Importer:
         if nodes.shape_of(condition):  # the only value may have axes, which the outputs lack
             condition = self._builder.emit(relax.op.reshape(condition, []))
         for yes, no in zip(*branches, strict=True):
-            tensors = all(isinstance(one, relax.Expr | EmulatedTensor) for one in (yes, no))
-            kinds = [(nodes.shape_of(one), nodes.dtype_of(one)) for one in (yes, no) if tensors]
-            if not tensors or kinds[0] != kinds[1]:
+            tensors = all(isinstance(proto, relax.Expr | EmulatedTensor) for proto in (yes, no))
+            dtypes = [
+                (nodes.shape_of(proto), nodes.dtype_of(proto)) for proto in (yes, no) if tensors
+            ]
+            if not tensors or dtypes[0] != dtypes[1]:
                 raise UnsupportedNodeError(
                     "its condition is computed, and its branches give different shapes"
                 )
-            kind = yes.kind if isinstance(yes, EmulatedTensor) else None
-            parts = (one.value if isinstance(one, EmulatedTensor) else one for one in (yes, no))
-            made = self._builder.emit(relax.op.where(condition, *parts))
-            chosen.append(EmulatedTensor(made, kind) if kind else made)
+            dtype = yes.dtype if isinstance(yes, EmulatedTensor) else None
+            parts = (
+                proto.value if isinstance(proto, EmulatedTensor) else proto for proto in (yes, no)
+            )
+            result = self._builder.emit(relax.op.where(condition, *parts))
+            chosen.append(EmulatedTensor(result, dtype) if dtype else result)
         return chosen
 
     def emit(self, value: Any) -> Any:
@@ -466,18 +478,18 @@ def _with_inner_nodes(node: Any) -> Iterator[Any]:
 
 def _with_emulated_dtypes(values: list[Value], node: Node, schema: Any) -> list[Value]:
     """Give a node's outputs the dtypes that they represent, as the inputs' dtypes imply."""
-    if schema is None or not any(node.kinds):
+    if schema is None or not any(node.emulated_dtypes):
         return values
-    kinds = {}
-    for place, kind in enumerate(node.kinds):
+    dtypes = {}
+    for place, dtype in enumerate(node.emulated_dtypes):
         formal = schema.inputs[min(place, len(schema.inputs) - 1)]
-        if kind:
-            kinds[formal.type_str] = kind
+        if dtype:
+            dtypes[formal.type_str] = dtype
     typed: list[Value] = []
     for place, value in enumerate(values):
-        kind = kinds.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
+        dtype = dtypes.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
         typed.append(
-            EmulatedTensor(value, kind) if kind and isinstance(value, relax.Expr) else value
+            EmulatedTensor(value, dtype) if dtype and isinstance(value, relax.Expr) else value
         )
     return typed
 
@@ -513,11 +525,11 @@ def _constant(tensor: Any) -> Any:
     return nodes.relax_constant(onnx.numpy_helper.to_array(tensor))
 
 
-def _dtype(kind: int, what: str) -> str:
+def _dtype(element_type: int, what: str) -> str:
     """The name of the dtype that an ONNX element type stands for."""
-    name = nodes.dtype_name(kind)
-    if kind == onnx.TensorProto.STRING or name.startswith("complex"):
-        word = onnx.TensorProto.DataType.Name(kind).lower()
+    name = nodes.dtype_name(element_type)
+    if element_type == onnx.TensorProto.STRING or name.startswith("complex"):
+        word = onnx.TensorProto.DataType.Name(element_type).lower()
         raise ConfigError(f"{what} has the type {word}", hint=WAY_OUT)
     return name
 
@@ -525,7 +537,7 @@ def _dtype(kind: int, what: str) -> str:
 def _check_extents(values: list[Value]) -> list[Value]:
     """See that no extent is negative, which TVM accepts until it has no code for it."""
     for value in values:
-        kind: Any = getattr(value, "ty", None)
-        if isinstance(kind, relax.TensorType) and min(static_shape(kind) or (), default=0) < 0:
+        dtype: Any = getattr(value, "ty", None)
+        if isinstance(dtype, relax.TensorType) and min(static_shape(dtype) or (), default=0) < 0:
             raise UnsupportedNodeError("a window is larger than the image with its padding")
     return values

@@ -61,7 +61,7 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
 
 def _check(model: Any) -> None:
     """Raise an error if a model is not valid; outputs may lack shapes, as in onnxruntime."""
-    kinds = [one.type for one in model.graph.output]
+    kinds = [proto.type for proto in model.graph.output]
     tensors = [kind.tensor_type for kind in kinds if kind.WhichOneof("value") == "tensor_type"]
     without = [tensor for tensor in tensors if not tensor.HasField("shape")]
     for tensor in without:
@@ -78,21 +78,21 @@ def sort_nodes(graph: Any) -> None:
             for inner in (attribute.g, *attribute.graphs):
                 sort_nodes(inner)
     nodes = list(graph.node)
-    makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
-    read = {
-        place: {makers[name] for name in _names_read(node) if name in makers}
-        for place, node in enumerate(nodes)
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    reads = {
+        index: {makers[name] for name in _names_read(node) if name in makers}
+        for index, node in enumerate(nodes)
     }
-    if any(max(before, default=-1) > place for place, before in read.items()):
+    if any(max(before, default=-1) > index for index, before in reads.items()):
         try:
-            order = [*TopologicalSorter(read).static_order()]
+            order = [*TopologicalSorter(reads).static_order()]
         except CycleError as error:
             cycle = " -> ".join(
-                nodes[place].name or nodes[place].op_type for place in error.args[1]
+                nodes[index].name or nodes[index].op_type for index in error.args[1]
             )
             raise ValueError(f"its nodes form a cycle: {cycle}") from error
         del graph.node[:]
-        graph.node.extend(nodes[place] for place in order)
+        graph.node.extend(nodes[index] for index in order)
 
 
 def _names_read(node: Any) -> set[str]:
@@ -100,9 +100,9 @@ def _names_read(node: Any) -> set[str]:
     names = set(node.input)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
-            own = {made for each in inner.node for made in each.output}
-            own.update(each.name for each in (*inner.input, *inner.initializer))
-            names.update(*(_names_read(each) - own for each in inner.node))
+            own = {name for inner_node in inner.node for name in inner_node.output}
+            own.update(inner_node.name for inner_node in (*inner.input, *inner.initializer))
+            names.update(*(_names_read(inner_node) - own for inner_node in inner.node))
     return names
 
 
@@ -141,17 +141,17 @@ def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
     divisors: set[str] = set()
     indices: dict[str, int] = {}
     for node in graph.node:
-        read = [sources.get(name, name) for name in node.input]
+        reads = [sources.get(name, name) for name in node.input]
         if node.op_type in _MOVES:
-            sources[node.output[0]] = read[0]
+            sources[node.output[0]] = reads[0]
         elif node.op_type in {"Div", "Mod", "Reciprocal"}:
-            divisors.add(read[-1])
+            divisors.add(reads[-1])
         elif node.op_type.startswith(("Gather", "Scatter")):
             most = 0  # any table has a first place
             if node.op_type == "Gather" and node.input[0] in tables:
                 axis = next((attribute.i for attribute in node.attribute), 0)
                 most = tables[node.input[0]][axis] - 1
-            indices[read[1]] = min(most, indices.get(read[1], most))
+            indices[reads[1]] = min(most, indices.get(reads[1], most))
     # No divisor is 0. Two different numbers are enough, as for masks.
     return {name: (0, most) for name, most in indices.items()} | dict.fromkeys(divisors, (1, 2))
 
@@ -202,14 +202,14 @@ def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
 
 def _inputs(model: Any) -> dict[str, list[int | str]]:
     """The shapes of the inputs that are no constants, by name. An open extent is a string."""
-    constants = {one.name for one in model.graph.initializer}
+    constants = {proto.name for proto in model.graph.initializer}
     return {
-        one.name: [
+        proto.name: [
             dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
-            for dim in one.type.tensor_type.shape.dim
+            for dim in proto.type.tensor_type.shape.dim
         ]
-        for one in model.graph.input
-        if one.name not in constants
+        for proto in model.graph.input
+        if proto.name not in constants
     }
 
 
@@ -222,24 +222,26 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
                 f"{file} has no input {name!r}{did_you_mean(name, inputs)}",
                 hint=f"Its inputs are {', '.join(f'{one}: {inputs[one]}' for one in inputs)}.",
             )
-        wanted = inputs[name]
-        fits = len(wanted) == len(shape) and all(
-            isinstance(fixed, str) or fixed == given
-            for fixed, given in zip(wanted, shape, strict=True)
+        file_shape = inputs[name]
+        fits = len(file_shape) == len(shape) and all(
+            isinstance(fixed, str) or fixed == extent
+            for fixed, extent in zip(file_shape, shape, strict=True)
         )
         if not fits:
             raise ConfigError(
-                f"input {name!r} of {file} is {wanted}, which {list(shape)} does not fit",
+                f"input {name!r} of {file} is {file_shape}, which {list(shape)} does not fit",
                 hint="Under `shapes` only what the file leaves open can be chosen.",
             )
-    opened = {
+    dynamic = {
         name: shape
         for name, shape in inputs.items()
         if name not in shapes and any(isinstance(extent, str) for extent in shape)
     }
-    if opened:
-        listed = " and ".join(f"{name!r} is open: [{_shape_text(s)}]" for name, s in opened.items())
-        chosen = [f"{name}: [{_shape_text(s, '1')}]" for name, s in opened.items()]
+    if dynamic:
+        listed = " and ".join(
+            f"{name!r} is open: [{_shape_text(s)}]" for name, s in dynamic.items()
+        )
+        chosen = [f"{name}: [{_shape_text(s, '1')}]" for name, s in dynamic.items()]
         raise ConfigError(
             f"the shape of input {listed}",
             hint=f"Fix it: `model: {{onnx: {{source: {file}, shapes: {{{', '.join(chosen)}}}}}}}`. "
@@ -249,7 +251,9 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
 
 def _shape_text(shape: Sequence[int | str], word: str | None = None) -> str:
     """A shape as text. An open extent is shown as ``word``, or as the file's own name if None."""
-    return ", ".join(str(word or one) if isinstance(one, str) else str(one) for one in shape)
+    return ", ".join(
+        str(word or proto) if isinstance(proto, str) else str(proto) for proto in shape
+    )
 
 
 def _check_types(model: Any, file: str, onnx: Any) -> None:

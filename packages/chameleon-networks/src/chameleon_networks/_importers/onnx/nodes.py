@@ -43,7 +43,7 @@ def none_if_empty(value: Value) -> Value:
 def constant_value(value: Value) -> NDArray[Any]:
     """The values of a constant tensor, in the dtype that the ONNX model has for it."""
     if isinstance(value, EmulatedTensor):
-        return array_of(value.value).astype(np.dtype(value.kind))
+        return array_of(value.value).astype(np.dtype(value.dtype))
     return array_of(value)
 
 
@@ -69,56 +69,56 @@ class Node:
 
     Attributes:
         builder: A ``BlockBuilder`` that is inside a block.
-        kind: The name of the operator.
+        op_type: The name of the operator.
         inputs: The inputs as Relax expressions. None for an input that the node leaves out.
         attributes: The attributes by name, with the standard's defaults.
         opset: The version of the operator set.
         outputs: Number of the outputs that the node names.
-        kinds: For each input, the dtype that the tensor represents if Relax has it in another
+        emulated_dtypes: For each input, the dtype that the tensor represents if Relax has it in another
             dtype, else None.
     """
 
     builder: Any
-    kind: str
+    op_type: str
     inputs: tuple[Value, ...]
     attributes: Mapping[str, Any]
     opset: int
     outputs: int
-    kinds: tuple[str | None, ...] = ()
+    emulated_dtypes: tuple[str | None, ...] = ()
 
     def emit(self, value: Any) -> Any:
         """Bind an expression to a variable, and return the variable."""
         return self.builder.emit(value)
 
-    def __getitem__(self, place: int) -> Any:
+    def __getitem__(self, index: int) -> Any:
         """The input with a number, or None if the node leaves that input out."""
-        return self.inputs[place] if place < len(self.inputs) else None
+        return self.inputs[index] if index < len(self.inputs) else None
 
-    def known(self, place: int) -> NDArray[Any] | None:
+    def known(self, index: int) -> NDArray[Any] | None:
         """The value of an input that must be constant; None if the node leaves it out."""
-        value = self[place]
+        value = self[index]
         if value is None:
             return None
         if not isinstance(value, tvm.ir.GenericConst):
             raise ConstantRequiredError(value)
         return array_of(value)
 
-    def value(self, place: int) -> NDArray[Any]:
+    def value(self, index: int) -> NDArray[Any]:
         """The value of an input that must be a constant and that the node must not leave out."""
-        array = self.known(place)
+        array = self.known(index)
         if array is None:
-            raise UnsupportedNodeError(f"its input {place} is left out")
+            raise UnsupportedNodeError(f"its input {index} is left out")
         return array
 
-    def integers(self, place: int) -> list[int]:
+    def integers(self, index: int) -> list[int]:
         """The value of an input that must be a constant, as a list of integers."""
-        return [int(number) for number in self.value(place).reshape(-1)]
+        return [int(number) for number in self.value(index).reshape(-1)]
 
     @property
     def axes(self) -> list[int]:
         """The node's axes, from its attribute ``axes`` or its second input; empty without both."""
-        given = self.attributes.get("axes")
-        return list(given or ([] if self[1] is None else self.integers(1)))
+        constants = self.attributes.get("axes")
+        return list(constants or ([] if self[1] is None else self.integers(1)))
 
 
 CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
@@ -152,13 +152,13 @@ def dtype_name(number: int) -> str:
 def shape_of(value: Any) -> list[int]:
     """The shape of a tensor."""
     value = value.value if isinstance(value, EmulatedTensor) else value
-    return [int(one) for one in value.ty.shape]
+    return [int(item) for item in value.ty.shape]
 
 
 def dtype_of(value: Any) -> str:
     """The dtype of a tensor."""
     if isinstance(value, EmulatedTensor):
-        return value.kind
+        return value.dtype
     return str(value.ty.dtype)
 
 
@@ -178,11 +178,11 @@ def scalar(number: Any, like: Any) -> Any:
 def relax_constant(array: Any) -> Value:
     """Make a Relax constant, or an ``EmulatedTensor`` if kernels lack the array's dtype."""
     array = np.asarray(array)
-    kind = array.dtype.name
+    dtype = array.dtype.name
     if array.dtype.kind in "OUS":
         raise UnsupportedNodeError("it has strings")
-    if kind in EMULATED_DTYPES:
-        return EmulatedTensor(relax_constant(array.astype(compute_dtype(kind))), kind)
+    if dtype in EMULATED_DTYPES:
+        return EmulatedTensor(relax_constant(array.astype(compute_dtype(dtype))), dtype)
     return constant_of(array)
 
 
@@ -191,7 +191,7 @@ _SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
 
 def owner_of(node: Any) -> str:
     """The name of a node in error messages: its torch module, or else its own name."""
-    scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
+    scopes = next((item.value for item in node.metadata_props if item.key == _SCOPES), None)
     if scopes is None:
         return str(node.name)
     # The exporter folds normalisations into convolutions, which have their scopes from then on.
@@ -246,26 +246,26 @@ def evaluate_node(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]
     }
     try:
         with np.errstate(all="ignore"):
-            made = ReferenceEvaluator(_single_node_model(node, opset)).run(None, feeds)
+            results = ReferenceEvaluator(_single_node_model(node, opset)).run(None, feeds)
     except Exception as error:
         raise UnsupportedNodeError(
             f"ONNX's reference cannot compute it: {first_line(error)}"
         ) from error
-    given = iter(
+    constants = iter(
         [relax_constant(part) for part in value]
         if isinstance(value, list)
         else relax_constant(value)
-        for value in made
+        for value in results
     )
-    return [next(given) if name else None for name in node.output]
+    return [next(constants) if name else None for name in node.output]
 
 
 def to_dense(sparse: Any) -> NDArray[Any]:
     """A sparse ONNX tensor as a dense array."""
     values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
-    made = np.zeros(list(sparse.dims), values.dtype)
+    results = np.zeros(list(sparse.dims), values.dtype)
     if places.ndim == 1:
-        made.reshape(-1)[places] = values
+        results.reshape(-1)[places] = values
     else:
-        made[tuple(places.T)] = values
-    return made
+        results[tuple(places.T)] = values
+    return results

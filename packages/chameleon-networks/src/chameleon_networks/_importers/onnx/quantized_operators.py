@@ -35,35 +35,38 @@ def inline_functions(model: Any) -> Any:
     """Inline a model's own functions, with defaults of attributes, which ONNX leaves out."""
     if not model.functions:
         return model
-    made = _onnx().ModelProto()
-    made.CopyFrom(model)
-    defaults = {(one.domain, one.name, one.overload): one.attribute_proto for one in made.functions}
-    left = [*made.graph.node, *(node for one in made.functions for node in one.node)]
-    while left:
-        node = left.pop()
-        given = {one.name for one in node.attribute}
-        more = defaults.get((node.domain, node.op_type, node.overload), ())
-        node.attribute.extend(one for one in more if one.name not in given)
-        for one in node.attribute:
-            left += [inner for graph in (one.g, *one.graphs) for inner in graph.node]
-    return importlib.import_module("onnx.inliner").inline_local_functions(made)
+    result = _onnx().ModelProto()
+    result.CopyFrom(model)
+    defaults = {
+        (proto.domain, proto.name, proto.overload): proto.attribute_proto
+        for proto in result.functions
+    }
+    pending = [*result.graph.node, *(node for proto in result.functions for node in proto.node)]
+    while pending:
+        node = pending.pop()
+        input_name = {proto.name for proto in node.attribute}
+        defaults_of = defaults.get((node.domain, node.op_type, node.overload), ())
+        node.attribute.extend(proto for proto in defaults_of if proto.name not in input_name)
+        for proto in node.attribute:
+            pending += [inner for graph in (proto.g, *proto.graphs) for inner in graph.node]
+    return importlib.import_module("onnx.inliner").inline_local_functions(result)
 
 
 def to_qdq(model: Any) -> Any:
     """Copy a model with its quantized operators in QDQ form."""
     if not any(_is_rewritten(node) for node in model.graph.node):
         return model
-    made = _with_per_channel_opset(model)
-    writer = _Writer(made)
-    for node in made.graph.node:
+    result = _with_per_channel_opset(model)
+    writer = _Writer(result)
+    for node in result.graph.node:
         if _is_rewritten(node):
             _REWRITERS[node.op_type](_NodeRewriter(node=node, writer=writer))
         else:
             writer.nodes.append(node)
-    del made.graph.node[:]
-    made.graph.node.extend(writer.nodes)
-    made.graph.initializer.extend(writer.constants)
-    return made
+    del result.graph.node[:]
+    result.graph.node.extend(writer.nodes)
+    result.graph.initializer.extend(writer.constants)
+    return result
 
 
 def _is_rewritten(node: Any) -> bool:
@@ -72,11 +75,13 @@ def _is_rewritten(node: Any) -> bool:
 
 def _with_per_channel_opset(model: Any) -> Any:
     """A copy of a model, in an operator set that has a scale for each channel."""
-    version = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
+    version = next(
+        (proto.version for proto in model.opset_import if proto.domain in {"", "ai.onnx"}), 1
+    )
     if version >= _PER_CHANNEL_SINCE:
-        made = _onnx().ModelProto()
-        made.CopyFrom(model)
-        return made
+        result = _onnx().ModelProto()
+        result.CopyFrom(model)
+        return result
     try:
         return _onnx().version_converter.convert_version(model, _PER_CHANNEL_SINCE)
     except Exception as error:
@@ -99,14 +104,14 @@ class _Writer:
     def __init__(self, model: Any) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
-        self._known = {one.name: one for one in model.graph.initializer}
+        self._known = {proto.name: proto for proto in model.graph.initializer}
 
     def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
         """Write one node, and return the name of its output."""
-        given = {key: value for key, value in attributes.items() if value is not None}
+        input_name = {key: value for key, value in attributes.items() if value is not None}
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
-        self.nodes.append(_onnx().helper.make_node(kind, inputs, [output], name=name, **given))
+        self.nodes.append(_onnx().helper.make_node(kind, inputs, [output], name=name, **input_name))
         return output
 
     def constant(self, array: Any, name: str) -> str:
@@ -116,11 +121,15 @@ class _Writer:
 
     def value(self, name: str) -> Any | None:
         """The value of a tensor that is a constant, or None if the network computes the tensor."""
-        found = self._known.get(name)
-        return None if found is None else _onnx().numpy_helper.to_array(found)
+        attributes_by_name = self._known.get(name)
+        return (
+            None
+            if attributes_by_name is None
+            else _onnx().numpy_helper.to_array(attributes_by_name)
+        )
 
     @cached_property
-    def one(self) -> str:
+    def proto(self) -> str:
         """The name of a constant scale of one."""
         return self.constant(np.ones((), np.float32), "chameleon_scale_of_one")
 
@@ -147,19 +156,21 @@ class _NodeRewriter:
         """The name of the node's output."""
         return str(self.node.output[0])
 
-    def given(self, place: int) -> str:
+    def input_name(self, place: int) -> str:
         """The name of an input of the node, or "" if the node leaves the input out."""
         inputs = self.node.input
         return str(inputs[place]) if place < len(inputs) else ""
 
     def attributes(self, *dropped: str) -> Mapping[str, Any]:
         """The node's attributes, except the named ones."""
-        found = {one.name: _onnx().helper.get_attribute_value(one) for one in self.node.attribute}
-        return {name: value for name, value in found.items() if name not in dropped}
+        attributes_by_name = {
+            proto.name: _onnx().helper.get_attribute_value(proto) for proto in self.node.attribute
+        }
+        return {name: value for name, value in attributes_by_name.items() if name not in dropped}
 
     def real(self, place: int, *, axis: int | None = None) -> str:
         """Write the dequantization of an input, by the scale and zero point that follow it."""
-        return self.dequantized(*map(self.given, range(place, place + 3)), axis=axis)
+        return self.dequantized(*map(self.input_name, range(place, place + 3)), axis=axis)
 
     def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
         """Write the dequantization of a tensor, and return the name of the result."""
@@ -172,7 +183,7 @@ class _NodeRewriter:
         """A constant with a scale of one for each zero point."""
         value = self.writer.value(zero)
         if value is None or value.size == 1:
-            return self.writer.one
+            return self.writer.proto
         return self.writer.constant(np.ones(value.shape, np.float32), f"{zero}/{self.name}/ones")
 
     def quantized(self, real: str, scale: str, zero: str) -> None:
@@ -195,12 +206,18 @@ class _NodeRewriter:
         return self.dequantized(numbers, name, "", axis=0)
 
 
-def _convolution(of: _NodeRewriter) -> None:
+def _convolution(rewriter: _NodeRewriter) -> None:
     """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, [B]."""
-    inputs = [of.real(0), of.real(3, axis=0)]
-    if of.given(8):
-        inputs.append(of.bias(of.given(8), of.given(1), of.given(4)))
-    of.quantized(of.computed("Conv", inputs, **of.attributes()), of.given(6), of.given(7))
+    inputs = [rewriter.real(0), rewriter.real(3, axis=0)]
+    if rewriter.input_name(8):
+        inputs.append(
+            rewriter.bias(rewriter.input_name(8), rewriter.input_name(1), rewriter.input_name(4))
+        )
+    rewriter.quantized(
+        rewriter.computed("Conv", inputs, **rewriter.attributes()),
+        rewriter.input_name(6),
+        rewriter.input_name(7),
+    )
 
 
 def _integer_product(
@@ -208,25 +225,30 @@ def _integer_product(
 ) -> Callable[[_NodeRewriter], None]:
     """Inputs: x, w, [x_zero_point], [w_zero_point]. The output is a sum in int32."""
 
-    def rewrite(of: _NodeRewriter) -> None:
+    def rewrite(rewriter: _NodeRewriter) -> None:
         inputs = [
-            of.dequantized(of.given(place), of.ones(zero), zero, axis=axis)
-            for place, zero, axis in ((0, of.given(2), data_axis), (1, of.given(3), weights_axis))
+            rewriter.dequantized(rewriter.input_name(place), rewriter.ones(zero), zero, axis=axis)
+            for place, zero, axis in (
+                (0, rewriter.input_name(2), data_axis),
+                (1, rewriter.input_name(3), weights_axis),
+            )
         ]
-        sums = of.computed(kind, inputs, **of.attributes())
+        sums = rewriter.computed(kind, inputs, **rewriter.attributes())
         int32 = 6  # TensorProto.INT32
-        of.writer.add("Cast", [sums], of.output, f"{of.name}/sums", to=int32)
+        rewriter.writer.add("Cast", [sums], rewriter.output, f"{rewriter.name}/sums", to=int32)
 
     return rewrite
 
 
 def _binary(kind: str, *axes: int | None) -> Callable[[_NodeRewriter], None]:
     """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point."""
-    one, two = axes or (None, None)
+    proto, two = axes or (None, None)
 
-    def rewrite(of: _NodeRewriter) -> None:
-        inputs = [of.real(0, axis=one), of.real(3, axis=two)]
-        of.quantized(of.computed(kind, inputs), of.given(6), of.given(7))
+    def rewrite(rewriter: _NodeRewriter) -> None:
+        inputs = [rewriter.real(0, axis=proto), rewriter.real(3, axis=two)]
+        rewriter.quantized(
+            rewriter.computed(kind, inputs), rewriter.input_name(6), rewriter.input_name(7)
+        )
 
     return rewrite
 
@@ -234,54 +256,69 @@ def _binary(kind: str, *axes: int | None) -> Callable[[_NodeRewriter], None]:
 def _unary(kind: str, *dropped: str) -> Callable[[_NodeRewriter], None]:
     """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
 
-    def rewrite(of: _NodeRewriter) -> None:
-        attributes = of.attributes(*dropped)
-        if any(of.attributes().get(name) for name in dropped):
+    def rewrite(rewriter: _NodeRewriter) -> None:
+        attributes = rewriter.attributes(*dropped)
+        if any(rewriter.attributes().get(name) for name in dropped):
             raise ConfigError(
-                f"node {of.name!r} ({of.node.op_type}) has {', '.join(dropped)} set",
+                f"node {rewriter.name!r} ({rewriter.node.op_type}) has {', '.join(dropped)} set",
                 hint="Quantize the network with channels first, as ONNX has them.",
             )
-        of.quantized(of.computed(kind, [of.real(0)], **attributes), of.given(3), of.given(4))
+        rewriter.quantized(
+            rewriter.computed(kind, [rewriter.real(0)], **attributes),
+            rewriter.input_name(3),
+            rewriter.input_name(4),
+        )
 
     return rewrite
 
 
-def _softmax(of: _NodeRewriter) -> None:
+def _softmax(rewriter: _NodeRewriter) -> None:
     """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
-    given, real, add = of.attributes(), of.real(0), of.writer.add
-    if given["opset"] >= _PER_CHANNEL_SINCE:
-        made = of.computed("Softmax", [real], axis=given.get("axis", -1))
+    input_name, real, add = rewriter.attributes(), rewriter.real(0), rewriter.writer.add
+    if input_name["opset"] >= _PER_CHANNEL_SINCE:
+        result = rewriter.computed("Softmax", [real], axis=input_name.get("axis", -1))
     else:  # all axes from the given one on count as one
-        flat, shape, back = (f"{of.name}/{word}" for word in ("flat", "shape", "back"))
-        add("Flatten", [real], flat, flat, axis=given.get("axis", -1))
+        flat, shape, back = (f"{rewriter.name}/{word}" for word in ("flat", "shape", "back"))
+        add("Flatten", [real], flat, flat, axis=input_name.get("axis", -1))
         add("Shape", [real], shape, shape)
-        made = add("Reshape", [of.computed("Softmax", [flat], axis=1), shape], back, back)
-    of.quantized(made, of.given(3), of.given(4))
+        result = add("Reshape", [rewriter.computed("Softmax", [flat], axis=1), shape], back, back)
+    rewriter.quantized(result, rewriter.input_name(3), rewriter.input_name(4))
 
 
-def _where(of: _NodeRewriter) -> None:
+def _where(rewriter: _NodeRewriter) -> None:
     """Inputs: condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero."""
-    of.quantized(
-        of.computed("Where", [of.given(0), of.real(1), of.real(4)]), *map(of.given, (7, 8))
+    rewriter.quantized(
+        rewriter.computed("Where", [rewriter.input_name(0), rewriter.real(1), rewriter.real(4)]),
+        *map(rewriter.input_name, (7, 8)),
     )
 
 
-def _concatenation(of: _NodeRewriter) -> None:
+def _concatenation(rewriter: _NodeRewriter) -> None:
     """Inputs: Y_scale, Y_zero_point, then the values, scale and zero point of each part."""
-    parts = [of.real(place) for place in range(2, len(of.node.input), 3)]
-    of.quantized(of.computed("Concat", parts, **of.attributes()), of.given(0), of.given(1))
+    parts = [rewriter.real(place) for place in range(2, len(rewriter.node.input), 3)]
+    rewriter.quantized(
+        rewriter.computed("Concat", parts, **rewriter.attributes()),
+        rewriter.input_name(0),
+        rewriter.input_name(1),
+    )
 
 
-def _gemm(of: _NodeRewriter) -> None:
+def _gemm(rewriter: _NodeRewriter) -> None:
     """Inputs: A, a_scale, a_zero_point, B, b_scale, b_zero_point, [C], [y_scale, y_zero_point]."""
-    attributes = of.attributes()
-    inputs = [of.real(0), of.real(3, axis=0 if attributes.get("transB") else 1)]
-    if of.given(6):
-        inputs.append(of.bias(of.given(6), of.given(1), of.given(4)))
-    if of.given(7):
-        of.quantized(of.computed("Gemm", inputs, **attributes), of.given(7), of.given(8))
+    attributes = rewriter.attributes()
+    inputs = [rewriter.real(0), rewriter.real(3, axis=0 if attributes.get("transB") else 1)]
+    if rewriter.input_name(6):
+        inputs.append(
+            rewriter.bias(rewriter.input_name(6), rewriter.input_name(1), rewriter.input_name(4))
+        )
+    if rewriter.input_name(7):
+        rewriter.quantized(
+            rewriter.computed("Gemm", inputs, **attributes),
+            rewriter.input_name(7),
+            rewriter.input_name(8),
+        )
     else:
-        of.writer.add("Gemm", inputs, of.output, of.name, **attributes)
+        rewriter.writer.add("Gemm", inputs, rewriter.output, rewriter.name, **attributes)
 
 
 _REWRITERS: dict[str, Callable[[_NodeRewriter], None]] = {

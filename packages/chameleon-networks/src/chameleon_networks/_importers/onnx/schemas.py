@@ -25,27 +25,27 @@ def schema_of(node: Any, domain: str, opset: int = _LATEST_OPSET) -> Any | None:
 
 def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
     """A node's attributes by name, with the standard's defaults for missing ones."""
-    found = {}
+    attributes = {}
     if schema is not None:
         for name, attribute in schema.attributes.items():
             if attribute.default_value.name:
-                found[name] = _decode_attribute(
+                attributes[name] = _decode_attribute(
                     onnx.helper.get_attribute_value(attribute.default_value)
                 )
-    found.update(
+    attributes.update(
         {
-            one.name: _decode_attribute(onnx.helper.get_attribute_value(one))
-            for one in node.attribute
+            proto.name: _decode_attribute(onnx.helper.get_attribute_value(proto))
+            for proto in node.attribute
         }
     )
-    return found
+    return attributes
 
 
 def _decode_attribute(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, list):
-        return tuple(_decode_attribute(one) for one in value)
+        return tuple(_decode_attribute(proto) for proto in value)
     return value
 
 
@@ -54,16 +54,18 @@ def function_body(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -
     if schema is None:
         return None
     if schema.has_function:
-        versions = [one for one in schema.function_opset_versions if one <= opset]
+        versions = [proto for proto in schema.function_opset_versions if proto <= opset]
         if versions:
             raw = schema.get_function_with_opset_version(max(versions))
             return _parse_function(raw)
     if schema.has_context_dependent_function:
-        versions = [one for one in schema.context_dependent_function_opset_versions if one <= opset]
-        kinds = [_type_of(value).SerializeToString() for value in inputs]
+        versions = [
+            proto for proto in schema.context_dependent_function_opset_versions if proto <= opset
+        ]
+        types = [_type_of(value).SerializeToString() for value in inputs]
         if versions:
             raw = schema.get_context_dependent_function_with_opset_version(
-                max(versions), node.SerializeToString(), kinds
+                max(versions), node.SerializeToString(), types
             )
             return _parse_function(raw)
     return None
@@ -82,37 +84,37 @@ def _type_of(value: Value) -> Any:
     if isinstance(value, list):
         inner = _type_of(value[0]) if value else onnx.TypeProto()
         return onnx.helper.make_sequence_type_proto(inner)
-    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(value)))
-    return onnx.helper.make_tensor_type_proto(kind, shape_of(value))
+    dtype = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(value)))
+    return onnx.helper.make_tensor_type_proto(dtype, shape_of(value))
 
 
-def bind_attributes(node: Any, given: Mapping[str, Any], caller: Any) -> Any:
+def bind_attributes(node: Any, values: Mapping[str, Any], caller: Any) -> Any:
     """Copy a node of a function's body, and fill in the attributes that the caller passes."""
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
-    for one in node.attribute:
-        if one.ref_attr_name and one.ref_attr_name not in given:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
+    for proto in node.attribute:
+        if proto.ref_attr_name and proto.ref_attr_name not in values:
             continue
-        attribute = made.attribute.add()
-        attribute.CopyFrom(given[one.ref_attr_name] if one.ref_attr_name else one)
-        attribute.name = one.name
+        attribute = copy.attribute.add()
+        attribute.CopyFrom(values[proto.ref_attr_name] if proto.ref_attr_name else proto)
+        attribute.name = proto.name
         if attribute.HasField("g"):
-            nodes = [bind_attributes(inner, given, caller) for inner in attribute.g.node]
+            nodes = [bind_attributes(inner, values, caller) for inner in attribute.g.node]
             del attribute.g.node[:]
             attribute.g.node.extend(nodes)
-    made.name = caller.name
-    del made.metadata_props[:]
-    made.metadata_props.extend(caller.metadata_props)
-    return made
+    copy.name = caller.name
+    del copy.metadata_props[:]
+    copy.metadata_props.extend(caller.metadata_props)
+    return copy
 
 
-def cast_like_to_cast(node: Any, kind: str) -> Any:
+def cast_like_to_cast(node: Any, dtype: str) -> Any:
     """Rewrite ``CastLike`` as ``Cast``, so that the cast of a constant can be folded."""
     cast = onnx.NodeProto()
     cast.CopyFrom(node)
     cast.op_type = "Cast"
     del cast.input[1:]
-    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     cast.attribute.append(onnx.helper.make_attribute("to", number))
     return cast

@@ -39,26 +39,26 @@ def _transform(
     emit, shape = node.emit, shape_of(signal)
     parts, rank = shape[-1], len(shape)
     to_real = inverse and onesided
-    wanted = length or (2 * (shape[axis] - 1) if to_real else shape[axis])
-    read = wanted // 2 + 1 if to_real else wanted
-    if shape[axis] > read:
-        signal = emit(op.strided_slice(signal, [axis], [0], [read]))
-    elif shape[axis] < read:
+    length_used = length or (2 * (shape[axis] - 1) if to_real else shape[axis])
+    samples_read = length_used // 2 + 1 if to_real else length_used
+    if shape[axis] > samples_read:
+        signal = emit(op.strided_slice(signal, [axis], [0], [samples_read]))
+    elif shape[axis] < samples_read:
         widths = [0] * (2 * rank)
-        widths[2 * axis + 1] = read - shape[axis]
+        widths[2 * axis + 1] = samples_read - shape[axis]
         signal = emit(op.nn.pad(signal, widths))
     if to_real:
-        matrix, out, left = _irfft_matrix(wanted), wanted, 1
+        matrix, out, parts_left = _irfft_matrix(length_used), length_used, 1
     else:
-        matrix = _dft_matrix(wanted, parts, onesided=onesided, inverse=inverse)
-        out, left = matrix.shape[1] // 2, 2
+        matrix = _dft_matrix(length_used, parts, onesided=onesided, inverse=inverse)
+        out, parts_left = matrix.shape[1] // 2, 2
     order = [*(place for place in range(rank - 1) if place != axis), axis, rank - 1]
     others = [shape[place] for place in order[:-2]]
-    flat = op.reshape(op.permute_dims(signal, order), [math.prod(others), read * parts])
+    flat = op.reshape(op.permute_dims(signal, order), [math.prod(others), samples_read * parts])
     # Sums of waves cancel each other, which takes more digits than they have in the end.
     product = emit(op.matmul(op.astype(flat, "float64"), relax.const(matrix, "float64")))
-    whole = op.reshape(op.astype(product, dtype_of(signal)), [*others, out, left])
-    return op.permute_dims(whole, np.argsort(order).tolist())
+    transformed = op.reshape(op.astype(product, dtype_of(signal)), [*others, out, parts_left])
+    return op.permute_dims(transformed, np.argsort(order).tolist())
 
 
 def _dft(node: Node) -> Any:
