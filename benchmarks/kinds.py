@@ -219,7 +219,7 @@ class KindNetwork:
         module = prepare_module(self._graph, DEFAULT)
         fusions = find_fusions(module)
         if self._precision != FLOAT32:
-            able = TypedNetworks(module, fusions, None).able(self._precision)
+            able = TypedNetworks(module, fusions, None).reducible(self._precision)
             if not able:
                 raise NoNetworkError(f"no operator of it is computed in {self._precision}")
             ranges, means = None, {}

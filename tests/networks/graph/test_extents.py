@@ -5,7 +5,7 @@ import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_networks._compile.sequence.calls import read_call_sequence
 from chameleon_networks._graph import constants
-from chameleon_networks._graph.relax_utils import extents_of, relax, static_shape, tvm
+from chameleon_networks._graph.relax_utils import relax, shape_of, static_shape, tvm
 from chameleon_tvm._quick_tvm import tirx
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
@@ -14,7 +14,7 @@ from ..modules import module_of  # noqa: TID252 - shared by folders
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3, 4, 5)])
 def test_extents_of_what_is_known(shape):
     assert static_shape(relax.TensorType(shape, "float32")) == shape
-    assert extents_of(relax.TensorType(shape, "float32")) == shape
+    assert shape_of(relax.TensorType(shape, "float32")) == shape
     assert static_shape(tirx.decl_buffer(shape or (1,), "float32").ty) == (shape or (1,))
 
 
@@ -27,7 +27,7 @@ def test_open_extents_and_what_is_no_tensor_have_none():
     ):
         assert static_shape(kind) is None
         with pytest.raises(ConfigError, match="unknown shape"):
-            extents_of(kind)
+            shape_of(kind)
 
 
 def _with_moved_weights(emit, x):

@@ -7,9 +7,8 @@ import pytest
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import operator_names, prepare_module
 from chameleon_networks._graph.propagate_quantization import propagate_quantization
-from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.quantization import QParams
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import relax, shape_of
 from chameleon_networks._quantize.apply_dtypes import apply_dtypes
 from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_tvm._types import HALVES, STORAGE

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import relax, shape_of
 from chameleon_networks._quantize.apply_dtypes import apply_dtypes
 from chameleon_networks._quantize.data_flow import DataFlow
 from chameleon_networks._quantize.eligibility import find_eligible

@@ -95,7 +95,7 @@ def test_within_a_bound_nothing_is_faster(network, bound):
         single = pick.uniform(kind)
         assert single.error > bound or best.seconds <= single.seconds + 1e-12
     rows = np.array(list(itertools.product(range(pick.seconds.shape[1]), repeat=len(pick.seconds))))
-    errors, seconds = pick.evaluated(rows[:: max(1, len(rows) // 20_000)].astype(np.int8))
+    errors, seconds = pick.evaluate(rows[:: max(1, len(rows) // 20_000)].astype(np.int8))
     assert best.seconds <= seconds[errors <= bound].min(initial=np.inf) + 1e-12
 
 
@@ -147,7 +147,7 @@ def test_easing_ends_in_float32_and_never_adds_error(network):
     types = choice.front()[-1].types
     before = choice.assignment(types).error
     for _ in range(len(types)):
-        following = choice.eased(types)
+        following = choice.revert_one(types)
         if following is None:
             break
         assert sum(map(bool, following)) == sum(map(bool, types)) - 1
@@ -155,14 +155,14 @@ def test_easing_ends_in_float32_and_never_adds_error(network):
         assert after <= before + 1e-12
         types, before = following, after
     assert not any(types)
-    assert choice.eased(types) is None
+    assert choice.revert_one(types) is None
 
 
 def test_the_operator_that_adds_most_error_for_what_it_saves_goes_back_first():
     seconds = np.array([[1.0, 0.5], [1.0, 0.1], [1.0, 1.2]])
     choice = DtypeChoice(seconds, np.array([[0.0, 0.3], [0.0, 0.4], [0.0, 0.01]]), [])
-    assert choice.eased((1, 1, 1)) == (1, 1, 0), "it saves nothing"
-    assert choice.eased((1, 1, 0)) == (0, 1, 0)
+    assert choice.revert_one((1, 1, 1)) == (1, 1, 0), "it saves nothing"
+    assert choice.revert_one((1, 1, 0)) == (0, 1, 0)
 
 
 def test_an_operator_without_a_time_in_float32_is_refused():

@@ -64,10 +64,10 @@ def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of):
 
     module, fusions = network_of(build, (1, 8, 6, 6))
     able = find_eligible(fusions, "int7")
-    assert able.places == (0,)
+    assert able.indices == (0,)
     assert "no faster" in able.reasons[1]
     networks = TypedNetworks(module, fusions, None)
-    assert (networks.able("int7"), networks.able("int8")) == ((0,), (0, 1))
+    assert (networks.reducible("int7"), networks.reducible("int8")) == ((0,), (0, 1))
     uniform = networks.uniform("int7")
     written = [fusion.spec.output_dtype for fusion in uniform.fusions]
     assert written == ["uint8", "float32"], "the one behind it reads eight bits"
@@ -101,7 +101,9 @@ def test_the_error_decides_which_operators_have_fewer_bits(networks, bound, kind
     known = OperatorSeconds(networks, KINDS, kernels)
     assert known.times.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
     assert known.uniform("int7") == dict.fromkeys(range(4), "int7")
-    point = ParetoFront(networks, known.kinds, known.times, Errors(), rate=1e15).within(bound)
+    point = ParetoFront(networks, known.kinds, known.times, Errors(), rate=1e15).fastest_within(
+        bound
+    )
     assert point.error <= bound
     assert sorted(point.types.values()) == kinds
 

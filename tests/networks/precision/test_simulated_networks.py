@@ -131,7 +131,7 @@ def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(network_of
         return emit(relax.op.matmul(both, relax.const(_normal(4, 8, 8))))
 
     module, fusions = network_of(build, (4, 8))
-    able = find_eligible(fusions, "int8").places
+    able = find_eligible(fusions, "int8").indices
     assert len(fusions) == 3
     assert len(able) == 2
     simulated = SimulatedNetwork(module, fusions, target)

@@ -22,7 +22,7 @@ def _build(emit, x):
 
 def test_reasons_are_counted(network_of):
     networks = TypedNetworks(*network_of(_build, (8, 8)), None)
-    assert networks.able("int8") == (1, 2, 3)
+    assert networks.reducible("int8") == (1, 2, 3)
     seconds = np.ones((4, 3))
     constant = "its input is no tensor of the network that could be observed"
     stays = "of 4 operators stay in float32, each since"

@@ -17,10 +17,12 @@ def test_a_sketch_has_the_operators_of_the_network(tiny, kind, cpu):
     target = TVMTargets(NoOptions()).resolve(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
     networks = TypedNetworks(*prepared_network(tiny), None)
     types = {
-        i: v for v in dtypes_with_same_data(kind) for i in find_eligible(networks.fusions, v).places
+        i: v
+        for v in dtypes_with_same_data(kind)
+        for i in find_eligible(networks.fusions, v).indices
     }
     sketched, rounded = networks.uniform(kind), networks.of(types)
-    assert sketched.places == rounded.places
+    assert sketched.replacements == rounded.replacements
     # Whether weights are small enough for a faster instruction is told by their numbers.
     specs = [[c.spec for c in with_fastest_specs(n.fusions, target)] for n in (sketched, rounded)]
     assert specs[0] == specs[1]

@@ -115,7 +115,7 @@ def test_a_network_computes_what_its_types_say(types, narrow, batch, network_of,
         *("conv2d", "conv2d", "depthwise_conv2d", "conv2d", "dense")
     ]
     ranges, names = _calibrated(module, fusions, x)
-    assert ReadFormats(DataFlow(module, fusions), types, ranges).narrow == narrow
+    assert ReadFormats(DataFlow(module, fusions), types, ranges).reduced_outputs == narrow
     typed = apply_dtypes(module, fusions, types, ranges)
     specs = [fusion.spec for fusion in find_fusions(typed)]
     small = {index for index, kind in types.items() if kind in INTEGERS}
@@ -176,10 +176,10 @@ def test_what_moves_numbers_is_between_pairs_of_one_range(network_of, ran):
     types = dict.fromkeys(range(3), "int8")
     affine = Affine(scale=0.05, zero_point=7)
     same = dict.fromkeys(network.names.values(), affine)
-    assert ReadFormats(network, types, same).narrow == {0, 1}
+    assert ReadFormats(network, types, same).reduced_outputs == {0, 1}
     other = {**same, network.names[fusions[0].last]: Affine(scale=0.04, zero_point=7)}
-    assert ReadFormats(network, types, other).narrow == {1}
-    carried = {(network.names[v], network.names[to]) for v, to in network.carried()}
+    assert ReadFormats(network, types, other).reduced_outputs == {1}
+    carried = {(network.names[v], network.names[to]) for v, to in network.moved_pairs()}
     assert len(carried) == 4  # two parts, the pool, and the permutation of what comes out
     x = _normal(1, 8, 8, 8)
     [before], [behind] = (ran(apply_dtypes(module, fusions, types, r), x) for r in (same, other))
@@ -209,9 +209,9 @@ def test_what_cannot_have_a_type_says_why(network_of):
 
     module, fusions = network_of(build, (2, 4, 3), (2, 3, 70_000))
     able = find_eligible(fusions, "int8")
-    assert able.places == (0,)
+    assert able.indices == (0,)
     assert "70000 products" in able.reasons[1]
-    assert find_eligible(fusions, "bfloat16").places == (0, 1)
+    assert find_eligible(fusions, "bfloat16").indices == (0, 1)
     with pytest.raises(ConfigError, match="operator 1 of the network cannot be computed in int8"):
         apply_dtypes(module, fusions, {1: "int8"}, {})
     with pytest.raises(ConfigError, match="no precision 'int4'"):
@@ -223,7 +223,7 @@ def test_weights_that_a_type_does_not_hold_are_named(network_of):
         return emit(relax.op.matmul(x, relax.const(np.full((8, 4), 7e4, np.float32))))
 
     _, fusions = network_of(build, (2, 8))
-    assert find_eligible(fusions, "bfloat16").places == (0,)
+    assert find_eligible(fusions, "bfloat16").indices == (0,)
     assert "larger than what float16 holds" in find_eligible(fusions, "float16").reasons[0]
 
 

@@ -14,8 +14,7 @@ from chameleon_networks._graph.prepare import (
     operator_names,
     prepare_module,
 )
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import relax, shape_of
 from chameleon_tvm._device.targets import TVMTargets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

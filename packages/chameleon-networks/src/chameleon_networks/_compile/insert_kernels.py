@@ -14,8 +14,7 @@ from chameleon_networks._compile.kernels import OperatorKernel
 from chameleon_networks._compile.network_pipeline import PLAIN_LOOPS
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import emit_like, mutate, relax, tvm
+from chameleon_networks._graph.relax_utils import emit_like, mutate, relax, shape_of, tvm
 
 _OPAQUE = 8
 """TVM's ``OpPatternKind`` of functions that are never fused."""
@@ -27,13 +26,13 @@ def insert_kernels(
     kernel_of: Callable[[FusionGroup], OperatorKernel | None],
     *,
     reshape: bool = False,
-    reading: Callable[[FusionGroup, int, Any], Any] | None = None,
+    hook_input: Callable[[FusionGroup, int, Any], Any] | None = None,
 ) -> Any:
     """Replace fusion groups of a network by calls of kernels."""
     # With ``reading``, which transforms inputs, constants become parameters of ``main``.
     kernels = {fusion.last: (fusion, kernel_of(fusion)) for fusion in fusions}
-    placed = {last: pair for last, pair in kernels.items() if pair[1] is not None}
-    return mutate(module, _KernelInserter(module, placed, reshape=reshape, reading=reading))
+    replaced = {last: pair for last, pair in kernels.items() if pair[1] is not None}
+    return mutate(module, _KernelInserter(module, replaced, reshape=reshape, hook_input=hook_input))
 
 
 @relax.expr_functor.mutator
@@ -45,15 +44,15 @@ class _KernelInserter(relax.PyExprMutator):
     def __init__(
         self,
         module: Any,
-        placed: dict[Any, tuple[FusionGroup, Any]],
+        replaced: dict[Any, tuple[FusionGroup, Any]],
         *,
         reshape: bool,
-        reading: Callable[[FusionGroup, int, Any], Any] | None,
+        hook_input: Callable[[FusionGroup, int, Any], Any] | None,
     ) -> None:
         super().__init__(module)
-        self._placed = placed
+        self._replaced = replaced
         self._reshape = reshape
-        self._reading = reading
+        self._hook_input = hook_input
         self._parameters: list[Any] = []
         self._functions: dict[Any, Any] = {}
 
@@ -63,10 +62,10 @@ class _KernelInserter(relax.PyExprMutator):
         return relax.Function(parameters, main.body, main.ret_ty, main.is_pure, main.attrs)
 
     def visit_var_binding_(self, binding: Any) -> None:
-        if binding.var not in self._placed:
+        if binding.var not in self._replaced:
             super().visit_var_binding_(binding)
             return
-        fusion, kernel = self._placed[binding.var]
+        fusion, kernel = self._replaced[binding.var]
         inputs = iter(enumerate(fusion.inputs))
         arguments = [
             self._input(fusion, *next(inputs)) if constant is None else self._constant(constant)
@@ -93,14 +92,14 @@ class _KernelInserter(relax.PyExprMutator):
     def _input(self, fusion: FusionGroup, number: int, tensor: Any) -> Any:
         argument = self.visit_expr(tensor)
         # Data may be constant as well, such as a recurrent layer's first state.
-        if self._reading is not None and not isinstance(argument, tvm.ir.GenericConst):
-            argument = self._reading(fusion, number, argument)
+        if self._hook_input is not None and not isinstance(argument, tvm.ir.GenericConst):
+            argument = self._hook_input(fusion, number, argument)
         # A fusion may ask for a value that the graph does not have yet.
         return self.builder_.emit(argument) if isinstance(argument, relax.Call) else argument
 
     def _constant(self, array: NDArray[Any]) -> Any:
         constant = constant_of(np.ascontiguousarray(array))
-        if self._reading is None:
+        if self._hook_input is None:
             return constant
         self._parameters.append(relax.Var(f"constant_{len(self._parameters)}", constant.ty))
         return self._parameters[-1]

@@ -34,7 +34,7 @@ from chameleon_networks._graph.operators import (
     specs_of,
 )
 from chameleon_networks._graph.prepare import LayoutError
-from chameleon_networks._graph.propagate_transposes import shape_of
+from chameleon_networks._graph.relax_utils import shape_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._importers.options import AUTO, DEFAULT
 from chameleon_networks._precision.section import Precision

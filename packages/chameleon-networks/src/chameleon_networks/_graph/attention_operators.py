@@ -12,8 +12,7 @@ from chameleon_tvm.api import KEY_LAYOUTS, TOKENS_INSIDE, AttentionSpec, ordered
 from chameleon_networks._graph import attention_scores
 from chameleon_networks._graph.attention_scores import SoftmaxInput, SoftmaxInputFinder
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import operator_name
+from chameleon_networks._graph.relax_utils import operator_name, shape_of
 from chameleon_networks._graph.strided_views import (
     StridedView,
     identity_view,
@@ -98,7 +97,7 @@ class _AttentionFinder:
         )
 
     def _output(self, product: Any, shape: tuple[int, ...]) -> tuple[Any, str, list[Any]]:
-        """The last rearranged output that a kernel can write, its layout, and the operators before."""
+        """The last rearranged output that a kernel can write, and its layout and operators."""
         view = identity_view(product).reshaped(shape)
         if view is None:
             return product, TOKENS_INSIDE[0], []

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import operator_name, relax, shape_of, tvm
 from chameleon_networks._graph.strided_views import rearrangement_of, scalar_of
 
 _NEUTRAL = frozenset(

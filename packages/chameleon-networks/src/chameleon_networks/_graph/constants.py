@@ -14,10 +14,10 @@ from chameleon_tvm.api import ARRAYS
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.relax_utils import (
-    extents_of,
     mutate,
     operator_name,
     relax,
+    shape_of,
     tvm,
 )
 
@@ -186,12 +186,10 @@ _EVALUATORS: dict[str, Evaluate] = {
     ),
     **dict.fromkeys(
         (f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten")),
-        _evaluator(1, lambda call, value: value.reshape(extents_of(call.ty))),
+        _evaluator(1, lambda call, value: value.reshape(shape_of(call))),
     ),
     "relax.permute_dims": _evaluator(1, _permute),
-    "relax.broadcast_to": _evaluator(
-        1, lambda call, value: np.broadcast_to(value, extents_of(call.ty))
-    ),
+    "relax.broadcast_to": _evaluator(1, lambda call, value: np.broadcast_to(value, shape_of(call))),
     "relax.astype": _evaluator(1, lambda call, value: value.astype(str(call.ty.dtype))),
     "relax.tile": _evaluator(
         1, lambda call, value: np.tile(value, [int(n) for n in call.attrs.repeats])

@@ -12,11 +12,19 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, per_channel
 from chameleon_networks._graph.matching_products import convolution_of
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import (
+    bindings_of,
+    emit_like,
+    mutate,
+    operator_name,
+    relax,
+    shape_of,
+    tvm,
+    users_of,
+    with_args,
+)
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _UNFOLDED_LENGTH = 2
@@ -50,13 +58,13 @@ def fold_scales(module: Any) -> Any:
     chains = _find_chains(function)
     if not chains:
         return module
-    return relax_utils.mutate(module, _AffineFolder(module, chains))
+    return mutate(module, _AffineFolder(module, chains))
 
 
 def _find_chains(function: Any) -> dict[Any, AffineChain]:
     """The longest chains of scales and shifts, by the variable at their end."""
-    users = relax_utils.users_of(function)
-    bindings = relax_utils.bindings_of(function)
+    users = users_of(function)
+    bindings = bindings_of(function)
     values = {binding.var: binding.value for binding in bindings}
     chains: dict[Any, AffineChain] = {}
     for binding in bindings:
@@ -172,9 +180,7 @@ class _AffineFolder(relax.PyExprMutator):
     def __init__(self, module: Any, chains: dict[Any, AffineChain]) -> None:
         super().__init__(module)
         self._chains = chains
-        self._values = {
-            binding.var: binding.value for binding in relax_utils.bindings_of(module["main"])
-        }
+        self._values = {binding.var: binding.value for binding in bindings_of(module["main"])}
 
     def visit_var_binding_(self, binding: Any) -> None:
         chain = self._chains.get(binding.var)
@@ -192,7 +198,7 @@ class _AffineFolder(relax.PyExprMutator):
         call = value
         if (chain.shift != 0.0).any():
             call = relax.op.add(value, _constant(chain.shift, shape, chain.axis))
-        self.set_var_remap(binding.var, relax_utils.emit_like(self.builder_, call, binding.var))
+        self.set_var_remap(binding.var, emit_like(self.builder_, call, binding.var))
 
     def _scaled_weights(self, producer: Any, chain: AffineChain) -> Any | None:
         """The convolution or matrix product before a chain, with scaled weights, or None."""
@@ -203,9 +209,7 @@ class _AffineFolder(relax.PyExprMutator):
             scaled = conv.scaled(np.broadcast_to(chain.scale, conv.output_channels)).args[1]
         else:
             scaled = relax.const((array_of(producer.args[1]) * chain.scale).astype(np.float32))
-        return self.builder_.emit(
-            relax_utils.with_args(producer, [self.visit_expr(producer.args[0]), scaled])
-        )
+        return self.builder_.emit(with_args(producer, [self.visit_expr(producer.args[0]), scaled]))
 
 
 def _constant(values: NDArray[np.float64], shape: tuple[int, ...], axis: int | None) -> Any:

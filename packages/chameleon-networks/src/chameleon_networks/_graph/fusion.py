@@ -21,9 +21,16 @@ from chameleon_networks._graph.constants import array_of, per_channel
 from chameleon_networks._graph.fusion_groups import Constants, FusionGroup
 from chameleon_networks._graph.matching_activations import match_activation
 from chameleon_networks._graph.matching_products import product_of
-from chameleon_networks._graph.propagate_transposes import axes_of, shape_of
 from chameleon_networks._graph.quantization import QParamsFinder
-from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, tvm, users_of
+from chameleon_networks._graph.relax_utils import (
+    axes_of,
+    bindings_of,
+    operator_name,
+    relax,
+    shape_of,
+    tvm,
+    users_of,
+)
 from chameleon_networks._graph.typed_operators import DtypeAssigner
 
 

@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 from chameleon_tvm.api import INT8, SPATIAL
 
-from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import (
+    mutate,
+    operator_name,
+    relax,
+    shape_of,
+    tvm,
+    with_args,
+)
 
 _MAX_POWER = 4
 """The largest integer power that is written as products."""
@@ -21,7 +27,7 @@ _MAX_POWER = 4
 
 def legalize(module: Any) -> Any:
     """Replace operators that TVM or later passes cannot handle by operators that they can."""
-    return relax_utils.mutate(module, _Legalizer(module))
+    return mutate(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
@@ -99,7 +105,7 @@ def _comparison(call: Any, emit: Any) -> Any:
     if any(str(operand.ty.dtype) != "bool" for operand in call.args):
         return None
     numbers = [emit(relax.op.astype(operand, INT8)) for operand in call.args]
-    return relax_utils.with_args(call, numbers)
+    return with_args(call, numbers)
 
 
 def _negation(call: Any, emit: Any) -> Any:
@@ -133,7 +139,7 @@ def _boolean_reduction(call: Any, emit: Any) -> Any:
     """``max`` or ``min`` of booleans in int8, because TVM has no limits of bool."""
     if str(call.ty.dtype) != "bool":
         return None
-    made = emit(relax_utils.with_args(call, [emit(relax.op.astype(call.args[0], INT8))]))
+    made = emit(with_args(call, [emit(relax.op.astype(call.args[0], INT8))]))
     return relax.op.not_equal(made, relax.const(0, INT8))
 
 
@@ -143,7 +149,7 @@ def _constant_answer(answer: bool) -> Callable[[Any, Any], Any]:
     def answered(call: Any, _emit: Any) -> Any:
         if "float" in str(call.args[0].ty.dtype):
             return None
-        return constant_of(np.full(relax_utils.extents_of(call.ty), answer))
+        return constant_of(np.full(shape_of(call), answer))
 
     return answered
 
@@ -190,17 +196,15 @@ def _clip_indices(indices: Any, extents: Any, emit: Any) -> Any:
 def _gather(call: Any, emit: Any) -> Any:
     """An operator that reads elements by indices, with all indices inside the data."""
     data, indices = call.args
-    extents = relax_utils.extents_of(data.ty)
+    extents = shape_of(data)
     if isinstance(indices, relax.Tuple):
         parts = [_clip_indices(*each, emit) for each in zip(indices.fields, extents, strict=False)]
-        return relax_utils.with_args(call, [data, relax.Tuple(parts)])
+        return with_args(call, [data, relax.Tuple(parts)])
     if operator_name(call) == "relax.gather_elements":
-        return relax_utils.with_args(
-            call, [data, _clip_indices(indices, extents[int(call.attrs.axis)], emit)]
-        )
+        return with_args(call, [data, _clip_indices(indices, extents[int(call.attrs.axis)], emit)])
     first = int(call.attrs.batch_dims)
-    chosen = extents[first : first + relax_utils.extents_of(indices.ty)[-1]]
-    return relax_utils.with_args(call, [data, _clip_indices(indices, chosen, emit)])
+    chosen = extents[first : first + shape_of(indices)[-1]]
+    return with_args(call, [data, _clip_indices(indices, chosen, emit)])
 
 
 def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -211,7 +215,7 @@ def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
         if str(data.ty.dtype) != "bool":
             return scatter(call, emit)
         data, updates = (emit(relax.op.astype(one, INT8)) for one in (data, updates))
-        made = emit(scatter(relax_utils.with_args(call, [data, indices, updates]), emit))
+        made = emit(scatter(with_args(call, [data, indices, updates]), emit))
         return relax.op.not_equal(made, relax.const(0, INT8))
 
     return scattered
@@ -220,8 +224,8 @@ def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
 @_bool_as_int8
 def _scatter_nd(call: Any, emit: Any) -> Any:
     data, indices, updates = call.args
-    chosen = relax_utils.extents_of(data.ty)[: relax_utils.extents_of(indices.ty)[-1]]
-    return relax_utils.with_args(call, [data, _clip_indices(indices, chosen, emit), updates])
+    chosen = shape_of(data)[: shape_of(indices)[-1]]
+    return with_args(call, [data, _clip_indices(indices, chosen, emit), updates])
 
 
 @_bool_as_int8
@@ -230,12 +234,10 @@ def _scatter_elements(call: Any, emit: Any) -> Any:
     # TVM assumes equal extents of data and indices along all axes but the scattered one.
     whole, places, updates = call.args
     axis = int(call.attrs.axis) % len(places.ty.shape)
-    indices = _clip_indices(places, relax_utils.extents_of(whole.ty)[axis], emit)
+    indices = _clip_indices(places, shape_of(whole)[axis], emit)
 
     def scattered(data: Any, later: int) -> Any:
-        shapes = enumerate(
-            zip(relax_utils.extents_of(data.ty), relax_utils.extents_of(places.ty), strict=True)
-        )
+        shapes = enumerate(zip(shape_of(data), shape_of(places), strict=True))
         for other, (size, written) in shapes:
             if other >= later and other != axis and written < size:
                 head, tail = (
@@ -296,7 +298,7 @@ def _divide_integers(call: Any, emit: Any) -> Any:
     for number in ends:
         is_end = emit(relax.op.equal(hidden, relax.const(number, kind)))
         safe = emit(relax.op.where(is_end, one, safe))
-    result = relax_utils.with_args(call, [dividend, safe])
+    result = with_args(call, [dividend, safe])
     if len(ends) == 1 or "mod" in operator_name(call):
         return result
     sign = emit(relax.op.where(is_end, relax.const(-1, kind), one))

@@ -13,8 +13,7 @@ import numpy as np
 from chameleon_tvm.api import ARRAYS, activated, leaky_relu
 
 from chameleon_networks._graph.constants import ELEMENTWISE, array_of, evaluate
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import operator_name, relax, shape_of, tvm
 
 _MAX_OPERATORS = 16
 """Most operators that are examined. The longest known activation, Mish of ONNX, has 14."""

@@ -23,8 +23,7 @@ from chameleon_tvm.api import (
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of, constant_of, shared_matrix
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm, with_args
+from chameleon_networks._graph.relax_utils import operator_name, relax, shape_of, tvm, with_args
 
 CONVOLUTION_RANKS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
 """Names of convolutions in a graph, with the number of spatial axes of each."""

@@ -22,8 +22,7 @@ from chameleon_tvm.api import (
 
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax
+from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, shape_of
 from chameleon_networks._source_location import SourceLocation
 
 

@@ -11,15 +11,25 @@ import numpy as np
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import INT8, STORAGE, UINT8, telling_line
 
-from chameleon_networks._graph import quantization, relax_utils
+from chameleon_networks._graph import quantization
 from chameleon_networks._graph.constants import array_of, fold_constants
 from chameleon_networks._graph.fold_scales import fold_scales
 from chameleon_networks._graph.legalize import legalize
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS, channels_last_layouts
 from chameleon_networks._graph.propagate_quantization import propagate_quantization
-from chameleon_networks._graph.propagate_transposes import propagate_transposes, shape_of
+from chameleon_networks._graph.propagate_transposes import propagate_transposes
 from chameleon_networks._graph.quantization import DEQUANTIZE, QUANTIZE, QParams, is_call
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import (
+    bindings_of,
+    emit_like,
+    mutate,
+    operator_name,
+    relax,
+    shape_of,
+    static_shape,
+    tvm,
+    with_args,
+)
 from chameleon_networks._graph.transposed_convolutions import (
     legalize_transposed_convolutions,
     rewrite_transposed_convolutions,
@@ -41,12 +51,12 @@ _ADD, _ASTYPE = "relax.add", "relax.astype"
 def convert_quantized_layout(module: Any, change: Callable[[Any], Any]) -> Any:
     """Run a pass that changes layouts, with quantize and dequantize hidden from it."""
     hider = _QuantizationHider(module)
-    hidden = relax_utils.mutate(module, hider)
+    hidden = mutate(module, hider)
     if not hider.steps:
         return change(module)
     converted = change(hidden)
     restorer = _QuantizationRestorer(converted, hider.steps)
-    restored = relax_utils.mutate(converted, restorer)
+    restored = mutate(converted, restorer)
     if restorer.restored != {*hider.steps}:
         lost = len(hider.steps) - len(restorer.restored)
         raise LayoutError(
@@ -120,7 +130,7 @@ and so are their rounding errors in float32. It is also the difference of uint8 
 
 def make_zero_points_constant(module: Any) -> Any:
     """Compute integer products with a constant zero point, as kernels need, and correct them."""
-    return relax_utils.mutate(module, _ZeroPointRewriter(module))
+    return mutate(module, _ZeroPointRewriter(module))
 
 
 @relax.expr_functor.mutator
@@ -151,7 +161,7 @@ class _ZeroPointRewriter(relax.PyExprMutator):
             zero = emit(op.astype(zero, "int32") + middle)
         sums = weights.dequantize_array(array_of(weights.source)).astype(np.float64).sum(axis=-2)
         shifted = emit(op.dequantize(numbers, relax.const(1.0), middle))
-        product = emit(relax_utils.with_args(call, [shifted, call.args[1]]))
+        product = emit(with_args(call, [shifted, call.args[1]]))
         difference = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_MIDDLE))
         product = emit(product - difference * relax.const(sums.astype(np.float32)))
         return product * emit(op.reshape(scale, []))
@@ -176,10 +186,10 @@ def _is_matrix(weights: QParams) -> bool:
 
 def dequantize_constants(module: Any) -> Any:
     """Dequantize constants at compile time, except weights of int8 kernels, for later folding."""
-    bindings = relax_utils.bindings_of(module["main"])
+    bindings = bindings_of(module["main"])
     values = {binding.var: binding.value for binding in bindings}
     products = {b.value for b in bindings if operands_of(b.value, values) is not None}
-    return relax_utils.mutate(module, _ConstantDequantizer(module, products))
+    return mutate(module, _ConstantDequantizer(module, products))
 
 
 @relax.expr_functor.mutator
@@ -202,7 +212,7 @@ class _ConstantDequantizer(relax.PyExprMutator):
         if weights is None:
             return super().visit_call_(call)
         data = self.visit_expr(call.args[0])
-        return relax_utils.with_args(call, [data, super().visit_dataflow_var_(weights)])
+        return with_args(call, [data, super().visit_dataflow_var_(weights)])
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
@@ -218,7 +228,7 @@ _NON_SPATIAL_AXES = 2
 
 def fold_pads(module: Any) -> Any:
     """Make zero padding before convolutions a part of the convolutions, to save a copy."""
-    return relax_utils.mutate(module, _PadFolder(module))
+    return mutate(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -242,9 +252,7 @@ class _PadFolder(relax.PyExprMutator):
         if folded is None:
             super().visit_var_binding_(binding)
         else:
-            self.set_var_remap(
-                binding.var, relax_utils.emit_like(self.builder_, folded, binding.var)
-            )
+            self.set_var_remap(binding.var, emit_like(self.builder_, folded, binding.var))
 
     def _folded(self, call: Any, name: str) -> Any | None:
         """The convolution with more padding, or None if batch or channels are padded."""
@@ -263,7 +271,7 @@ class _PadFolder(relax.PyExprMutator):
             mine + more for mine, more in zip(padding_before_fold, [*before, *after], strict=True)
         ]
         arguments = [self.visit_expr(argument) for argument in (source, call.args[1])]
-        return relax_utils.with_args(call, arguments, padding=padding)
+        return with_args(call, arguments, padding=padding)
 
 
 _LAYOUTS = ("NHWC", "NCHW")
@@ -347,15 +355,13 @@ def _quantization_passes(passes: Any) -> list[Any]:
 
 def operator_names(module: Any) -> set[str]:
     """Names of the operators of a module's ``main``."""
-    return {operator_name(binding.value) for binding in relax_utils.bindings_of(module["main"])} - {
-        ""
-    }
+    return {operator_name(binding.value) for binding in bindings_of(module["main"])} - {""}
 
 
 def _check_shape(parameter: Any) -> None:
     """Check that the shape of an input is known."""
     kind = getattr(parameter, "ty", None)
-    if relax_utils.static_shape(kind) is None:
+    if static_shape(kind) is None:
         weight_qparams = [
             getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()
         ]

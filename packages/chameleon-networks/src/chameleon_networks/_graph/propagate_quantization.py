@@ -12,9 +12,7 @@ import attrs
 import numpy as np
 from chameleon_tvm.api import INT8, STORAGE, UINT8, te, tirx
 
-from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, evaluate
-from chameleon_networks._graph.propagate_transposes import axes_of, shape_of
 from chameleon_networks._graph.quantization import (
     DEQUANTIZE,
     QUANTIZE,
@@ -22,7 +20,17 @@ from chameleon_networks._graph.quantization import (
     QParamsFinder,
     is_call,
 )
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import (
+    axes_of,
+    bindings_of,
+    emit_like,
+    mutate,
+    operator_name,
+    relax,
+    shape_of,
+    tvm,
+    with_args,
+)
 from chameleon_networks._graph.strides import axis_in
 
 _UINT8_OFFSET = -STORAGE[INT8].low
@@ -51,7 +59,7 @@ def propagate_quantization(module: Any) -> Any:
     """Let data movement work on quantized numbers, and cancel quantize after dequantize."""
     # Floats change only if all readers quantize them again: else TVM fuses the cast, and attention
     # stays recognizable.
-    return relax_utils.mutate(module, _QuantizationMover(module))
+    return mutate(module, _QuantizationMover(module))
 
 
 @attrs.define(eq=False)
@@ -94,10 +102,10 @@ class _QuantizationMover(relax.PyExprMutator):
         }
 
     def _requantized_in(self, function: Any) -> set[Any]:
-        """The variables that are read only to be quantized to 16-bit floats, perhaps after moves."""
+        """The variables that are read only to be quantized to 16-bit floats, after moves."""
         variables: set[Any] = set()
         other = set(relax.analysis.free_vars(function.body.body))
-        for binding in reversed(relax_utils.bindings_of(function)):
+        for binding in reversed(bindings_of(function)):
             qparams = self._finder.of(binding.value, QUANTIZE)
             moving = operator_name(binding.value) in {*_MOVES, *_POOLS, _CONCAT}
             quantized = moving and binding.var in variables if qparams is None else qparams.is_float
@@ -115,7 +123,7 @@ class _QuantizationMover(relax.PyExprMutator):
         inner = isinstance(binding.var, relax.DataflowVar)
         result = self._rewrite(value, binding.var, inner=inner)
         if result is None:
-            result = relax_utils.emit_like(self.builder_, value, binding.var)
+            result = emit_like(self.builder_, value, binding.var)
         elif not inner:
             result = self.builder_.emit_output(result)
         self.set_var_remap(binding.var, result)
@@ -212,9 +220,7 @@ class _QuantizationMover(relax.PyExprMutator):
         source, *others = call.args
         as_uint8 = self._facts.as_uint8.get(source)
         if as_uint8 is not None:
-            return self._as_int8(
-                self.builder_.emit(relax_utils.with_args(call, [as_uint8, *others]))
-            )
+            return self._as_int8(self.builder_.emit(with_args(call, [as_uint8, *others])))
         qparams = self._movable_qparams(source, variable)
         axis = None if qparams is None else _axis_after(call, qparams)
         if qparams is None or axis is None:
@@ -222,7 +228,7 @@ class _QuantizationMover(relax.PyExprMutator):
         if qparams.is_float and operator_name(call) in _POOLS:
             moved = _max_pool_float16(self.builder_, qparams, call)
         else:
-            moved = relax_utils.with_args(call, [qparams.source, *others])
+            moved = with_args(call, [qparams.source, *others])
         if isinstance(qparams.source, tvm.ir.GenericConst):
             array = evaluate(self.builder_.normalize(moved), {})
             if array is None:
@@ -245,16 +251,14 @@ class _QuantizationMover(relax.PyExprMutator):
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
         as_uint8 = self._facts.as_uint8
         if fields and all(field in as_uint8 for field in fields):
-            joined = relax_utils.with_args(
-                call, [relax.Tuple([as_uint8[field] for field in fields])]
-            )
+            joined = with_args(call, [relax.Tuple([as_uint8[field] for field in fields])])
             return self._as_int8(self.builder_.emit(joined))
         all_qparams = [self._movable_qparams(field, variable) for field in fields]
         first = all_qparams[0] if all_qparams else None
         if first is None or not all(_same_qparams(first, qparams) for qparams in all_qparams):
             return None
         parts = [qparams.source for qparams in all_qparams if qparams is not None]
-        concatenated = self.builder_.emit(relax_utils.with_args(call, [relax.Tuple(parts)]))
+        concatenated = self.builder_.emit(with_args(call, [relax.Tuple(parts)]))
         return self._dequantize(attrs.evolve(first, source=concatenated))
 
     def _bound(self, call: Any, _: Any) -> Any | None:
@@ -263,7 +267,7 @@ class _QuantizationMover(relax.PyExprMutator):
         if as_uint8 is None or not isinstance(bound, tvm.ir.GenericConst):
             return None
         shifted = relax.const((array_of(bound).astype(np.int32) + _UINT8_OFFSET).astype(UINT8))
-        return self._as_int8(self.builder_.emit(relax_utils.with_args(call, [as_uint8, shifted])))
+        return self._as_int8(self.builder_.emit(with_args(call, [as_uint8, shifted])))
 
     def _relu(self, call: Any, _: Any) -> Any | None:
         """A ReLU of quantized numbers."""

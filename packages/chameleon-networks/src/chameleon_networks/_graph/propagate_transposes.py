@@ -10,10 +10,19 @@ from typing import Any
 import attrs
 import numpy as np
 
-from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import ELEMENTWISE as EVALUATED
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import (
+    axes_of,
+    mutate,
+    operator_name,
+    relax,
+    shape_of,
+    static_shape,
+    tvm,
+    users_of,
+    with_args,
+)
 
 Axes = tuple[int, ...]
 
@@ -105,7 +114,7 @@ _PASSING = frozenset({*ELEMENTWISE, "relax.concat", "relax.split", _RESIZE})
 
 def propagate_transposes(module: Any) -> Any:
     """Move permutations towards outputs, so that inverse ones cancel, and merge reshapes."""
-    return relax_utils.mutate(module, _TransposeMover(module))
+    return mutate(module, _TransposeMover(module))
 
 
 @relax.expr_functor.mutator
@@ -117,7 +126,7 @@ class _TransposeMover(relax.PyExprMutator):
         self._permuted: dict[Any, tuple[Any, tuple[int, ...]]] = {}
         self._reshaped: dict[Any, Any] = {}
         self._split: dict[Any, tuple[int, ...]] = {}
-        self._users = relax_utils.users_of(module["main"])
+        self._users = users_of(module["main"])
 
     def visit_var_binding_(self, binding: Any) -> None:
         value = self.visit_expr(binding.value)
@@ -241,7 +250,7 @@ class _TransposeMover(relax.PyExprMutator):
         origin, axes = known
         reduced = [int(axis) % len(axes) for axis in call.attrs.axis]
         dropped, order = move_past_reduction(axes, reduced)
-        reduction = self.builder_.emit(relax_utils.with_args(call, [origin], axis=list(dropped)))
+        reduction = self.builder_.emit(with_args(call, [origin], axis=list(dropped)))
         return self._permute(reduction, axes if call.attrs.keepdims else order)
 
     def _resized(self, call: Any) -> Any | None:
@@ -260,7 +269,7 @@ class _TransposeMover(relax.PyExprMutator):
         before = "".join(layout[axes.index(position)] for position in range(len(layout)))
         if before not in {"NCHW", "NHWC"}:
             return None
-        resized = relax_utils.with_args(call, [origin, call.args[1]], layout=before)
+        resized = with_args(call, [origin, call.args[1]], layout=before)
         return self._permute(self.builder_.emit(resized), axes)
 
     def _elementwise(self, call: Any, variable: Any) -> Any | None:
@@ -291,20 +300,8 @@ class _TransposeMover(relax.PyExprMutator):
             inverse = [axes.index(axis) for axis in range(len(axes))]
             moved = np.ascontiguousarray(whole.transpose(inverse))
             arguments[position] = relax.const(moved, str(array.dtype))
-        return self._permute(self.builder_.emit(relax_utils.with_args(call, arguments)), axes)
-
-
-def shape_of(expression: Any) -> tuple[int, ...]:
-    """The shape of a tensor in a graph, all of whose extents must be constant."""
-    return relax_utils.extents_of(getattr(expression, "ty", expression))
-
-
-def axes_of(call: Any) -> tuple[int, ...]:
-    """The axes of a ``permute_dims``, counted from the front."""
-    count = len(shape_of(call))
-    axes = call.attrs.axes
-    return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)
+        return self._permute(self.builder_.emit(with_args(call, arguments)), axes)
 
 
 def _is_tensor(expression: Any) -> bool:
-    return relax_utils.static_shape(getattr(expression, "ty", None)) is not None
+    return static_shape(getattr(expression, "ty", None)) is not None

@@ -101,15 +101,23 @@ def static_shape(kind: Any) -> tuple[int, ...] | None:
     return tuple(known) if len(known) == len(extents) else None
 
 
-def extents_of(kind: Any) -> tuple[int, ...]:
-    """The shape of a tensor type, all of whose extents must be constant."""
-    known = static_shape(kind)
-    if known is None:
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an expression or type; a dynamic extent raises a ``ConfigError``."""
+    kind = getattr(value, "ty", value)
+    shape = static_shape(kind)
+    if shape is None:
         raise ConfigError(
             f"the network has a tensor of unknown shape: {kind}",
             hint="Fix every input's shape; dynamic shapes are not supported.",
         )
-    return known
+    return shape
+
+
+def axes_of(call: Any) -> tuple[int, ...]:
+    """The axes of a ``permute_dims``, counted from the front."""
+    count = len(shape_of(call))
+    axes = call.attrs.axes
+    return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)
 
 
 def extract_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:

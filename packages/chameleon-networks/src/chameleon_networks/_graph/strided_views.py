@@ -12,8 +12,7 @@ from typing import Any
 import attrs
 
 from chameleon_networks._graph.constants import array_of, slices_of
-from chameleon_networks._graph.propagate_transposes import axes_of, shape_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import axes_of, operator_name, relax, shape_of, tvm
 from chameleon_networks._graph.strides import Axis, dense_strides, reshaped_axes
 
 _RESHAPING = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))

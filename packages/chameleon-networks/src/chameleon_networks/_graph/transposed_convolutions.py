@@ -16,27 +16,34 @@ import numpy as np
 from chameleon_tvm.api import SPATIAL, is_channels_last
 from numpy.typing import NDArray
 
-from chameleon_networks._graph import relax_utils
 from chameleon_networks._graph.constants import array_of, constant_of, per_channel
 from chameleon_networks._graph.matching_products import (
     TRANSPOSED_RANKS,
     ConvolutionCall,
     convolution_of,
 )
-from chameleon_networks._graph.propagate_transposes import ELEMENTWISE, shape_of
-from chameleon_networks._graph.relax_utils import operator_name, relax, tvm
+from chameleon_networks._graph.propagate_transposes import ELEMENTWISE
+from chameleon_networks._graph.relax_utils import (
+    mutate,
+    operator_name,
+    relax,
+    shape_of,
+    tvm,
+    users_of,
+    with_args,
+)
 
 
 def rewrite_transposed_convolutions(module: Any) -> Any:
     """Rewrite transposed convolutions with constant weights as ordinary ones."""
     # Element-wise operators move before the interleaving, so that kernels fuse them.
-    return relax_utils.mutate(module, _Rewriter(module))
+    return mutate(module, _Rewriter(module))
 
 
 def legalize_transposed_convolutions(module: Any) -> Any:
     """Lower other transposed convolutions to TVM's kernels, before layouts are changed."""
     # TVM has kernels for channels first only.
-    return relax_utils.mutate(module, _Legalizer(module))
+    return mutate(module, _Legalizer(module))
 
 
 @relax.expr_functor.mutator
@@ -47,7 +54,7 @@ class _Legalizer(relax.PyExprMutator):
         if operator_name(call) not in TRANSPOSED_RANKS or convolution_of(call) is not None:
             return super().visit_call_(call)
         arguments = [self.visit_expr(argument) for argument in call.args]
-        call = self.builder_.normalize(relax_utils.with_args(call, arguments))
+        call = self.builder_.normalize(with_args(call, arguments))
         return call.op.get_attr("FLegalize")(self.builder_, call)
 
 
@@ -290,7 +297,7 @@ class _Rewriter(relax.PyExprMutator):
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._users = relax_utils.users_of(module["main"])
+        self._users = users_of(module["main"])
         self._parts: dict[Any, tuple[list[Any], PhaseShuffle]] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -404,5 +411,5 @@ class _Rewriter(relax.PyExprMutator):
                     return None
                 else:
                     arguments.append(argument)
-            results.append(relax_utils.with_args(call, arguments))
+            results.append(with_args(call, arguments))
         return [self.builder_.emit(result) for result in results], shuffle

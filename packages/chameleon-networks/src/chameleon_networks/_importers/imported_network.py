@@ -134,9 +134,9 @@ class ImportedNetwork(ABC):
     @cached_property
     def graph(self) -> ImportedGraph:
         """The network in Relax (``read_graph``), which is read once, or taken from the cache."""
-        known = None if self.kept is None else self.kept.graph()
-        if known is not None:
-            return known
+        cached = None if self.kept is None else self.kept.graph()
+        if cached is not None:
+            return cached
         with warnings_once():
             return self.read_graph()
 

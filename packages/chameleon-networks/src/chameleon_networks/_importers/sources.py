@@ -68,10 +68,10 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def _inputs(self) -> ProgramInputs:
-        known = None if self.kept is None else self.kept.fact(_INPUTS)
-        if known is None:
+        cached = None if self.kept is None else self.kept.fact(_INPUTS)
+        if cached is None:
             return ProgramInputs.of(self.program)
-        return cattrs.structure(known[0], ProgramInputs)
+        return cattrs.structure(cached[0], ProgramInputs)
 
     @property
     def half(self) -> str | None:
@@ -108,12 +108,14 @@ class ProgramNetwork(ImportedNetwork):
         return self.programs
 
     def save_programs(self, folder: str) -> Mapping[str, str]:
-        held = {"program": self.program, "float_program": self.float_program}
+        programs_by_name = {"program": self.program, "float_program": self.float_program}
         if self.half is None:
-            del held["float_program"]
-        files = {name: str(Path(folder, f"{name}.pt2")) for name in held}
+            del programs_by_name["float_program"]
+        files = {name: str(Path(folder, f"{name}.pt2")) for name in programs_by_name}
         return {
-            name: file for name, file in files.items() if programs.save_program(held[name], file)
+            name: file
+            for name, file in files.items()
+            if programs.save_program(programs_by_name[name], file)
         }
 
     def read_ahead(self) -> None:
@@ -260,8 +262,8 @@ class OnnxNetwork(ImportedNetwork):
                 continue
             limits = np.iinfo(kind)
             is_byte = self.quantized and kind.name in {UINT8, INT8}
-            other = (int(limits.min), int(limits.max)) if is_byte else (0, 1)
-            least, most = self.facts.ranges.get(name, other)
+            default_range = (int(limits.min), int(limits.max)) if is_byte else (0, 1)
+            least, most = self.facts.ranges.get(name, default_range)
             # A table may have more places than a small integer can name.
             samples.append(rng.integers(least, min(most, limits.max), shape, kind, endpoint=True))
         return samples

@@ -51,7 +51,7 @@ class Tensor:
     in_float32: bool = False
 
     @cached_property
-    def alike(self) -> NDArray[np.bool_]:
+    def free_conversions(self) -> NDArray[np.bool_]:
         """Whether dtypes need no conversion of a tensor, bool of shape (dtypes, dtypes)."""
         nothing: NDArray[np.bool_] = self.conversions == 0.0
         return nothing & nothing.T
@@ -87,7 +87,7 @@ class DtypeChoice:
             for index in range(len(self.seconds))
         ]
 
-    def evaluated(self, types: Types) -> tuple[Floats, Floats]:
+    def evaluate(self, types: Types) -> tuple[Floats, Floats]:
         """Compute the network's error and seconds for one or several choices of dtypes.
 
         Args:
@@ -106,23 +106,25 @@ class DtypeChoice:
     def assignment(self, types: Sequence[int]) -> Assignment:
         """Make an ``Assignment`` of dtype indices, with its error and seconds."""
         row = np.array([types], np.byte)
-        [error], [seconds] = self.evaluated(row)
+        [error], [seconds] = self.evaluate(row)
         return Assignment(types=tuple(map(int, types)), error=float(error), seconds=float(seconds))
 
-    def uniform(self, kind: int) -> Assignment:
+    def uniform(self, dtype: int) -> Assignment:
         """The assignment that gives all operators the same dtype, as far as possible."""
-        return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
+        return self.assignment(np.where(np.isfinite(self.seconds[:, dtype]), dtype, 0).tolist())
 
     def front(self) -> list[Assignment]:
         """The assignments that no other one dominates, by rising error and falling seconds."""
-        types, exact = self._placed()
+        types, exact = self._assign_in_order()
         assignments = self._as_assignments(types)
         assignments += map(self.uniform, range(self.seconds.shape[1]))
         if not exact:
-            assignments = [self._improved(assignment) for assignment in pareto_front(assignments)]
+            assignments = [
+                self._local_search(assignment) for assignment in pareto_front(assignments)
+            ]
         return pareto_front(assignments)
 
-    def eased(self, types: Sequence[int]) -> tuple[int, ...] | None:
+    def revert_one(self, types: Sequence[int]) -> tuple[int, ...] | None:
         """Put the operator with the most error per saved second back to float32, or None."""
         current = np.array(types, np.byte)
         reduced = np.flatnonzero(current)
@@ -130,7 +132,7 @@ class DtypeChoice:
             return None
         rows = np.repeat(current[None], len(reduced), axis=0)
         rows[np.arange(len(reduced)), reduced] = 0
-        _, seconds = self.evaluated(rows)
+        _, seconds = self.evaluate(rows)
         saved = seconds - self.assignment(types).seconds
         added = self.errors[reduced, current[reduced]]
         # What saves nothing goes first, with the largest error in front.
@@ -139,19 +141,21 @@ class DtypeChoice:
 
     # -- placing one operator after the other ------------------------------------------------
 
-    def _placed(self) -> tuple[Types, bool]:
+    def _assign_in_order(self) -> tuple[Types, bool]:
         """Complete assignments that are not dominated, and whether they are all of these."""
-        operators, kinds = self.seconds.shape
+        operators, dtype_count = self.seconds.shape
         types = np.zeros((1, operators), np.byte)
         errors, seconds = np.zeros(1), np.zeros(1)
         exact = True
         for index in range(operators):
-            able = [kind for kind in range(kinds) if np.isfinite(self.seconds[index, kind])]
-            types = np.tile(types, (len(able), 1))
-            types[:, index] = np.repeat(np.array(able, np.byte), len(errors))
+            possible = [
+                dtype for dtype in range(dtype_count) if np.isfinite(self.seconds[index, dtype])
+            ]
+            types = np.tile(types, (len(possible), 1))
+            types[:, index] = np.repeat(np.array(possible, np.byte), len(errors))
             chosen = types[:, index]
-            errors = np.tile(errors, len(able)) + self.errors[index, chosen]
-            seconds = np.tile(seconds, len(able)) + self.seconds[index, chosen]
+            errors = np.tile(errors, len(possible)) + self.errors[index, chosen]
+            seconds = np.tile(seconds, len(possible)) + self.seconds[index, chosen]
             seconds += self._conversions(types, index)
             states = self._states(types, index)
             rows = pareto_rows(states, errors, seconds)
@@ -163,19 +167,21 @@ class DtypeChoice:
 
     def _conversions(self, types: Types, index: int) -> Floats:
         """Seconds to convert an operator's inputs and output, unless an earlier one needs it."""
-        wanted = types[:, index]
+        read_dtype = types[:, index]
         total = np.zeros(len(types))
         for tensor in self.tensors:
             if tensor.in_float32 and tensor.producer == index:
-                total += tensor.conversions[wanted, 0]
+                total += tensor.conversions[read_dtype, 0]
         for tensor in self._read_by[index]:
-            seconds = tensor.conversions[self._types_of(tensor, types), wanted]
+            seconds = tensor.conversions[self._types_of(tensor, types), read_dtype]
             for earlier in tensor.consumers:
                 if earlier < index:
-                    seconds = np.where(tensor.alike[types[:, earlier], wanted], 0.0, seconds)
+                    seconds = np.where(
+                        tensor.free_conversions[types[:, earlier], read_dtype], 0.0, seconds
+                    )
             if tensor.in_float32:
                 # Float32 is made of it anyway.
-                seconds = np.where(wanted == 0, 0.0, seconds)
+                seconds = np.where(read_dtype == 0, 0.0, seconds)
             total += seconds
         return total
 
@@ -192,12 +198,12 @@ class DtypeChoice:
             producer = -1 if tensor.producer is None else tensor.producer
             if producer > index or max(tensor.consumers, default=-1) <= index:
                 continue
-            written = self._types_of(tensor, types).astype(np.int64)
-            read = np.zeros(len(types), np.int64)
+            producer_dtype = self._types_of(tensor, types).astype(np.int64)
+            read_dtypes = np.zeros(len(types), np.int64)
             for consumer in tensor.consumers:
                 if consumer <= index:
-                    read |= np.int64(1) << types[:, consumer].astype(np.int64)
-            columns.append(written << self.seconds.shape[1] | read)
+                    read_dtypes |= np.int64(1) << types[:, consumer].astype(np.int64)
+            columns.append(producer_dtype << self.seconds.shape[1] | read_dtypes)
         if not columns:
             return np.zeros(len(types), np.intp)
         _, states = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
@@ -205,15 +211,15 @@ class DtypeChoice:
 
     # -- improving if fronts were thinned -------------------------------------------------
 
-    def _improved(self, start: Assignment) -> Assignment:
+    def _local_search(self, start: Assignment) -> Assignment:
         """Change single operators of an assignment while that saves time without more error."""
-        operators, kinds = self.seconds.shape
+        operators, dtype_count = self.seconds.shape
         best = start
         for _ in range(_MAX_CHANGES):
-            rows = np.repeat(np.array([best.types], np.byte), operators * kinds, axis=0)
-            places = np.arange(operators * kinds)
-            rows[places, places // kinds] = places % kinds
-            errors, seconds = self.evaluated(rows)
+            rows = np.repeat(np.array([best.types], np.byte), operators * dtype_count, axis=0)
+            places = np.arange(operators * dtype_count)
+            rows[places, places // dtype_count] = places % dtype_count
+            errors, seconds = self.evaluate(rows)
             seconds = np.where(errors <= start.error, seconds, np.inf)
             row = int(seconds.argmin())
             if not seconds[row] < best.seconds:
@@ -222,8 +228,8 @@ class DtypeChoice:
         return best
 
     def _as_assignments(self, types: Types) -> list[Assignment]:
-        errors, seconds = self.evaluated(types)
+        errors, seconds = self.evaluate(types)
         return [
-            Assignment(types=tuple(row), error=float(error), seconds=float(took))
-            for row, error, took in zip(types.tolist(), errors, seconds, strict=True)
+            Assignment(types=tuple(row), error=float(error), seconds=float(seconds_of))
+            for row, error, seconds_of in zip(types.tolist(), errors, seconds, strict=True)
         ]

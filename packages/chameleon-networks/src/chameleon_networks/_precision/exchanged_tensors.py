@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from chameleon_tvm.api import COMPUTE
 
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.relax_utils import relax, shape_of
 from chameleon_networks._precision.choice import Tensor
 from chameleon_networks._precision.pareto_front import Floats
 from chameleon_networks._quantize.data_flow import DataFlow
@@ -50,19 +49,19 @@ def execution_order(network: DataFlow) -> list[int]:
 def exchanged_tensors(network: DataFlow, kinds: Sequence[str], rate: float) -> list[Tensor]:
     """The tensors that fusion groups, in ``execution_order``, exchange, with conversions."""
     sources: dict[Any, set[Any]] = defaultdict(set)
-    for source, carried in network.carried():
-        sources[carried].add(source)
-    place_of = {index: position for position, index in enumerate(execution_order(network))}
-    producers = {fusion.last: place_of[index] for index, fusion in enumerate(network.fusions)}
+    for source, moved in network.moved_pairs():
+        sources[moved].add(source)
+    position_of = {index: position for position, index in enumerate(execution_order(network))}
+    producers = {fusion.last: position_of[index] for index, fusion in enumerate(network.fusions)}
     consumers: dict[Any, set[int]] = defaultdict(set)
     for index in range(len(network.fusions)):
         added = network.residual(index)
         reads = [*(operand for operand, _ in network.operands(index)), *(added or ())[:1]]
         for read in reads:
             for root in _roots(read, sources):
-                consumers[root].add(place_of[index])
+                consumers[root].add(position_of[index])
     # An output, or an operator that is no fusion and does not just move numbers, reads float32.
-    exact = {
+    read_in_float32 = {
         root
         for variable in network.names
         if any(
@@ -70,7 +69,7 @@ def exchanged_tensors(network: DataFlow, kinds: Sequence[str], rate: float) -> l
             or (
                 user.var not in network.fusion_at
                 and user.var not in sources
-                and network.multiplying(user.var, variable) is None
+                and network.multiplied_by(user.var, variable) is None
             )
             for user in network.users.get(variable, ())
         )
@@ -81,7 +80,7 @@ def exchanged_tensors(network: DataFlow, kinds: Sequence[str], rate: float) -> l
             producer=producers.get(root),
             consumers=tuple(sorted(readers)),
             conversions=_conversions(root, kinds, rate),
-            in_float32=root in exact,
+            in_float32=root in read_in_float32,
         )
         for root, readers in consumers.items()
     ]

@@ -70,14 +70,16 @@ def thin(
     rows: NDArray[np.intp], states: NDArray[np.intp], errors: Floats, seconds: Floats, *, most: int
 ) -> NDArray[np.intp]:
     """Select about ``most`` assignments: the fastest of each state in intervals of the error."""
-    own = errors[rows]
+    row_errors = errors[rows]
     # Intervals of one ratio suit every bound; an error of 0 has an interval of its own.
-    positive = own[own > 0.0]
-    edges = np.geomspace(positive.min(), positive.max(), INTERVALS) if len(positive) else own[:1]
-    intervals = np.searchsorted(edges, own, side="right")
+    positive = row_errors[row_errors > 0.0]
+    edges = (
+        np.geomspace(positive.min(), positive.max(), INTERVALS) if len(positive) else row_errors[:1]
+    )
+    intervals = np.searchsorted(edges, row_errors, side="right")
     order = np.lexsort((seconds[rows], intervals, states))
-    new = np.diff(states[order], prepend=-1) | np.diff(intervals[order], prepend=-1)
-    order = order[np.flatnonzero(new)]
+    starts_cell = np.diff(states[order], prepend=-1) | np.diff(intervals[order], prepend=-1)
+    order = order[np.flatnonzero(starts_cell)]
     if len(order) > most:
         # Too many states even so: of each interval the fastest rows, whatever their states.
         by_interval = order[np.lexsort((seconds[rows[order]], intervals[order]))]

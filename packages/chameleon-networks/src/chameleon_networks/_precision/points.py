@@ -51,7 +51,7 @@ class Point:
     seconds: float
     error: float
 
-    def counted(self, fusions: int) -> dict[str, int]:
+    def dtype_counts(self, fusions: int) -> dict[str, int]:
         """How many of a network's ``fusions`` fusion groups have each dtype."""
         counts = Counter(self.types.values())
         counts[FLOAT32] = fusions - len(self.types)
@@ -59,12 +59,14 @@ class Point:
 
     def row(self, fusions: int, *, delivered: bool) -> FrontPoint:
         """The point in the form that a result stores."""
-        types = self.counted(fusions)
+        types = self.dtype_counts(fusions)
         return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
 
     def line(self, fusions: int) -> str:
         """The point as a phrase for the log."""
-        counts = ", ".join(f"{count} in {kind}" for kind, count in self.counted(fusions).items())
+        counts = ", ".join(
+            f"{count} in {kind}" for kind, count in self.dtype_counts(fusions).items()
+        )
         return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
 
 
@@ -96,15 +98,15 @@ class ParetoFront:
         self._errors = errors
         self._order = execution_order(networks.network)
         squares = _squares(networks, self._kinds, errors)
-        beyond = np.isinf(squares)
+        overflows = np.isinf(squares)
         self.notes = tuple(
             f"{count} of {len(seconds)} operators are not computed in {kind}, which does not hold "
             "their numbers"
-            for kind, count in zip(self._kinds, beyond.sum(axis=0), strict=True)
+            for kind, count in zip(self._kinds, overflows.sum(axis=0), strict=True)
             if count
         )
         self._choice = DtypeChoice(
-            np.where(beyond, np.inf, seconds)[self._order],
+            np.where(overflows, np.inf, seconds)[self._order],
             squares[self._order],
             exchanged_tensors(networks.network, self._kinds, rate),
         )
@@ -117,39 +119,39 @@ class ParetoFront:
         ]
         self._all = [*predicted, *self._uniform]
         self.points = _pareto_points(self._all)
-        known = [point.types for point in self.points]
-        self.dominated = [point for point in self._uniform if point.types not in known]
+        pareto_types = [point.types for point in self.points]
+        self.dominated = [point for point in self._uniform if point.types not in pareto_types]
 
-    def within(self, bound: float) -> Point:
+    def fastest_within(self, bound: float) -> Point:
         """The fastest choice of dtypes whose error is within a bound."""
         # A faster point beyond the bound goes back to float32 operator by operator.
-        holding = [point for point in self._all if _is_within(point, bound)]
-        best = min(holding, key=lambda point: point.seconds, default=self.float32)
-        over = [p for p in self._all if not _is_within(p, bound) and p.seconds < best.seconds]
-        if over:
-            eased = self.eased(min(over, key=lambda point: point.error), bound)
-            best = min((best, eased), key=lambda point: point.seconds)
+        accepted = [point for point in self._all if _is_within(point, bound)]
+        best = min(accepted, key=lambda point: point.seconds, default=self.float32)
+        rejected = [p for p in self._all if not _is_within(p, bound) and p.seconds < best.seconds]
+        if rejected:
+            reverted = self.reverted(min(rejected, key=lambda point: point.error), bound)
+            best = min((best, reverted), key=lambda point: point.seconds)
         return best
 
-    def eased(self, point: Point, bound: float) -> Point:
+    def reverted(self, point: Point, bound: float) -> Point:
         """Put the operators of a point back to float32 until its error is within a bound."""
         types: tuple[int, ...] | None = self._row(point.types)
-        while types is not None and (types := self._choice.eased(types)) is not None:
-            eased = self._point(types)
-            if _is_within(eased, bound):
-                return eased
+        while types is not None and (types := self._choice.revert_one(types)) is not None:
+            reverted = self._point(types)
+            if _is_within(reverted, bound):
+                return reverted
         return self.float32
 
     def uniform(self, bound: float) -> Point | None:
         """The fastest network with one reduced dtype within a bound, or None if it is no faster."""
-        holding = [
+        accepted = [
             point
             for point in self._uniform
             if _is_within(point, bound) and point.seconds < self.float32.seconds
         ]
-        return min(holding, key=lambda point: point.seconds, default=None)
+        return min(accepted, key=lambda point: point.seconds, default=None)
 
-    def timed(self, point: Point) -> Point:
+    def retimed(self, point: Point) -> Point:
         """A copy of a point, with its seconds computed again from new times of the operators."""
         seconds = self._choice.assignment(self._row(point.types)).seconds
         return attrs.evolve(point, seconds=seconds)
@@ -199,7 +201,7 @@ def float32_reasons(networks: TypedNetworks, kinds: Sequence[str], seconds: Floa
         seconds: Array of shape (operators, dtypes), float32 first; infinite where no time was
             measured.
     """
-    able = {index for kind in kinds for index in networks.able(kind)}
+    able = {index for kind in kinds for index in networks.reducible(kind)}
     reasons = find_eligible(networks.fusions, kinds[0]).reasons
     named = listing(list(dict.fromkeys(map(display_name, kinds))))
     counts: Counter[str] = Counter()

@@ -31,18 +31,18 @@ class TypedNetwork:
     Attributes:
         module: The prepared module of the network.
         fusions: The fusion groups of the network.
-        places: For each fusion group of the float32 network, the index of the operator of this
-            network that computes it, or None.
+        replacements: For each fusion group of the float32 network, the index of the one that
+            replaces it, or None.
     """
 
     module: Any
     fusions: Sequence[FusionGroup]
-    places: tuple[int | None, ...]
+    replacements: tuple[int | None, ...]
 
     def fusion(self, index: int) -> FusionGroup | None:
         """The fusion group that replaces one of the float32 network, or None."""
-        here = self.places[index]
-        return None if here is None else self.fusions[here]
+        replacement = self.replacements[index]
+        return None if replacement is None else self.fusions[replacement]
 
 
 class TypedNetworks:
@@ -58,23 +58,28 @@ class TypedNetworks:
         self.module = module
         self.fusions = fusions
         self.network = DataFlow(module, fusions)
-        alike = Affine.between(-1.0, 1.0)
+        same_range = Affine.between(-1.0, 1.0)
         self._ranges = (
-            dict.fromkeys(self.network.names.values(), alike) if ranges is None else ranges
+            dict.fromkeys(self.network.names.values(), same_range) if ranges is None else ranges
         )
         self._means = means
         self._uniform: dict[str, TypedNetwork] = {}
 
-    def of(self, types: Types, *, sketched: bool = False) -> TypedNetwork:
+    def of(self, types: Types, *, placeholders: bool = False) -> TypedNetwork:
         """Make the network in which some fusion groups have reduced dtypes."""
         ranges, means = self._ranges, self._means
         with warnings_once():
             module = apply_dtypes(
-                self.module, self.fusions, types, ranges, means, sketched=sketched
+                self.module,
+                self.fusions,
+                types,
+                ranges,
+                means,
+                placeholders=placeholders,
             )
             fusions = find_fusions(module)
         return TypedNetwork(
-            module=module, fusions=fusions, places=_match_fusions(self.fusions, fusions)
+            module=module, fusions=fusions, replacements=_match_fusions(self.fusions, fusions)
         )
 
     def uniform(self, kind: str) -> TypedNetwork:
@@ -84,24 +89,25 @@ class TypedNetworks:
             types = {
                 index: variant
                 for variant in dtypes_with_same_data(kind)
-                for index in find_eligible(self.fusions, variant).places
+                for index in find_eligible(self.fusions, variant).indices
             }
-            self._uniform[kind] = self.of(types, sketched=True)
+            self._uniform[kind] = self.of(types, placeholders=True)
         return self._uniform[kind]
 
-    def able(self, kind: str) -> tuple[int, ...]:
+    def reducible(self, kind: str) -> tuple[int, ...]:
         """Indices of the fusion groups that can compute in a dtype."""
         network = self.uniform(kind)
         return tuple(
             index
-            for index in find_eligible(self.fusions, kind).places
-            if (here := network.fusion(index)) is not None and is_reduced(here, self.fusions[index])
+            for index in find_eligible(self.fusions, kind).indices
+            if (replacement := network.fusion(index)) is not None
+            and is_reduced(replacement, self.fusions[index])
         )
 
 
-def is_reduced(here: FusionGroup, before: FusionGroup) -> bool:
+def is_reduced(replacement: FusionGroup, before: FusionGroup) -> bool:
     """Whether a fusion group has another dtype than the float32 operator that it replaces."""
-    kinds = (getattr(fusion.spec, "dtype", FLOAT32) for fusion in (here, before))
+    kinds = (getattr(fusion.spec, "dtype", FLOAT32) for fusion in (replacement, before))
     return len(set(kinds)) > 1
 
 
@@ -116,8 +122,10 @@ def _match_fusions(
     names = [signatures_of(fusion.spec) for fusion in now]
     start = 0
     for fusion in before:
-        own = signatures_of(fusion.spec)
-        here = next((index for index in range(start, len(now)) if names[index] == own), None)
-        places.append(here)
-        start = start if here is None else here + 1
+        signature = signatures_of(fusion.spec)
+        replacement = next(
+            (index for index in range(start, len(now)) if names[index] == signature), None
+        )
+        places.append(replacement)
+        start = start if replacement is None else replacement + 1
     return tuple(places)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from chameleon_networks._graph.constants import array_of
 from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.propagate_quantization import propagate_quantization
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import emit_like, mutate, relax, tvm
+from chameleon_networks._graph.relax_utils import emit_like, mutate, relax, shape_of, tvm
 from chameleon_networks._quantize.data_flow import DataFlow, ReadFormats, TensorFormat
 from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine
@@ -35,30 +34,18 @@ def apply_dtypes(
     ranges: Mapping[str, Affine],
     means: Means = MappingProxyType({}),
     *,
-    sketched: bool = False,
+    placeholders: bool = False,
 ) -> Any:
-    """Insert quantize and dequantize pairs before fusion groups, and round their weights.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-        types: The dtypes of fusion groups, by index. An operator that is missing here, or has
-            ``float32``, is not changed.
-        ranges: The range of each tensor, by tensor name, as ``Simulation.calibrated`` returns them.
-        means: The mean of each channel of tensors, by tensor name, as in ``Simulation.means``. For
-            operators that read these tensors, biases are corrected for the rounding of the weights.
-        sketched: Whether weights get only the right dtypes and shapes, with equal values. Rounding
-            a hundred million weights takes seconds, and the dtypes of operators do not depend on
-            it.
-    """
-    # Readers of a dtype share a pair. With ``sketched``, weights get only dtypes and shapes.
-    reduced = {index: kind for index, kind in types.items() if kind != FLOAT32}
-    for kind in sorted(set(reduced.values())):
-        reasons = find_eligible(fusions, kind).reasons
-        for index in (index for index, other in reduced.items() if other == kind):
+    """Insert quantize and dequantize pairs before fusion groups, and round their weights."""
+    # Readers of a dtype share a pair. With ``placeholders``, weights get only dtypes and shapes,
+    # because rounding a hundred million weights takes seconds.
+    reduced = {index: dtype for index, dtype in types.items() if dtype != FLOAT32}
+    for dtype in sorted(set(reduced.values())):
+        reasons = find_eligible(fusions, dtype).reasons
+        for index in (index for index, dtype_of in reduced.items() if dtype_of == dtype):
             if index in reasons:
                 raise ConfigError(
-                    f"operator {index} of the network cannot be computed in {kind}: "
+                    f"operator {index} of the network cannot be computed in {dtype}: "
                     f"{reasons[index]}",
                     hint="Leave it in float32.",
                 )
@@ -66,8 +53,8 @@ def apply_dtypes(
         return module
     network = DataFlow(module, fusions)
     reads = ReadFormats(network, reduced, ranges)
-    constants = _constants(network, reduced, {} if sketched else means)
-    typed = mutate(module, _DtypeMutator(module, reads, constants, sketched=sketched))
+    constants = _constants(network, reduced, {} if placeholders else means)
+    typed = mutate(module, _DtypeMutator(module, reads, constants, placeholders=placeholders))
     return propagate_quantization(typed)
 
 
@@ -77,12 +64,12 @@ class _ReplacedConstant:
 
     Attributes:
         fusion: The fusion group.
-        kind: The dtype of the weights.
+        dtype: The dtype of the weights.
         bias: One number per output channel, if the operand is the bias. None if it is the weights.
     """
 
     fusion: FusionGroup
-    kind: str = FLOAT32
+    dtype: str = FLOAT32
     bias: NDArray[Any] | None = None
 
 
@@ -91,18 +78,22 @@ def _constants(
 ) -> dict[Any, _ReplacedConstant]:
     """The replaced constants, by the variable of the binding that reads each constant."""
     constants: dict[Any, _ReplacedConstant] = {}
-    for index, kind in types.items():
+    for index, dtype in types.items():
         fusion = network.fusions[index]
         if fusion.constants.weights is None:
             continue
-        own = [node for node in network.bindings if network.fusion_at.get(node.var) == index]
+        group_bindings = [
+            node for node in network.bindings if network.fusion_at.get(node.var) == index
+        ]
         # The first member with a constant multiplies by weights; a move in front of it has none.
-        reading = [binding.var for binding in own if any(map(_is_constant, binding.value.args))]
-        constants[reading[0]] = _ReplacedConstant(fusion=fusion, kind=kind)
+        constant_readers = [
+            binding.var for binding in group_bindings if any(map(_is_constant, binding.value.args))
+        ]
+        constants[constant_readers[0]] = _ReplacedConstant(fusion=fusion, dtype=dtype)
         mean = means.get(network.names[fusion.inputs[0]])
         if mean is not None and isinstance(fusion.spec, FusedSpec) and fusion.spec.bias:
-            bias = constants_for(fusion, kind, mean).bias
-            constants[reading[1]] = _ReplacedConstant(fusion=fusion, bias=bias)
+            bias = constants_for(fusion, dtype, mean).bias
+            constants[constant_readers[1]] = _ReplacedConstant(fusion=fusion, bias=bias)
     return constants
 
 
@@ -116,11 +107,11 @@ class _DtypeMutator(relax.PyExprMutator):
         reads: ReadFormats,
         constants: Mapping[Any, _ReplacedConstant],
         *,
-        sketched: bool,
+        placeholders: bool,
     ) -> None:
         super().__init__(module)
-        self._sketched = sketched
-        self._reads = reads.of
+        self._placeholder_weights = placeholders
+        self._formats = reads.of
         self._pairs: dict[tuple[Any, TensorFormat], Any] = {}
         self._constants = constants
 
@@ -130,12 +121,12 @@ class _DtypeMutator(relax.PyExprMutator):
         return super().visit_dataflow_block_(block)
 
     def visit_var_binding_(self, binding: Any) -> None:
-        forms = self._reads.get(binding.var, {})
+        formats = self._formats.get(binding.var, {})
         constant = self._constants.get(binding.var)
-        if not forms and constant is None:
+        if not formats and constant is None:
             super().visit_var_binding_(binding)
             return
-        value = self._with_pairs(binding.value, forms)
+        value = self._read_formats(binding.value, formats)
         if constant is not None:
             rank = len(shape_of(binding.var))
             arguments = [
@@ -146,25 +137,31 @@ class _DtypeMutator(relax.PyExprMutator):
         variable = emit_like(self.builder_, value, binding.var, str(binding.var.name))
         self.set_var_remap(binding.var, variable)
 
-    def _with_pairs(self, value: Any, forms: Mapping[Any, TensorFormat]) -> Any:
+    def _read_formats(self, value: Any, formats: Mapping[Any, TensorFormat]) -> Any:
         """Rewrite an expression so that it reads tensors in their forms."""
         if isinstance(value, relax.Var):
-            form = forms.get(value)
-            return self.visit_expr(value) if form is None else self._pair(value, form)
+            tensor_format = formats.get(value)
+            return (
+                self.visit_expr(value)
+                if tensor_format is None
+                else self._quantized_pair(value, tensor_format)
+            )
         if isinstance(value, relax.Tuple):
-            return relax.Tuple([self._with_pairs(field, forms) for field in value.fields])
+            return relax.Tuple([self._read_formats(field, formats) for field in value.fields])
         if isinstance(value, relax.Call):
-            arguments = [self._with_pairs(argument, forms) for argument in value.args]
+            arguments = [self._read_formats(argument, formats) for argument in value.args]
             return relax.Call(value.op, arguments, value.attrs, value.ty_args)
         return self.visit_expr(value)
 
-    def _pair(self, variable: Any, form: TensorFormat) -> Any:
+    def _quantized_pair(self, variable: Any, tensor_format: TensorFormat) -> Any:
         """A tensor rounded to a form and back to float32, once for all its readers in that form."""
-        if (variable, form) not in self._pairs:
-            builder, step = self.builder_, form.step(self.visit_expr(variable))
-            encoded = builder.emit(step.emit_quantize(builder, step.source))
-            self._pairs[variable, form] = builder.emit(step.emit_dequantize(builder, encoded))
-        return self._pairs[variable, form]
+        if (variable, tensor_format) not in self._pairs:
+            builder, qparams = self.builder_, tensor_format.qparams(self.visit_expr(variable))
+            quantized = builder.emit(qparams.emit_quantize(builder, qparams.source))
+            self._pairs[variable, tensor_format] = builder.emit(
+                qparams.emit_dequantize(builder, quantized)
+            )
+        return self._pairs[variable, tensor_format]
 
     def _constant(self, operand: Any, constant: _ReplacedConstant, rank: int) -> Any:
         """The replacement of a constant operand, for an operator whose result has rank ``rank``."""
@@ -175,16 +172,18 @@ class _DtypeMutator(relax.PyExprMutator):
             shape = [-1 if position == axis else 1 for position in range(rank)]
             return relax.const(constant.bias.reshape(shape), FLOAT32)
         weights = array_of(operand)
-        kind = COMPUTE[constant.kind].weights
-        if not kind.whole:
-            rounded = np.ones_like(weights) if self._sketched else kind.rounded(weights)
+        dtype = COMPUTE[constant.dtype].weights
+        if not dtype.whole:
+            rounded = np.ones_like(weights) if self._placeholder_weights else dtype.rounded(weights)
             return relax.const(rounded, FLOAT32)
         # Filters have output channels first, in any layout; matrices of products last.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
         first = np.moveaxis(weights, axis, 0)
-        encoded = (placeholder_weights if self._sketched else quantize_weights)(first, kind)
-        step = encoded.step(axis)
-        return self.builder_.emit(step.emit_dequantize(self.builder_, step.source))
+        quantized = (placeholder_weights if self._placeholder_weights else quantize_weights)(
+            first, dtype
+        )
+        qparams = quantized.qparams(axis)
+        return self.builder_.emit(qparams.emit_dequantize(self.builder_, qparams.source))
 
 
 def _is_constant(argument: Any) -> bool:

@@ -55,20 +55,20 @@ class Batches:
 
     def __iter__(self) -> Iterator[Arrays]:
         """Yield the batches to calibrate with."""
-        waiting: deque[Sample] = deque()
+        pending: deque[Sample] = deque()
         for batch in self._batches:
             self.count += 1
-            waiting.append(batch)
-            if len(waiting) > HELD_OUT_BATCHES:
-                yield waiting.popleft().inputs
-        if not waiting:
+            pending.append(batch)
+            if len(pending) > HELD_OUT_BATCHES:
+                yield pending.popleft().inputs
+        if not pending:
             raise ConfigError(
                 f"calibrate: {self._source} yields no batch",
                 hint="Yield at least two: some to calibrate with, and some to check with.",
             )
-        while len(waiting) > max(1, min(HELD_OUT_BATCHES, self.count // 2)):
-            yield waiting.popleft().inputs
-        self.samples = list(waiting)
+        while len(pending) > max(1, min(HELD_OUT_BATCHES, self.count // 2)):
+            yield pending.popleft().inputs
+        self.samples = list(pending)
         if self.count == 1:
             log.warning(
                 "calibrated_with_one_batch",
@@ -82,9 +82,9 @@ class Batches:
         """A phrase with the numbers of batches for calibration and for measuring errors."""
         if self.count == 1:
             return f"calibrated with one batch of {self._source}, which errors are measured on too"
-        used, aside = self.count - len(self.samples), len(self.samples)
+        used, rest = self.count - len(self.samples), len(self.samples)
         return (
-            f"calibrated with {used} of {self.count} batches of {self._source}, {aside} kept aside"
+            f"calibrated with {used} of {self.count} batches of {self._source}, {rest} kept aside"
         )
 
 
@@ -108,23 +108,23 @@ def _batches_from(
     network: ImportedNetwork, function: Any, source: str, key: str
 ) -> Iterator[Sample]:
     examples = network.samples(np.random.default_rng(_SEED))
-    wanted = dict(zip(network.input_names(), examples, strict=True))
-    elsewhere: Counter[str] = Counter()
-    number = own = 0
+    examples_by_name = dict(zip(network.input_names(), examples, strict=True))
+    other_buckets: Counter[str] = Counter()
+    number = own_count = 0
     try:
         for number, batch in enumerate(_check_iterable(function(), f"{key}: {source}"), start=1):
-            who = f"{key}: batch {number} of {source}"
-            arrays = _to_arrays(batch, wanted, who)
+            batch_name = f"{key}: batch {number} of {source}"
+            arrays = _to_arrays(batch, examples_by_name, batch_name)
             if network.bucket is None:
-                yield _fixed_shape_sample(arrays, wanted, who)
-                own += 1
+                yield _fixed_shape_sample(arrays, examples_by_name, batch_name)
+                own_count += 1
             else:
-                name, sample = _bucket_sample(network.bucket, arrays, who)
+                name, sample = _bucket_sample(network.bucket, arrays, batch_name)
                 if name == network.bucket.name:
                     yield sample
-                    own += 1
+                    own_count += 1
                 else:
-                    elsewhere[name] += 1
+                    other_buckets[name] += 1
             if number == MAX_BATCHES:
                 log.warning("batches_ended", batches=MAX_BATCHES, why="no more are read")
                 break
@@ -136,33 +136,35 @@ def _batches_from(
             f"{key}: {source} failed after {number} batches: {first_line(error)}",
             hint="Call the function by hand to see the whole traceback.",
         ) from error
-    if elsewhere and not own and network.bucket is not None:
-        counts = ", ".join(f"{count} in {name}" for name, count in elsewhere.items())
+    if other_buckets and not own_count and network.bucket is not None:
+        counts = ", ".join(f"{count} in {name}" for name, count in other_buckets.items())
         raise ConfigError(
             f"{key}: no batch of {source} is in bucket {network.bucket.name}; there are {counts}",
             hint="Yield at least two batches for each bucket, or leave the bucket out.",
         )
 
 
-def _fixed_shape_sample(arrays: Arrays, wanted: Mapping[str, NDArray[Any]], who: str) -> Sample:
+def _fixed_shape_sample(
+    arrays: Arrays, examples_by_name: Mapping[str, NDArray[Any]], batch_name: str
+) -> Sample:
     """Check the shapes of a batch for a network with one input shape."""
-    for array, (name, example) in zip(arrays, wanted.items(), strict=True):
+    for array, (name, example) in zip(arrays, examples_by_name.items(), strict=True):
         if array.shape != example.shape:
             raise ConfigError(
-                f"{who}: input {name!r} has the shape {list(array.shape)} instead of "
+                f"{batch_name}: input {name!r} has the shape {list(array.shape)} instead of "
                 f"{list(example.shape)}",
                 hint="Yield batches of the very shape that the network is compiled for.",
             )
     return Sample(inputs=arrays)
 
 
-def _bucket_sample(bucket: BucketInputs, arrays: Arrays, who: str) -> tuple[str, Sample]:
+def _bucket_sample(bucket: BucketInputs, arrays: Arrays, batch_name: str) -> tuple[str, Sample]:
     """The name of the bucket that a batch belongs to, and the batch padded to its shapes."""
     try:
         name, inputs, cuts = bucket.placed(*arrays)
     except ValueError as error:
         raise ConfigError(
-            f"{who}: {error}", hint="Yield batches as the network gets them later."
+            f"{batch_name}: {error}", hint="Yield batches as the network gets them later."
         ) from error
     return name, Sample(inputs=inputs, cuts=tuple(cuts))
 
@@ -178,38 +180,46 @@ def _check_iterable(result: Any, source: str) -> Iterable[Any]:
     return batches
 
 
-def _to_arrays(batch: Any, wanted: Mapping[str, NDArray[Any]], who: str) -> Arrays:
+def _to_arrays(batch: Any, examples_by_name: Mapping[str, NDArray[Any]], batch_name: str) -> Arrays:
     """Convert one batch to arrays of the dtypes that the network takes. Shapes are not checked."""
-    takes = ", ".join(f"{name} {list(example.shape)}" for name, example in wanted.items())
+    inputs_text = ", ".join(
+        f"{name} {list(example.shape)}" for name, example in examples_by_name.items()
+    )
     if isinstance(batch, Mapping):
-        lacking, unknown = wanted.keys() - batch.keys(), batch.keys() - wanted.keys()
-        if lacking or unknown:
-            what = f"lacks {sorted(lacking)}" if lacking else f"has {sorted(map(str, unknown))}"
-            raise ConfigError(f"{who} {what}", hint=f"The network takes {takes}.")
-        arrays: Sequence[Any] = [batch[name] for name in wanted]
+        missing, unknown = (
+            examples_by_name.keys() - batch.keys(),
+            batch.keys() - examples_by_name.keys(),
+        )
+        if missing or unknown:
+            problem = f"lacks {sorted(missing)}" if missing else f"has {sorted(map(str, unknown))}"
+            raise ConfigError(f"{batch_name} {problem}", hint=f"The network takes {inputs_text}.")
+        arrays: Sequence[Any] = [batch[name] for name in examples_by_name]
     else:
         arrays = batch if isinstance(batch, tuple | list) else [batch]
-        if len(arrays) != len(wanted):
+        if len(arrays) != len(examples_by_name):
             raise ConfigError(
-                f"{who} has {len(arrays)} arrays for {len(wanted)} inputs",
-                hint=f"The network takes {takes}.",
+                f"{batch_name} has {len(arrays)} arrays for {len(examples_by_name)} inputs",
+                hint=f"The network takes {inputs_text}.",
             )
-    pairs = zip(arrays, wanted.items(), strict=True)
-    return [_to_array(array, example, f"{who}: input {name!r}") for array, (name, example) in pairs]
+    pairs = zip(arrays, examples_by_name.items(), strict=True)
+    return [
+        _to_array(array, example, f"{batch_name}: input {name!r}")
+        for array, (name, example) in pairs
+    ]
 
 
-def _to_array(value: Any, example: NDArray[Any], who: str) -> NDArray[Any]:
+def _to_array(value: Any, example: NDArray[Any], batch_name: str) -> NDArray[Any]:
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    kind, wanted = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
-    if kind != wanted:
+    kind, examples_by_name = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
+    if kind != examples_by_name:
         raise ConfigError(
-            f"{who} is of {array.dtype} instead of {example.dtype}",
+            f"{batch_name} is of {array.dtype} instead of {example.dtype}",
             hint=f"Yield what the network gets later, as .astype({str(example.dtype)!r}).",
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         numbers = "NaN" if np.isnan(array).any() else "infinities"
         raise ConfigError(
-            f"{who} has {numbers} in it",
+            f"{batch_name} has {numbers} in it",
             hint="Leave such batches out: nothing can be calibrated or checked with them.",
         )
     return np.ascontiguousarray(array, example.dtype)

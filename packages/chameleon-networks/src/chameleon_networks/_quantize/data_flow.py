@@ -26,20 +26,20 @@ class TensorFormat:
     """How the numbers of a tensor are rounded before operators read them.
 
     Attributes:
-        kind: The dtype.
+        storage: The dtype.
         affine: The scale and the zero point of an integer dtype. None for other dtypes.
     """
 
-    kind: StorageType
+    storage: StorageType
     affine: Affine | None = None
 
-    def step(self, source: Any) -> QParams:
+    def qparams(self, source: Any) -> QParams:
         """The step of quantization that rounds a tensor to this form."""
         if self.affine is None:
-            return QParams(source=source, dtype=self.kind.name)
+            return QParams(source=source, dtype=self.storage.name)
         return QParams(
             source=source,
-            dtype=self.kind.name,
+            dtype=self.storage.name,
             scale=np.array([self.affine.scale], np.float32),
             zero_point=np.array([self.affine.zero_point], np.int64),
         )
@@ -76,7 +76,7 @@ class DataFlow:
         pairs = zip(fusion.operands, readers, strict=True)
         return [pair for pair in pairs if isinstance(pair[0], relax.Var)]
 
-    def multiplying(self, reader: Any, tensor: Any) -> int | None:
+    def multiplied_by(self, reader: Any, tensor: Any) -> int | None:
         """The fusion group that multiplies a tensor in a binding, or None if it only adds it."""
         return self._operand_of.get((reader, tensor))
 
@@ -96,7 +96,7 @@ class DataFlow:
         )
         return read, reader
 
-    def carried(self) -> Iterator[tuple[Any, Any]]:
+    def moved_pairs(self) -> Iterator[tuple[Any, Any]]:
         """Yield inputs and outputs of data movement, which need the same range, as pairs."""
         fields: dict[Any, Sequence[Any]] = {}
         for binding in self.bindings:
@@ -128,10 +128,9 @@ class ReadFormats:
     """How each tensor is rounded for its readers, if some operators have reduced dtypes.
 
     Attributes:
-        narrow: Indices of the fusion groups that write their output in their reduced dtype,
-            because all readers read the output in this dtype.
-        of: For the variable of a binding, the format of each tensor that the binding does not read
-            in float32.
+        reduced_outputs: Indices of the fusion groups that write their output in their reduced
+            dtype, because all readers read it so.
+        of: For each binding's variable, the format of each tensor that it does not read in float32.
     """
 
     def __init__(
@@ -139,89 +138,89 @@ class ReadFormats:
     ) -> None:
         self._network = network
         # Types that differ by their weights alone read the same.
-        data = {index: COMPUTE[kind].data for index, kind in types.items()}
-        self._types = {index: kind for index, kind in data.items() if kind.name != FLOAT32}
+        data = {index: COMPUTE[dtype].data for index, dtype in types.items()}
+        self._types = {index: storage for index, storage in data.items() if storage.name != FLOAT32}
         self._ranges = ranges
-        self._known: dict[Any, TensorFormat | None] = {}
-        self.narrow: set[int] = set()
+        self._formats: dict[Any, TensorFormat | None] = {}
+        self.reduced_outputs: set[int] = set()
         self.of: dict[Any, dict[Any, TensorFormat]] = defaultdict(dict)
         # Whoever reads a tensor comes after it: from the end on, all readers are known.
         for binding in reversed(network.bindings):
-            self._known[binding.var] = self._read_as(binding.var)
+            self._formats[binding.var] = self._common_format(binding.var)
             index = network.fusion_at.get(binding.var)
             if index is not None and binding.var.same_as(network.fusions[index].last):
-                self._settle(index)
-        self._settle_all()
+                self._decide_output(index)
+        self._record_formats()
 
-    def form(self, kind: StorageType, variable: Any) -> TensorFormat | None:
+    def format_in(self, storage: StorageType, variable: Any) -> TensorFormat | None:
         """The format of a tensor in a dtype, or None if int8 lacks its range."""
-        if not kind.whole:
-            return TensorFormat(kind=kind)
+        if not storage.whole:
+            return TensorFormat(storage=storage)
         affine = self._ranges.get(self._network.names[variable])
-        return None if affine is None else TensorFormat(kind=kind, affine=affine)
+        return None if affine is None else TensorFormat(storage=storage, affine=affine)
 
-    def _settle(self, index: int) -> None:
+    def _decide_output(self, index: int) -> None:
         """Decide whether a fusion group's output has its dtype, once all readers are known."""
-        kind = self._types.get(index)
-        if kind is None:
+        storage = self._types.get(index)
+        if storage is None:
             return
         fusion = self._network.fusions[index]
         added = self._network.residual(index)
-        forms = [self.form(kind, tensor) for tensor in (fusion.last, *(added or ())[:1])]
-        if None not in forms and self._known[fusion.last] == forms[0]:
-            self.narrow.add(index)
+        formats = [self.format_in(storage, tensor) for tensor in (fusion.last, *(added or ())[:1])]
+        if None not in formats and self._formats[fusion.last] == formats[0]:
+            self.reduced_outputs.add(index)
 
-    def _settle_all(self) -> None:
-        for index, kind in self._types.items():
+    def _record_formats(self) -> None:
+        for index, storage in self._types.items():
             fusion = self._network.fusions[index]
             for operand, readers in self._network.operands(index):
                 for reader in readers:
-                    self.of[reader][operand] = self._certain(kind, operand)
-            if index not in self.narrow:
+                    self.of[reader][operand] = self._required_format(storage, operand)
+            if index not in self.reduced_outputs:
                 continue
             added = self._network.residual(index)
             if added is not None:
                 read, reader = added
-                self.of[reader][read] = self._certain(kind, read)
+                self.of[reader][read] = self._required_format(storage, read)
             for user in self._network.users[fusion.last]:
                 if user.var not in self._network.fusion_at:
-                    self.of[user.var][fusion.last] = self._certain(kind, fusion.last)
+                    self.of[user.var][fusion.last] = self._required_format(storage, fusion.last)
 
-    def _certain(self, kind: StorageType, variable: Any) -> TensorFormat:
-        form = self.form(kind, variable)
-        if form is None:
+    def _required_format(self, storage: StorageType, variable: Any) -> TensorFormat:
+        format_in = self.format_in(storage, variable)
+        if format_in is None:
             raise ConfigError(
                 f"there is no range for the network's tensor {self._network.names[variable]!r}, "
-                f"which is to be read in {kind.name}",
+                f"which is to be read in {storage.name}",
                 hint="Calibrate the very network whose operators get types.",
             )
-        return form
+        return format_in
 
-    def _read_as(self, variable: Any) -> TensorFormat | None:
+    def _common_format(self, variable: Any) -> TensorFormat | None:
         """The format in which all readers read a tensor, or None for float32."""
-        forms = {self._reader(user, variable) for user in self._network.users[variable]}
-        return forms.pop() if len(forms) == 1 else None
+        formats = {self._format_read_by(user, variable) for user in self._network.users[variable]}
+        return formats.pop() if len(formats) == 1 else None
 
-    def _reader(self, user: Any, variable: Any) -> TensorFormat | None:
+    def _format_read_by(self, user: Any, variable: Any) -> TensorFormat | None:
         if user is None:
             return None
-        index = self._network.multiplying(user.var, variable)
+        index = self._network.multiplied_by(user.var, variable)
         if index is not None:
-            kind = self._types.get(index)
-            return None if kind is None else self.form(kind, variable)
+            storage = self._types.get(index)
+            return None if storage is None else self.format_in(storage, variable)
         index = self._network.fusion_at.get(user.var)
         if index is not None:
-            return self._added_as(index, variable)
+            return self._residual_format(index, variable)
         if not is_data_movement(user.value):
             return None
-        carried = self._known[user.var]
-        if carried is None or isinstance(variable.ty, relax.TupleType):
-            return carried
-        return carried if self.form(carried.kind, variable) == carried else None
+        moved_pairs = self._formats[user.var]
+        if moved_pairs is None or isinstance(variable.ty, relax.TupleType):
+            return moved_pairs
+        return moved_pairs if self.format_in(moved_pairs.storage, variable) == moved_pairs else None
 
-    def _added_as(self, index: int, variable: Any) -> TensorFormat | None:
+    def _residual_format(self, index: int, variable: Any) -> TensorFormat | None:
         """The format in which a fusion group adds a residual, or None for float32."""
         added = self._network.residual(index)
-        if index not in self.narrow or added is None or not added[0].same_as(variable):
+        if index not in self.reduced_outputs or added is None or not added[0].same_as(variable):
             return None
-        return self.form(self._types[index], variable)
+        return self.format_in(self._types[index], variable)

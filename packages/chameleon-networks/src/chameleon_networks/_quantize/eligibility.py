@@ -33,11 +33,11 @@ class EligibleFusions:
     """The fusion groups that can be computed in a dtype, and the reasons why others cannot.
 
     Attributes:
-        places: Indices of the operators that can be computed in the dtype, in order.
+        indices: Indices of the operators that can be computed in the dtype, in order.
         reasons: For each other operator, by index, a phrase that says why it cannot be computed so.
     """
 
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     reasons: Mapping[int, str]
 
 
@@ -49,7 +49,7 @@ def find_eligible(fusions: Sequence[FusionGroup], kind: str) -> EligibleFusions:
         )
     reasons = {index: _obstacle(fusion, kind) for index, fusion in enumerate(fusions)}
     return EligibleFusions(
-        places=tuple(index for index, reason in reasons.items() if reason is None),
+        indices=tuple(index for index, reason in reasons.items() if reason is None),
         reasons={index: reason for index, reason in reasons.items() if reason is not None},
     )
 

@@ -44,9 +44,9 @@ class Histogram:
         flat = np.asarray(values).reshape(-1)
         if not flat.size:
             return
-        least, most = float(flat.min()), float(flat.max())
-        if not math.isfinite(least) or not math.isfinite(most):
-            number = "NaN" if math.isnan(least) or math.isnan(most) else "an infinity"
+        low_value, high_value = float(flat.min()), float(flat.max())
+        if not math.isfinite(low_value) or not math.isfinite(high_value):
+            number = "NaN" if math.isnan(low_value) or math.isnan(high_value) else "an infinity"
             raise ConfigError(
                 f"there is {number} among the values of a tensor, which has no range then",
                 hint="Look for it among the calibration inputs and the network's weights.",
@@ -55,28 +55,28 @@ class Histogram:
         self.count += int(flat.size)
         if zeros == flat.size:
             return
-        exponent = self._reach(least, most)
+        exponent = self._extend_bins(low_value, high_value)
         bins = np.floor(flat.astype(np.float64) * 2.0**-exponent).astype(np.int64)
         self._counts += np.bincount(bins - self._first, minlength=_BINS)
         self._counts[-self._first] -= zeros
 
-    def _reach(self, least: float, most: float) -> int:
+    def _extend_bins(self, low_value: float, high_value: float) -> int:
         """Extend the bins so that they cover two values and zero."""
-        self.low, self.high = min(self.low, least), max(self.high, most)
+        self.low, self.high = min(self.low, low_value), max(self.high, high_value)
         # Two bins are kept for what lies on either side of a multiple of the width.
-        _, wanted = math.frexp((self.high - self.low) / (_BINS - 2))
+        _, exponent = math.frexp((self.high - self.low) / (_BINS - 2))
         if self._exponent is not None:
-            wanted = max(wanted, self._exponent)
-        first = math.floor(self.low * 2.0**-wanted)
+            exponent = max(exponent, self._exponent)
+        first = math.floor(self.low * 2.0**-exponent)
         if self._exponent is not None:
-            shift = wanted - self._exponent
+            shift = exponent - self._exponent
             if shift or first != self._first:
-                occupied, counts = np.flatnonzero(self._counts), np.zeros_like(self._counts)
-                bins = ((occupied + self._first) >> shift) - first
-                np.add.at(counts, bins, self._counts[occupied])
+                nonempty, counts = np.flatnonzero(self._counts), np.zeros_like(self._counts)
+                bins = ((nonempty + self._first) >> shift) - first
+                np.add.at(counts, bins, self._counts[nonempty])
                 self._counts = counts
-        self._exponent, self._first = wanted, first
-        return wanted
+        self._exponent, self._first = exponent, first
+        return exponent
 
     def bins(self) -> tuple[Floats, NDArray[np.int64]]:
         """The distribution of the values other than zero.
@@ -84,10 +84,10 @@ class Histogram:
         Returns:
             The edges of n bins, of shape (n + 1,), and their counts, of shape (n,). n may be 0.
         """
-        occupied = np.flatnonzero(self._counts)
-        if self._exponent is None or not occupied.size:
+        nonempty = np.flatnonzero(self._counts)
+        if self._exponent is None or not nonempty.size:
             return np.zeros(1), np.zeros(0, np.int64)
-        first, last = int(occupied[0]), int(occupied[-1]) + 1
+        first, last = int(nonempty[0]), int(nonempty[-1]) + 1
         edges = np.arange(first, last + 1) + float(self._first)
         return np.ldexp(edges, self._exponent), self._counts[first:last]
 
@@ -211,8 +211,8 @@ def _least_squares(histogram: Histogram) -> Affine:
         for upper in (True, False):
             end = histogram.high if upper else histogram.low
             ends = [float(end * fraction) for fraction in _FRACTIONS]
-            tried = [(low, bound) if upper else (bound, high) for bound in ends]
-            affines = [Affine.between(*pair) for pair in tried]
-            least = int(np.argmin(mean_squared_errors(histogram, affines)))
-            (low, high), best = tried[least], affines[least]
+            candidates_tried = [(low, bound) if upper else (bound, high) for bound in ends]
+            affines = [Affine.between(*pair) for pair in candidates_tried]
+            low_value = int(np.argmin(mean_squared_errors(histogram, affines)))
+            (low, high), best = candidates_tried[low_value], affines[low_value]
     return best

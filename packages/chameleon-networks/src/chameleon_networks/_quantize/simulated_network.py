@@ -17,8 +17,7 @@ from chameleon_networks._compile.insert_kernels import insert_kernels
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.loop_tasks import TunedLoops
 from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.propagate_transposes import shape_of
-from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
+from chameleon_networks._graph.relax_utils import bindings_of, relax, shape_of, tvm
 from chameleon_networks._quantize.data_flow import DataFlow, ReadFormats, TensorFormat
 from chameleon_networks._quantize.ranges import LEVELS, Affine
 from chameleon_networks._quantize.weights import Means, constants_for
@@ -46,21 +45,23 @@ def compile_with_input_hook(
 ) -> tuple[Any, tuple[int, ...]]:
     """Compile a network that calls a global function on each input of a fusion group."""
     # ``main`` also takes the constants of the fusion groups whose indices are returned.
-    places = {fusion.last: index for index, fusion in enumerate(fusions)}
-    known = {fusion.last: kernels.of(fusion) for fusion in fusions}
+    indices = {fusion.last: index for index, fusion in enumerate(fusions)}
+    kernels_by_output = {fusion.last: kernels.of(fusion) for fusion in fusions}
 
-    def reading(fusion: FusionGroup, number: int, tensor: Any) -> Any:
-        kind = relax.TensorType(shape_of(tensor), str(tensor.ty.dtype))
-        numbers = [relax.prim_value(places[fusion.last]), relax.prim_value(number)]
-        return relax.call_dps_packed(function, relax.Tuple([tensor, *numbers]), kind)
+    def hook_input(fusion: FusionGroup, number: int, tensor: Any) -> Any:
+        out_type = relax.TensorType(shape_of(tensor), str(tensor.ty.dtype))
+        numbers = [relax.prim_value(indices[fusion.last]), relax.prim_value(number)]
+        return relax.call_dps_packed(function, relax.Tuple([tensor, *numbers]), out_type)
 
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
-        placed = insert_kernels(module, fusions, lambda fusion: known[fusion.last], reading=reading)
+        placed = insert_kernels(
+            module, fusions, lambda fusion: kernels_by_output[fusion.last], hook_input=hook_input
+        )
         executable = compile_bytecode(lower_and_fuse(placed), target, TunedLoops.of(()))
     # Kernels stand where the last operators of their fusions were.
     lasts = [binding.var for binding in bindings_of(module["main"])]
-    order = tuple(places[last] for last in lasts if known.get(last) is not None)
+    order = tuple(indices[last] for last in lasts if kernels_by_output.get(last) is not None)
     return executable, order
 
 
@@ -76,7 +77,7 @@ class SimulatedNetwork:
 
     Attributes:
         network: An object that knows which operators read each tensor of the network.
-        places: Indices of the fusion groups that can be simulated.
+        indices: Indices of the fusion groups that can be simulated.
         overflowed: Whether rounding made a finite number infinite in the last run. Later operators,
             such as ReLU6, may hide that.
     """
@@ -89,16 +90,16 @@ class SimulatedNetwork:
         self._fusions = fusions
         self._kernels = first_guess_kernels(fusions, target)
         name = f"chameleon.precision.read_{next(_NUMBERS)}"
-        tvm.register_global_func(name, self._read)
-        executable, self.places = compile_with_input_hook(
+        tvm.register_global_func(name, self._on_input)
+        executable, self.indices = compile_with_input_hook(
             module, fusions, self._kernels, target, name
         )
         self._machine = relax.VirtualMachine(executable, tvm.cpu())
         self._constants: dict[tuple[int, str], list[Any]] = {}
         self._means: Means = {}
-        self._forms: dict[tuple[int, int], TensorFormat] = {}
+        self._formats: dict[tuple[int, int], TensorFormat] = {}
         self._observer: Observer | None = None
-        self._raised: ChameleonError | None = None
+        self._observer_error: ChameleonError | None = None
         self.overflowed = False
 
     @property
@@ -119,13 +120,13 @@ class SimulatedNetwork:
         observer: Observer | None = None,
     ) -> Arrays:
         """Run the network once."""
-        reduced = {index: kind for index, kind in (types or {}).items() if kind != FLOAT32}
-        self._forms = self._forms_of(ReadFormats(self.network, reduced, ranges or {}))
+        reduced = {index: dtype for index, dtype in (types or {}).items() if dtype != FLOAT32}
+        self._formats = self._input_formats(ReadFormats(self.network, reduced, ranges or {}))
         self._observer = observer
         self.overflowed = False
         constants = [
             tensor
-            for index in self.places
+            for index in self.indices
             for tensor in self._packed(index, reduced.get(index, FLOAT32))
         ]
         tensors = [tvm.runtime.tensor(array) for array in inputs]
@@ -133,67 +134,67 @@ class SimulatedNetwork:
             outputs = self._machine["main"](*tensors, *constants)
         except RuntimeError:
             # On its way through TVM an error becomes another one.
-            raised, self._raised = self._raised, None
-            if raised is None:
+            error, self._observer_error = self._observer_error, None
+            if error is None:
                 raise
-            raise raised from None
+            raise error from None
         return [tensor.numpy() for tensor in ([outputs] if hasattr(outputs, "numpy") else outputs)]
 
-    def _forms_of(self, reads: ReadFormats) -> dict[tuple[int, int], TensorFormat]:
-        forms = {}
-        for index in self.places:
+    def _input_formats(self, reads: ReadFormats) -> dict[tuple[int, int], TensorFormat]:
+        formats = {}
+        for index in self.indices:
             edges = [(read, readers[0]) for read, readers in self.network.operands(index)]
-            residual = self.network.residual(index) if index in reads.narrow else None
+            residual = self.network.residual(index) if index in reads.reduced_outputs else None
             edges += [] if residual is None else [residual]
             for number, (read, reader) in enumerate(edges):
-                form = reads.of.get(reader, {}).get(read)
-                if form is not None:
-                    forms[index, number] = form
-        return forms
+                tensor_format = reads.of.get(reader, {}).get(read)
+                if tensor_format is not None:
+                    formats[index, number] = tensor_format
+        return formats
 
-    def _read(self, source: Any, index: int, number: int, out: Any) -> None:
+    def _on_input(self, source: Any, index: int, number: int, out: Any) -> None:
         """Round a tensor before a kernel reads it; TVM calls this method."""
-        values, written = np.from_dlpack(source), np.from_dlpack(out)
+        values, out_values = np.from_dlpack(source), np.from_dlpack(out)
         if self._observer is not None:
             try:
                 self._observer(index, number, values)
             except ChameleonError as error:
-                self._raised = error
+                self._observer_error = error
                 raise
-        form = self._forms.get((index, number))
-        _round_to_format(values, form, written)
-        if form is None:
+        tensor_format = self._formats.get((index, number))
+        _round_to_format(values, tensor_format, out_values)
+        if tensor_format is None:
             return
-        infinite = np.isinf(written)
+        infinite = np.isinf(out_values)
         if infinite.any() and np.isfinite(values[infinite]).any():
             self.overflowed = True
 
-    def _packed(self, index: int, kind: str) -> list[Any]:
+    def _packed(self, index: int, dtype: str) -> list[Any]:
         """The constants of a fusion group in a dtype, in the layout of its kernel."""
-        if (index, kind) not in self._constants:
+        if (index, dtype) not in self._constants:
             fusion = self._fusions[index]
             mean = self._means.get(self.network.names.get(fusion.inputs[0], ""))
-            constants = constants_for(fusion, kind, mean)
+            constants = constants_for(fusion, dtype, mean)
             kernel = self._kernels.of(attrs.evolve(fusion, constants=constants))
             assert kernel is not None  # noqa: S101 - it was placed
             packed = [array for array in kernel.arguments if array is not None]
-            self._constants[index, kind] = [tvm.runtime.tensor(array) for array in packed]
-        return self._constants[index, kind]
+            self._constants[index, dtype] = [tvm.runtime.tensor(array) for array in packed]
+        return self._constants[index, dtype]
 
 
 def _round_to_format(
-    values: NDArray[Any], form: TensorFormat | None, written: NDArray[Any]
+    values: NDArray[Any], tensor_format: TensorFormat | None, out_values: NDArray[Any]
 ) -> None:
-    """Round values to a form and back, into ``written``, without allocating memory."""
-    if form is None:
-        np.copyto(written, values)
-    elif form.affine is None:
-        np.copyto(written, form.kind.rounded(values))
+    """Round values to a form and back, into ``out_values``, without allocating memory."""
+    if tensor_format is None:
+        np.copyto(out_values, values)
+    elif tensor_format.affine is None:
+        np.copyto(out_values, tensor_format.storage.rounded(values))
     else:
-        zero = np.float32(form.affine.zero_point)
+        zero = np.float32(tensor_format.affine.zero_point)
         with np.errstate(over="ignore"):
-            np.divide(values, np.float32(form.affine.scale), out=written)
-        np.rint(written, out=written)
+            np.divide(values, np.float32(tensor_format.affine.scale), out=out_values)
+        np.rint(out_values, out=out_values)
         # Clipped around zero, which is the same as with the zero point added and taken off.
-        np.clip(written, -zero, LEVELS - zero, out=written)
-        np.multiply(written, np.float32(form.affine.scale), out=written)
+        np.clip(out_values, -zero, LEVELS - zero, out=out_values)
+        np.multiply(out_values, np.float32(tensor_format.affine.scale), out=out_values)

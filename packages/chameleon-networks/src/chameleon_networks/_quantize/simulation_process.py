@@ -66,8 +66,8 @@ class Calibrator:
     def __init__(self, simulated: SimulatedNetwork) -> None:
         self._simulated = simulated
         network = simulated.network
-        known = find_eligible(network.fusions, INT8).places
-        self._places = tuple(index for index in simulated.places if index in known)
+        known = find_eligible(network.fusions, INT8).indices
+        self._places = tuple(index for index in simulated.indices if index in known)
         self._names = {
             (index, number): network.names[read]
             for index in self._places
@@ -75,33 +75,33 @@ class Calibrator:
         }
         # A tensor that several fusions read is counted once.
         first = {name: edge for edge, name in reversed(self._names.items())}
-        self._counted = set(first.values())
+        self._observed_edges = set(first.values())
         self._group_of = _connected_names(
-            (network.names[source], network.names[other]) for source, other in network.carried()
+            (network.names[source], network.names[other]) for source, other in network.moved_pairs()
         )
         self._histograms: dict[str, Histogram] = {}
-        self._tried: list[tuple[Arrays, Arrays]] = []
-        self._sums = {True: _ChannelSums(), False: _ChannelSums()}
+        self._compared: list[tuple[Arrays, Arrays]] = []
+        self._channel_sums = {True: _ChannelSums(), False: _ChannelSums()}
 
     def observe(self, inputs: Arrays) -> None:
         """Run a batch through the network, and count the values of its tensors."""
-        tried = len(self._tried) < _COMPARED_BATCHES
-        self._sums[tried].batches += 1
+        is_compared = len(self._compared) < _COMPARED_BATCHES
+        self._channel_sums[is_compared].batches += 1
         outputs = self._simulated.outputs(inputs, observer=self._count)
-        if tried:
-            self._tried.append((inputs, outputs))
+        if is_compared:
+            self._compared.append((inputs, outputs))
 
     def _count(self, index: int, number: int, values: NDArray[Any]) -> None:
         name = self._names.get((index, number))
         if name is None:
             return
-        if (index, number) in self._counted:
+        if (index, number) in self._observed_edges:
             group = self._group_of.get(name, name)
             self._histograms.setdefault(group, Histogram()).add(values)
         fusion = self._simulated.network.fusions[index]
         if number == 0 and fusion.constants.weights is not None:
             means = channel_means(fusion, values)
-            self._sums[len(self._tried) < _COMPARED_BATCHES].add((index, name), means)
+            self._channel_sums[len(self._compared) < _COMPARED_BATCHES].add((index, name), means)
 
     def ranges(self) -> dict[str, dict[str, Affine]]:
         """The 8-bit ranges that several methods, such as percentiles, choose for all tensors."""
@@ -123,23 +123,23 @@ class Calibrator:
         if not errors:
             return Calibration(ranges={}, method="none", errors={}, means={})
         method = min(errors, key=lambda name: errors[name])
-        tried, others = self._sums[True], self._sums[False]
+        is_compared, rest = self._channel_sums[True], self._channel_sums[False]
         means: Means = {}
-        if others.batches:
-            self._simulated.means = others.means()
+        if rest.batches:
+            self._simulated.means = rest.means()
             errors[CORRECTED_BIASES] = self._error(ranges[method])
             if errors[CORRECTED_BIASES] < errors[method]:
-                means = others.means(tried)
+                means = rest.means(is_compared)
             self._simulated.means = means
         log.info("ranges_chosen", method=method, corrected=bool(means), errors=errors)
         return Calibration(ranges=ranges[method], method=method, errors=errors, means=means)
 
     def _error(self, ranges: Mapping[str, Affine]) -> float:
         types = dict.fromkeys(self._places, INT8)
-        scales = magnitudes([expected for _, expected in self._tried])
+        scales = magnitudes([expected for _, expected in self._compared])
         return max(
             error_between(self._simulated.outputs(inputs, types, ranges), expected, scales)
-            for inputs, expected in self._tried
+            for inputs, expected in self._compared
         )
 
 
@@ -164,9 +164,9 @@ class _ChannelSums:
         """
         self.known[edge] = self.known[edge] + means if edge in self.known else means
 
-    def means(self, *others: _ChannelSums) -> Means:
+    def means(self, *rest: _ChannelSums) -> Means:
         """Each channel's mean over the batches of this object and of others, by tensor name."""
-        added = [sums for sums in (self, *others) if sums.batches]
+        added = [sums for sums in (self, *rest) if sums.batches]
         batches = sum(sums.batches for sums in added)
         return {
             name: np.sum([sums.known[index, name] for sums in added], axis=0) / batches
@@ -208,7 +208,7 @@ class Server:
         self._ranges: Message = {}
         self._samples: list[tuple[Sample, Arrays]] = []
         self._scales: tuple[float, ...] = ()
-        return {"places": list(self._simulated.places)}
+        return {"places": list(self._simulated.indices)}
 
     def _observe(self, request: Message) -> Message:
         self._calibrator.observe(_inputs(request))

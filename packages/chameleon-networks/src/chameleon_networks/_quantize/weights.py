@@ -37,12 +37,12 @@ class QuantizedWeights:
     scales: NDArray[np.float32]
 
     @property
-    def real(self) -> NDArray[np.float32]:
+    def dequantized(self) -> NDArray[np.float32]:
         """The weights in float32."""
         axes = (1,) * (self.values.ndim - 1)
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
-    def step(self, axis: int) -> QParams:
+    def qparams(self, axis: int) -> QParams:
         """The dequantization step for a constant that holds these weights."""
         return QParams(
             source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
@@ -60,12 +60,14 @@ def quantize_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWeigh
             "there are infinities or NaN among weights, which have no range then",
             hint="Fix the weights.",
         )
-    most = kind.symmetric
+    largest_integer = kind.symmetric
     flat = weights.reshape(len(weights), -1)
     largest = np.abs(flat).max(axis=1, initial=0.0).astype(np.float32)
-    scales = np.where(largest > 0, np.maximum(largest / np.float32(most), _TINY), 1.0)
+    scales = np.where(largest > 0, np.maximum(largest / np.float32(largest_integer), _TINY), 1.0)
     scales = scales.astype(np.float32)
-    values = np.clip(np.rint(flat / scales[:, None]), -most, most).astype(kind.storage_dtype)
+    values = np.clip(np.rint(flat / scales[:, None]), -largest_integer, largest_integer).astype(
+        kind.storage_dtype
+    )
     return QuantizedWeights(values=values.reshape(weights.shape), scales=scales)
 
 
@@ -89,8 +91,10 @@ def channel_means(fusion: FusionGroup, data: NDArray[Any]) -> NDArray[np.float64
     """The mean of each channel of a fusion group's data, of shape (channels,)."""
     spec = fusion.spec
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
-    moved = np.moveaxis(data, 1, -1) if first else data
-    means: NDArray[np.float64] = moved.reshape(-1, moved.shape[-1]).mean(axis=0, dtype=np.float64)
+    channels_last = np.moveaxis(data, 1, -1) if first else data
+    means: NDArray[np.float64] = channels_last.reshape(-1, channels_last.shape[-1]).mean(
+        axis=0, dtype=np.float64
+    )
     return means
 
 
@@ -99,8 +103,12 @@ def constants_for(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = No
     weights, bias = fusion.constants.weights, fusion.constants.bias
     if kind == FLOAT32 or weights is None:
         return fusion.constants
-    stored = COMPUTE[kind].weights
-    rounded = quantize_weights(weights, stored).real if stored.whole else stored.rounded(weights)
+    storage = COMPUTE[kind].weights
+    rounded = (
+        quantize_weights(weights, storage).dequantized
+        if storage.whole
+        else storage.rounded(weights)
+    )
     if mean is not None and bias is not None:
         bias = (bias - _mean_shift(fusion, rounded - weights, mean)).astype(np.float32)
     return Constants(weights=rounded, bias=bias)

@@ -17,12 +17,12 @@ from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import te, tirx
 
 from chameleon_networks._compile.sequence.buffer_accesses import count_gathered_indices, gather_axis
-from chameleon_networks._graph.propagate_transposes import shape_of
 from chameleon_networks._graph.relax_utils import (
     bindings_of,
     mutate,
     operator_name,
     relax,
+    shape_of,
     static_shape,
     tvm,
 )

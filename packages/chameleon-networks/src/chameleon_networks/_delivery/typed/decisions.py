@@ -188,7 +188,7 @@ class PrecisionDecisions:
 
     def _settle_types(self, target: str) -> None:
         """Leave out the dtypes that no operator of the network can have."""
-        able = {kind: self.networks.able(kind) for kind in self._tried(target)}
+        able = {kind: self.networks.reducible(kind) for kind in self._tried(target)}
         usable = tuple(kind for kind, places in able.items() if places)
         if not usable:
             raise ConfigError(
@@ -255,7 +255,7 @@ class PrecisionDecisions:
         own = dict(zip(distinct, (spec.name for spec in named), strict=True))
         tasks: dict[str, Task] = {}
         for kind in self._tried(target) if self._types is None else self._types:
-            network, able = networks.uniform(kind), networks.able(kind)
+            network, able = networks.uniform(kind), networks.reducible(kind)
             fusions = [
                 typed for position in able if (typed := network.fusion(position)) is not None
             ]

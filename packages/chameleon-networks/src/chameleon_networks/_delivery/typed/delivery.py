@@ -356,14 +356,14 @@ class _TypedDelivery:
         """The points of the result: the front, the networks of one dtype, the delivered one."""
         points = [*self._front.points, *self._front.dominated]
         if best is not None and all(point.types != best.point.types for point in points):
-            points.append(self._front.timed(best.point))
+            points.append(self._front.retimed(best.point))
         return sorted(points, key=lambda point: (-point.seconds, point.error))
 
     # -- the point that is wanted, and one that holds the bound -------------------------------
 
     def _wanted(self) -> Point:
         """The fastest point that is within all bounds by simulation."""
-        within = self._front.within(self._bound)
+        within = self._front.fastest_within(self._bound)
         if self._precision.metric is None:
             return within
         # By falling seconds, float32 first; all before one that holds are taken to hold as well.
@@ -392,7 +392,7 @@ class _TypedDelivery:
             limit = point.error / 2.0
             if point.error < candidate.error < math.inf and candidate.error > self._bound:
                 limit = min(self._bound * point.error / candidate.error, point.error)
-            point = self._front.eased(point, limit)
+            point = self._front.reverted(point, limit)
         return None
 
     # -- what is fastest, and what is said ----------------------------------------------------
@@ -426,7 +426,7 @@ class _TypedDelivery:
         bound = self._bounds()
         others = ", ".join(f"{in_seconds(took)} in {name}" for name, took in seconds.items())
         if best is not None:
-            counted = best.point.counted(self._fusions).items()
+            counted = best.point.dtype_counts(self._fusions).items()
             counts = ", ".join(f"{count} in {kind}" for kind, count in counted)
             operators = f"of {self._fusions} operators {counts}"
             return f"{operators}; error {best.error:.1e}{bound and f', {bound}'} ({others})"

@@ -123,7 +123,7 @@ class Simulation(AskedProcess):
         return {
             (position, kind): self.error_of({position: kind})
             for kind in kinds
-            for position in find_eligible(self._fusions, kind).places
+            for position in find_eligible(self._fusions, kind).indices
         }
 
     def error_of(self, types: Types) -> float:

@@ -52,7 +52,7 @@ class BuiltNetwork:
         """
         tasks = {
             index: winner.task.name
-            for index in range(len(network.places))
+            for index in range(len(network.replacements))
             if (fusion := network.fusion(index)) is not None
             and (winner := kernels.like(fusion)) is not None
         }
@@ -101,7 +101,7 @@ class OperatorSeconds:
             self.times[index, 0] = 0.0 if alone is None else alone
         for column, kind in enumerate(kinds, start=1):
             network = networks.uniform(kind)
-            for index in networks.able(kind):
+            for index in networks.reducible(kind):
                 here = network.fusion(index)
                 winner = None if here is None else kernels.like(here)
                 if winner is not None and winner.seconds is not None and self.times[index, 0] > 0.0:

@@ -39,7 +39,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """MobileNet-V2: a first convolution, inverted residuals, a 1x1 convolution and a dense layer."""
+    """MobileNet-V2: a convolution, inverted residuals, a 1x1 convolution and a dense layer."""
 
     def __init__(
         self, stem: int, stages: Sequence[tuple[int, int, int, int]], last: int, classes: int

@@ -476,7 +476,7 @@ def _cast_result(node: Node, value: Any, dtype: np.dtype[Any]) -> Any:
 def _resize_axis(
     node: Node, value: Any, number: int, axis: _ResizedAxis, coordinates: NDArray[Any]
 ) -> Any:
-    """Resize one axis of a tensor; ``coordinates`` are the input coordinates of the output pixels."""
+    """Resize one axis of a tensor to pixels with the given input ``coordinates``."""
     attributes = node.attributes
     if attributes["mode"] == "nearest":
         # Early versions have no attribute for this choice.

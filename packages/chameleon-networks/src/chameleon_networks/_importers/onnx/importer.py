@@ -153,7 +153,8 @@ class _Importer:
         value_type = value_info.type.WhichOneof("value")
         if value_type != "tensor_type":
             raise ConfigError(
-                f"input {value_info.name!r} is a {str(value_type).removesuffix('_type')}, not a tensor",
+                f"input {value_info.name!r} is a {str(value_type).removesuffix('_type')}, "
+                "not a tensor",
                 hint="Give the network an input for each tensor.",
             )
         tensor = value_info.type.tensor_type

@@ -22,7 +22,7 @@ from chameleon_networks._importers.onnx.emulated_types import (
 )
 
 Value = Any
-"""A Relax expression, an ``EmulatedTensor``, a list for a sequence, or None for an omitted value."""
+"""A Relax expression, an ``EmulatedTensor``, a list for a sequence, or None if it is omitted."""
 
 
 UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
@@ -74,8 +74,7 @@ class Node:
         attributes: The attributes by name, with the standard's defaults.
         opset: The version of the operator set.
         outputs: Number of the outputs that the node names.
-        emulated_dtypes: For each input, the dtype that the tensor represents if Relax has it in another
-            dtype, else None.
+        emulated_dtypes: For each input, the dtype that an ``EmulatedTensor`` represents, else None.
     """
 
     builder: Any

@@ -14,7 +14,7 @@ from chameleon_tvm.api import first_line
 
 QDQ_OPERATORS = ("QuantizeLinear", "DequantizeLinear")
 _PER_CHANNEL_SINCE = 13
-"""The opset in which ``QDQ_OPERATORS`` got a scale for each channel, and ``Softmax`` a single axis."""
+"""The opset in which ``QDQ_OPERATORS`` got scales for each channel, and ``Softmax`` one axis."""
 ONNXRUNTIME_DOMAIN = "com.microsoft"
 """The domain of operators that only ONNX Runtime has."""
 _DOMAINS = frozenset({"", "ai.onnx", ONNXRUNTIME_DOMAIN})
@@ -44,9 +44,9 @@ def inline_functions(model: Any) -> Any:
     pending = [*result.graph.node, *(node for proto in result.functions for node in proto.node)]
     while pending:
         node = pending.pop()
-        input_name = {proto.name for proto in node.attribute}
-        defaults_of = defaults.get((node.domain, node.op_type, node.overload), ())
-        node.attribute.extend(proto for proto in defaults_of if proto.name not in input_name)
+        names = {proto.name for proto in node.attribute}
+        missing = defaults.get((node.domain, node.op_type, node.overload), ())
+        node.attribute.extend(proto for proto in missing if proto.name not in names)
         for proto in node.attribute:
             pending += [inner for graph in (proto.g, *proto.graphs) for inner in graph.node]
     return importlib.import_module("onnx.inliner").inline_local_functions(result)
@@ -108,10 +108,10 @@ class _Writer:
 
     def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
         """Write one node, and return the name of its output."""
-        input_name = {key: value for key, value in attributes.items() if value is not None}
+        attributes = {key: value for key, value in attributes.items() if value is not None}
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
-        self.nodes.append(_onnx().helper.make_node(kind, inputs, [output], name=name, **input_name))
+        self.nodes.append(_onnx().helper.make_node(kind, inputs, [output], name=name, **attributes))
         return output
 
     def constant(self, array: Any, name: str) -> str:
@@ -121,15 +121,11 @@ class _Writer:
 
     def value(self, name: str) -> Any | None:
         """The value of a tensor that is a constant, or None if the network computes the tensor."""
-        attributes_by_name = self._known.get(name)
-        return (
-            None
-            if attributes_by_name is None
-            else _onnx().numpy_helper.to_array(attributes_by_name)
-        )
+        tensor = self._known.get(name)
+        return None if tensor is None else _onnx().numpy_helper.to_array(tensor)
 
     @cached_property
-    def proto(self) -> str:
+    def unit_scale(self) -> str:
         """The name of a constant scale of one."""
         return self.constant(np.ones((), np.float32), "chameleon_scale_of_one")
 
@@ -156,10 +152,10 @@ class _NodeRewriter:
         """The name of the node's output."""
         return str(self.node.output[0])
 
-    def input_name(self, place: int) -> str:
+    def input(self, index: int) -> str:
         """The name of an input of the node, or "" if the node leaves the input out."""
         inputs = self.node.input
-        return str(inputs[place]) if place < len(inputs) else ""
+        return str(inputs[index]) if index < len(inputs) else ""
 
     def attributes(self, *dropped: str) -> Mapping[str, Any]:
         """The node's attributes, except the named ones."""
@@ -168,56 +164,55 @@ class _NodeRewriter:
         }
         return {name: value for name, value in attributes_by_name.items() if name not in dropped}
 
-    def real(self, place: int, *, axis: int | None = None) -> str:
+    def dequantize_input(self, index: int, *, axis: int | None = None) -> str:
         """Write the dequantization of an input, by the scale and zero point that follow it."""
-        return self.dequantized(*map(self.input_name, range(place, place + 3)), axis=axis)
+        return self.dequantize(*map(self.input, range(index, index + 3)), axis=axis)
 
-    def dequantized(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
+    def dequantize(self, numbers: str, scale: str, zero: str, *, axis: int | None = None) -> str:
         """Write the dequantization of a tensor, and return the name of the result."""
         # An operator may read one tensor twice.
         name = f"{self.name}/dequantize_{len(self.writer.nodes)}"
         inputs = [numbers, scale, zero]
         return self.writer.add("DequantizeLinear", inputs, f"{name}/{numbers}", name, axis=axis)
 
-    def ones(self, zero: str) -> str:
+    def unit_scales(self, zero: str) -> str:
         """A constant with a scale of one for each zero point."""
         value = self.writer.value(zero)
         if value is None or value.size == 1:
-            return self.writer.proto
+            return self.writer.unit_scale
         return self.writer.constant(np.ones(value.shape, np.float32), f"{zero}/{self.name}/ones")
 
-    def quantized(self, real: str, scale: str, zero: str) -> None:
-        """Write the quantization that computes the node's output."""
-        self.writer.add("QuantizeLinear", [real, scale, zero], self.output, f"{self.name}/quantize")
+    def quantize(self, real: str, index: int) -> None:
+        """Write the quantization of the output, by the scale and zero point from ``index`` on."""
+        inputs = [real, self.input(index), self.input(index + 1)]
+        self.writer.add("QuantizeLinear", inputs, self.output, f"{self.name}/quantize")
 
-    def computed(self, kind: str, inputs: list[str], **attributes: Any) -> str:
+    def compute(self, kind: str, inputs: list[str], **attributes: Any) -> str:
         """Write the floating-point operator, which gets the node's name."""
         return self.writer.add(kind, inputs, f"{self.name}/real", self.name, **attributes)
 
-    def bias(self, numbers: str, data_scale: str, weights_scale: str) -> str:
+    def bias(self, index: int) -> str:
         """Dequantize an int32 bias by the product of the scales of data and weights."""
-        writer, name = self.writer, f"{self.name}/bias_scale"
-        data, weights = map(writer.value, (data_scale, weights_scale))
+        writer, name, scales = (
+            self.writer,
+            f"{self.name}/bias_scale",
+            [self.input(1), self.input(4)],
+        )
+        data, weights = map(writer.value, scales)
         if data is None or weights is None:
-            writer.add("Mul", [data_scale, weights_scale], name, name)
+            writer.add("Mul", scales, name, name)
         else:
             scale = data.reshape(-1) * weights.reshape(-1)
             writer.constant(scale if len(scale) > 1 else scale.reshape(()), name)
-        return self.dequantized(numbers, name, "", axis=0)
+        return self.dequantize(self.input(index), name, "", axis=0)
 
 
-def _convolution(rewriter: _NodeRewriter) -> None:
+def _convolution(node: _NodeRewriter) -> None:
     """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, [B]."""
-    inputs = [rewriter.real(0), rewriter.real(3, axis=0)]
-    if rewriter.input_name(8):
-        inputs.append(
-            rewriter.bias(rewriter.input_name(8), rewriter.input_name(1), rewriter.input_name(4))
-        )
-    rewriter.quantized(
-        rewriter.computed("Conv", inputs, **rewriter.attributes()),
-        rewriter.input_name(6),
-        rewriter.input_name(7),
-    )
+    inputs = [node.dequantize_input(0), node.dequantize_input(3, axis=0)]
+    if node.input(8):
+        inputs.append(node.bias(8))
+    node.quantize(node.compute("Conv", inputs, **node.attributes()), 6)
 
 
 def _integer_product(
@@ -225,30 +220,26 @@ def _integer_product(
 ) -> Callable[[_NodeRewriter], None]:
     """Inputs: x, w, [x_zero_point], [w_zero_point]. The output is a sum in int32."""
 
-    def rewrite(rewriter: _NodeRewriter) -> None:
+    def rewrite(node: _NodeRewriter) -> None:
+        zeros = ((0, node.input(2), data_axis), (1, node.input(3), weights_axis))
         inputs = [
-            rewriter.dequantized(rewriter.input_name(place), rewriter.ones(zero), zero, axis=axis)
-            for place, zero, axis in (
-                (0, rewriter.input_name(2), data_axis),
-                (1, rewriter.input_name(3), weights_axis),
-            )
+            node.dequantize(node.input(index), node.unit_scales(zero), zero, axis=axis)
+            for index, zero, axis in zeros
         ]
-        sums = rewriter.computed(kind, inputs, **rewriter.attributes())
+        sums = node.compute(kind, inputs, **node.attributes())
         int32 = 6  # TensorProto.INT32
-        rewriter.writer.add("Cast", [sums], rewriter.output, f"{rewriter.name}/sums", to=int32)
+        node.writer.add("Cast", [sums], node.output, f"{node.name}/sums", to=int32)
 
     return rewrite
 
 
 def _binary(kind: str, *axes: int | None) -> Callable[[_NodeRewriter], None]:
     """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point."""
-    proto, two = axes or (None, None)
+    lhs_axis, rhs_axis = axes or (None, None)
 
-    def rewrite(rewriter: _NodeRewriter) -> None:
-        inputs = [rewriter.real(0, axis=proto), rewriter.real(3, axis=two)]
-        rewriter.quantized(
-            rewriter.computed(kind, inputs), rewriter.input_name(6), rewriter.input_name(7)
-        )
+    def rewrite(node: _NodeRewriter) -> None:
+        inputs = [node.dequantize_input(0, axis=lhs_axis), node.dequantize_input(3, axis=rhs_axis)]
+        node.quantize(node.compute(kind, inputs), 6)
 
     return rewrite
 
@@ -256,69 +247,55 @@ def _binary(kind: str, *axes: int | None) -> Callable[[_NodeRewriter], None]:
 def _unary(kind: str, *dropped: str) -> Callable[[_NodeRewriter], None]:
     """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
 
-    def rewrite(rewriter: _NodeRewriter) -> None:
-        attributes = rewriter.attributes(*dropped)
-        if any(rewriter.attributes().get(name) for name in dropped):
+    def rewrite(node: _NodeRewriter) -> None:
+        attributes = node.attributes(*dropped)
+        if any(node.attributes().get(name) for name in dropped):
             raise ConfigError(
-                f"node {rewriter.name!r} ({rewriter.node.op_type}) has {', '.join(dropped)} set",
+                f"node {node.name!r} ({node.node.op_type}) has {', '.join(dropped)} set",
                 hint="Quantize the network with channels first, as ONNX has them.",
             )
-        rewriter.quantized(
-            rewriter.computed(kind, [rewriter.real(0)], **attributes),
-            rewriter.input_name(3),
-            rewriter.input_name(4),
-        )
+        node.quantize(node.compute(kind, [node.dequantize_input(0)], **attributes), 3)
 
     return rewrite
 
 
-def _softmax(rewriter: _NodeRewriter) -> None:
+def _softmax(node: _NodeRewriter) -> None:
     """Inputs: X, X_scale, X_zero_point, Y_scale, Y_zero_point."""
-    input_name, real, add = rewriter.attributes(), rewriter.real(0), rewriter.writer.add
-    if input_name["opset"] >= _PER_CHANNEL_SINCE:
-        result = rewriter.computed("Softmax", [real], axis=input_name.get("axis", -1))
+    attributes, real, add = node.attributes(), node.dequantize_input(0), node.writer.add
+    axis = attributes.get("axis", -1)
+    if attributes["opset"] >= _PER_CHANNEL_SINCE:
+        result = node.compute("Softmax", [real], axis=axis)
     else:  # all axes from the given one on count as one
-        flat, shape, back = (f"{rewriter.name}/{word}" for word in ("flat", "shape", "back"))
-        add("Flatten", [real], flat, flat, axis=input_name.get("axis", -1))
+        flat, shape, back = (f"{node.name}/{word}" for word in ("flat", "shape", "back"))
+        add("Flatten", [real], flat, flat, axis=axis)
         add("Shape", [real], shape, shape)
-        result = add("Reshape", [rewriter.computed("Softmax", [flat], axis=1), shape], back, back)
-    rewriter.quantized(result, rewriter.input_name(3), rewriter.input_name(4))
+        result = add("Reshape", [node.compute("Softmax", [flat], axis=1), shape], back, back)
+    node.quantize(result, 3)
 
 
-def _where(rewriter: _NodeRewriter) -> None:
+def _where(node: _NodeRewriter) -> None:
     """Inputs: condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero."""
-    rewriter.quantized(
-        rewriter.computed("Where", [rewriter.input_name(0), rewriter.real(1), rewriter.real(4)]),
-        *map(rewriter.input_name, (7, 8)),
-    )
+    inputs = [node.input(0), node.dequantize_input(1), node.dequantize_input(4)]
+    node.quantize(node.compute("Where", inputs), 7)
 
 
-def _concatenation(rewriter: _NodeRewriter) -> None:
+def _concatenation(node: _NodeRewriter) -> None:
     """Inputs: Y_scale, Y_zero_point, then the values, scale and zero point of each part."""
-    parts = [rewriter.real(place) for place in range(2, len(rewriter.node.input), 3)]
-    rewriter.quantized(
-        rewriter.computed("Concat", parts, **rewriter.attributes()),
-        rewriter.input_name(0),
-        rewriter.input_name(1),
-    )
+    parts = [node.dequantize_input(index) for index in range(2, len(node.node.input), 3)]
+    node.quantize(node.compute("Concat", parts, **node.attributes()), 0)
 
 
-def _gemm(rewriter: _NodeRewriter) -> None:
+def _gemm(node: _NodeRewriter) -> None:
     """Inputs: A, a_scale, a_zero_point, B, b_scale, b_zero_point, [C], [y_scale, y_zero_point]."""
-    attributes = rewriter.attributes()
-    inputs = [rewriter.real(0), rewriter.real(3, axis=0 if attributes.get("transB") else 1)]
-    if rewriter.input_name(6):
-        inputs.append(
-            rewriter.bias(rewriter.input_name(6), rewriter.input_name(1), rewriter.input_name(4))
-        )
-    if rewriter.input_name(7):
-        rewriter.quantized(
-            rewriter.computed("Gemm", inputs, **attributes),
-            rewriter.input_name(7),
-            rewriter.input_name(8),
-        )
+    attributes = node.attributes()
+    axis = 0 if attributes.get("transB") else 1
+    inputs = [node.dequantize_input(0), node.dequantize_input(3, axis=axis)]
+    if node.input(6):
+        inputs.append(node.bias(6))
+    if node.input(7):
+        node.quantize(node.compute("Gemm", inputs, **attributes), 7)
     else:
-        rewriter.writer.add("Gemm", inputs, rewriter.output, rewriter.name, **attributes)
+        node.writer.add("Gemm", inputs, node.output, node.name, **attributes)
 
 
 _REWRITERS: dict[str, Callable[[_NodeRewriter], None]] = {

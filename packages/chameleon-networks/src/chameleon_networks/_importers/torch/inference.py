@@ -97,21 +97,21 @@ def check_program(program: Any) -> Any:
 
 def disable_dropout(program: Any) -> Any:
     """Switch off dropout that was exported in training mode, and log a warning if there was any."""
-    found = [node for node in _nodes(program) if _is_dropout(node)]
-    for node in found:
+    dropouts = [node for node in _nodes(program) if _is_dropout(node)]
+    for node in dropouts:
         names = _argument_names(node)
-        off = next((name for name in ("train", "training") if name in names), "dropout_p")
-        value, place = 0.0 if off == "dropout_p" else False, names.index(off)
-        if place < len(node.args):
-            node.args = (*node.args[:place], value, *node.args[place + 1 :])
+        switch = next((name for name in ("train", "training") if name in names), "dropout_p")
+        value, position = 0.0 if switch == "dropout_p" else False, names.index(switch)
+        if position < len(node.args):
+            node.args = (*node.args[:position], value, *node.args[position + 1 :])
         else:
-            node.kwargs = {**node.kwargs, off: value}
-    for module in {node.graph.owning_module for node in found}:
+            node.kwargs = {**node.kwargs, switch: value}
+    for module in {node.graph.owning_module for node in dropouts}:
         module.recompile()
-    if found:
+    if dropouts:
         log.warning(
             "dropout_left_out",
-            operators=len(found),
+            operators=len(dropouts),
             why="the network leaves out numbers at random, as in training; a delivered network "
             "does not",
         )
@@ -138,20 +138,24 @@ def _nodes(program: Any) -> list[Any]:
 
 def check_stateless(program: Any) -> Any:
     """Check that no output depends on earlier calls, as in a decoder with a cache."""
-    depends = _mutated_buffers(program)
+    state_dependent = _mutated_buffers(program)
     outputs = set(program.graph_signature.user_outputs)
-    for node in program.graph.nodes if depends else ():
+    for node in program.graph.nodes if state_dependent else ():
         name = getattr(node.target, "__name__", "").partition(".")[0]
         sources = node.all_input_nodes[1:] if name in _OVERWRITING else node.all_input_nodes
         if name == _TRAINING_BATCH_NORM:
-            sources = [one for one in sources if one in node.args[:_TRAINING_BATCH_NORM_INPUTS]]
-        source = next((one for one in sources if one in depends), None)
+            sources = [
+                argument
+                for argument in sources
+                if argument in node.args[:_TRAINING_BATCH_NORM_INPUTS]
+            ]
+        source = next((argument for argument in sources if argument in state_dependent), None)
         if source is not None and node.op == "call_function":
             for changed in (node, *map(_storage_owner, _mutated_arguments(node))):
-                depends[changed] = depends[source]
+                state_dependent[changed] = state_dependent[source]
         elif name in _OVERWRITING and name.endswith("_"):
-            depends.pop(node.args[0], None)
-    for node, change in depends.items():
+            state_dependent.pop(node.args[0], None)
+    for node, change in state_dependent.items():
         if node.name in outputs:
             raise ConfigError(
                 f"{location_of(change).sentence} changes a weight or buffer, so that answers "
@@ -173,14 +177,14 @@ def _mutated_buffers(program: Any) -> dict[Any, Any]:
     """The weights and buffers that a call changes, each with the first operator that does."""
     signature = program.graph_signature
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    kept = {*weights, *signature.inputs_to_lifted_tensor_constants}
+    state_names = {*weights, *signature.inputs_to_lifted_tensor_constants}
     nodes = {node.name: node for node in program.graph.nodes}
     buffers = {target: nodes[name] for name, target in weights.items()}
     written = {**signature.parameters_to_mutate, **signature.buffers_to_mutate}
     changed = {buffers[target]: nodes[name] for name, target in written.items()}
     for node in program.graph.nodes:
         for base in map(_storage_owner, _mutated_arguments(node)):
-            if base.name in kept:
+            if base.name in state_names:
                 changed.setdefault(base, node)
     return changed
 
@@ -192,11 +196,15 @@ def _mutated_arguments(node: Any) -> list[Any]:
         return []
     places = enumerate(schema.arguments)
     written = [
-        node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-        for place, argument in places
+        node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        for position, argument in places
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
-    tensors = (part for one in written for part in (one if isinstance(one, Sequence) else (one,)))
+    tensors = (
+        part
+        for argument in written
+        for part in (argument if isinstance(argument, Sequence) else (argument,))
+    )
     return [tensor for tensor in tensors if hasattr(tensor, "name")]
 
 
@@ -251,7 +259,7 @@ def _export_with_answers(network: Any, export: Callable[[], Any], answers: Seque
     aten, dispatch = torch.ops.aten, importlib.import_module("torch.utils._python_dispatch")
     fake = importlib.import_module("torch._subclasses.fake_tensor")
     item = aten._local_scalar_dense.default  # noqa: SLF001 - it is called so
-    asking = {item, aten.equal.default, aten.allclose.default}
+    questions = {item, aten.equal.default, aten.allclose.default}
 
     class Answers(dispatch.TorchDispatchMode):  # type: ignore[name-defined]
         def __init__(self) -> None:
@@ -261,7 +269,7 @@ def _export_with_answers(network: Any, export: Callable[[], Any], answers: Seque
         def __torch_dispatch__(
             self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            if operator not in asking or not isinstance(args[0], fake.FakeTensor):
+            if operator not in questions or not isinstance(args[0], fake.FakeTensor):
                 return operator(*args, **(kwargs or {}))
             is_number = operator is item and args[0].dtype != torch.bool
             if is_number or args[0].constant is not None:
@@ -272,13 +280,15 @@ def _export_with_answers(network: Any, export: Callable[[], Any], answers: Seque
             return answer
 
     # If the network raises an error, torch does not call its hooks.
-    with contextlib.ExitStack() as inside, contextlib.ExitStack() as hooked:
+    with contextlib.ExitStack() as mode_stack, contextlib.ExitStack() as hook_stack:
         hooks = (
-            network.register_forward_pre_hook(lambda *_: inside.enter_context(Answers()) and None),
-            network.register_forward_hook(lambda *_: inside.close()),
+            network.register_forward_pre_hook(
+                lambda *_: mode_stack.enter_context(Answers()) and None
+            ),
+            network.register_forward_hook(lambda *_: mode_stack.close()),
         )
         for hook in hooks:
-            hooked.callback(hook.remove)
+            hook_stack.callback(hook.remove)
         return export()
 
 
@@ -299,25 +309,27 @@ def draws_random_numbers(node: Any) -> bool:
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     schema = _schema(node)
-    values = {one.name: one.default_value for one in schema}
-    values |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
-    chances = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
+    values = {argument.name: argument.default_value for argument in schema}
+    values |= (
+        dict(zip((argument.name for argument in schema), node.args, strict=False)) | node.kwargs
+    )
+    probabilities = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
     training = [values[name] for name in ("train", "training") if name in values]
     if training:
-        return any(training) and (not chances or any(chances))
-    return not chances or any(chances)
+        return any(training) and (not probabilities or any(probabilities))
+    return not probabilities or any(probabilities)
 
 
 def _is_dropout(node: Any) -> bool:
     """Whether an operator drops numbers at random, as dropout or as attention with dropout."""
     if node.op != "call_function" or not draws_random_numbers(node):
         return False
-    named = {"dropout", "dropout_p"} & {*_argument_names(node)}
-    return "dropout" in node.target.__name__ or bool(named)
+    dropout_names = {"dropout", "dropout_p"} & {*_argument_names(node)}
+    return "dropout" in node.target.__name__ or bool(dropout_names)
 
 
 def _argument_names(node: Any) -> list[str]:
-    return [str(one.name) for one in _schema(node)]
+    return [str(argument.name) for argument in _schema(node)]
 
 
 def _schema(node: Any) -> Any:

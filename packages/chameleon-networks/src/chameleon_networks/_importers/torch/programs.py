@@ -84,8 +84,8 @@ class NumberRange:
         """The range of an array of NumPy."""
         least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
         is_mask = (array.dtype == bool and least < most) or (abs(array) == math.inf).any()
-        kept = is_mask and array.ndim and array.size <= _LARGEST_MASK
-        mask = array.tolist() if kept else None
+        has_mask = is_mask and array.ndim and array.size <= _LARGEST_MASK
+        mask = array.tolist() if has_mask else None
         return cls(dtype=array.dtype.name, shape=array.shape, least=least, most=most, mask=mask)
 
 
@@ -132,9 +132,9 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExamplePro
 
 def export_source(source: str) -> ExampleProgram:
     """Export the network of a user's function that returns a module and example inputs."""
-    made = _call_source(source)
-    is_pair = isinstance(made, tuple) and len(made) == 2  # noqa: PLR2004
-    network, inputs = made if is_pair else (made, ())
+    result = _call_source(source)
+    is_pair = isinstance(result, tuple) and len(result) == 2  # noqa: PLR2004
+    network, inputs = result if is_pair else (result, ())
     if not is_pair or not isinstance(network, _torch().nn.Module):
         wanted = "torch module" if is_pair else "pair"
         raise ConfigError(
@@ -225,16 +225,14 @@ def _export_hint(error: Exception) -> str:
     """A hint that shows the code that torch cannot export, and how to solve the problem."""
     lines = [line.strip() for line in str(error).splitlines()]
     frames = [place for place, line in enumerate(lines) if line.startswith("File ")]
-    written = ""
+    code = ""
     if frames:
         last = lines[frames[-1] : frames[-1] + 2]
-        written = f"It is about {', '.join(last)}. "
+        code = f"It is about {', '.join(last)}. "
     if not _is_data_dependent(error):
-        return (
-            f"{written}Call torch.export.export(network, inputs) by hand for its whole traceback."
-        )
+        return f"{code}Call torch.export.export(network, inputs) by hand for its whole traceback."
     return (
-        f"{written}What the code does must not depend on the values of tensors: write such an "
+        f"{code}What the code does must not depend on the values of tensors: write such an "
         "`if` with torch.where, or decide it outside of the network."
     )
 
@@ -325,11 +323,11 @@ _torch = partial(import_library, "torch")
 @contextlib.contextmanager
 def hold_back_torch_messages() -> Iterator[None]:
     """Hold back what torch logs and prints, and add it to an exception as a note."""
-    held: list[tuple[logging.Handler, logging.LogRecord]] = []
+    records: list[tuple[logging.Handler, logging.LogRecord]] = []
     out, err = io.StringIO(), io.StringIO()
     try:
         with (
-            _hold_back_records(held),
+            _hold_back_records(records),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
@@ -337,19 +335,19 @@ def hold_back_torch_messages() -> Iterator[None]:
     except Exception as error:
         # With tracebacks, in which torch hides the cause of an error.
         text = logging.Formatter().format
-        logged = [text(record) for record in dict.fromkeys(record for _, record in held)]
-        said = [*logged, out.getvalue().strip(), err.getvalue().strip()]
-        if any(said):
-            error.add_note("\n".join(filter(None, said)))
+        logged = [text(record) for record in dict.fromkeys(record for _, record in records)]
+        messages = [*logged, out.getvalue().strip(), err.getvalue().strip()]
+        if any(messages):
+            error.add_note("\n".join(filter(None, messages)))
         raise
     sys.stdout.write(out.getvalue())
     sys.stderr.write(err.getvalue())
-    for handler, record in held:
+    for handler, record in records:
         handler.handle(record)
 
 
 @contextlib.contextmanager
-def _hold_back_records(held: list[tuple[logging.Handler, logging.LogRecord]]) -> Iterator[None]:
+def _hold_back_records(records: list[tuple[logging.Handler, logging.LogRecord]]) -> Iterator[None]:
     """Append what handlers of torch's loggers would show to a list instead."""
     loggers = logging.root.manager.loggerDict.items()
     named = [logger for name, logger in loggers if name.partition(".")[0] == "torch"]
@@ -357,7 +355,7 @@ def _hold_back_records(held: list[tuple[logging.Handler, logging.LogRecord]]) ->
         for handler in {h for logger in named for h in getattr(logger, "handlers", ())}:
 
             def hold(record: logging.LogRecord, handler: logging.Handler = handler) -> bool:
-                held.append((handler, record))
+                records.append((handler, record))
                 return False
 
             handler.addFilter(hold)
@@ -395,34 +393,34 @@ def input_tensors(program: Any) -> Keywords:
 
 
 def _check_shapes(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
-    said = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
+    messages = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
     for name, shape in shapes.items():
         if name not in tensors:
             raise ConfigError(
                 f"{owner} has no input {name!r}{did_you_mean(name, tensors)}",
-                hint=f"Its inputs are {said}.",
+                hint=f"Its inputs are {messages}.",
             )
         if len(shape) != tensors[name].ndim or 0 in tensors[name].shape:
             raise ConfigError(
                 f"input {name!r} of {owner} is {list(tensors[name].shape)} in the example, which "
                 f"cannot be made {list(shape)}",
-                hint=f"Give as many extents as it has axes. Its inputs are {said}.",
+                hint=f"Give as many extents as it has axes. Its inputs are {messages}.",
             )
 
 
 def _resize(example: Any, shape: Sequence[int]) -> Any:
     for axis, extent in enumerate(shape):
-        places = _torch().arange(extent) % example.shape[axis]
-        example = example.index_select(axis, places)
+        indices = _torch().arange(extent) % example.shape[axis]
+        example = example.index_select(axis, indices)
     return example
 
 
 def check_saved_shapes(program: Any, shapes: Shapes, file: str) -> None:
     """Check that a saved program takes inputs of other shapes."""
     for node in program.graph.nodes:
-        asked = shapes.get(node.name) if node.op == "placeholder" else None
+        requested = shapes.get(node.name) if node.op == "placeholder" else None
         for axis, (extent, known) in enumerate(
-            zip(asked or (), getattr(node.meta.get("val"), "shape", ()), strict=False)
+            zip(requested or (), getattr(node.meta.get("val"), "shape", ()), strict=False)
         ):
             if isinstance(known, int) and known != extent:
                 raise ConfigError(

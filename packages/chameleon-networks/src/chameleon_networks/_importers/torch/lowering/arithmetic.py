@@ -34,8 +34,8 @@ def _promote(operator: Any, call: TorchCall) -> Any:
 def _power(call: TorchCall) -> Any:
     """``pow`` of two operands in the result's dtype; integers are computed in float64."""
     computed = "float64" if "int" in call.dtype else call.dtype
-    made = op.power(*call.operands(2, computed))
-    return made if computed == call.dtype else op.astype(op.round(made), call.dtype)
+    result = op.power(*call.operands(2, computed))
+    return result if computed == call.dtype else op.astype(op.round(result), call.dtype)
 
 
 def _pow_tensor_scalar(call: TorchCall) -> Any:
@@ -61,16 +61,16 @@ def _matmul(call: TorchCall) -> Any:
 def _addmm(call: TorchCall) -> Any:
     """``beta * a + alpha * (x @ y)``."""
     added, left, right = call.operands(3)
-    made = _scale(op.matmul(left, right, out_dtype=call.dtype), call, "alpha")
-    return made if call.node.kwargs.get("beta") == 0 else _scale(added, call, "beta") + made
+    result = _scale(op.matmul(left, right, out_dtype=call.dtype), call, "alpha")
+    return result if call.node.kwargs.get("beta") == 0 else _scale(added, call, "beta") + result
 
 
 def _clamp(call: TorchCall) -> Any:
     """``clamp``; TVM's importer uses infinite bounds, which integers do not have."""
     [x] = call.operands(1)
-    low, high = call.given(1, "min"), call.given(2, "max")
+    low, high = call.argument(1, "min"), call.argument(2, "max")
     if "int" not in call.dtype and all(
-        one is None or isinstance(one, int | float) for one in (low, high)
+        value is None or isinstance(value, int | float) for value in (low, high)
     ):
         least = -math.inf if low is None else float(low)
         return op.clip(x, least, math.inf if high is None else float(high))
@@ -82,25 +82,29 @@ def _clamp(call: TorchCall) -> Any:
 
 def _amax_amin(operator: Any, call: TorchCall) -> Any:
     """``amax`` and ``amin``, along all axes if no axes are given."""
-    return operator(call.value(0), call.given(1, "dim") or None, bool(call.given(2, "keepdim")))
+    return operator(
+        call.value(0), call.argument(1, "dim") or None, bool(call.argument(2, "keepdim"))
+    )
 
 
 def _any(call: TorchCall) -> Any:
     """``any`` of a tensor of any dtype; the result is bool, or uint8 for uint8."""
-    axes, keep = call.given(1, "dim"), bool(call.given(2, "keepdim"))
+    axes, keep = call.argument(1, "dim"), bool(call.argument(2, "keepdim"))
     bits = op.astype(call.tensor(call.node.args[0], "bool"), INT8)
     return op.astype(op.max(bits, None if axes == [] else axes, keep), call.dtype)
 
 
-def _max_dim(operator: Any, place: Any, call: TorchCall) -> Any:
+def _max_dim(operator: Any, position: Any, call: TorchCall) -> Any:
     """``max.dim`` and ``min.dim``: the extreme number, and its index."""
-    axis, keep = call.given(1, "dim"), bool(call.given(2, "keepdim"))
-    return call.emit(relax.Tuple([one(call.value(0), axis, keep) for one in (operator, place)]))
+    axis, keep = call.argument(1, "dim"), bool(call.argument(2, "keepdim"))
+    return call.emit(
+        relax.Tuple([value(call.value(0), axis, keep) for value in (operator, position)])
+    )
 
 
 def _prod_dim(operator: Any, call: TorchCall) -> Any:
     """``prod.dim_int``: along one axis."""
-    return operator(*call.operands(1), call.given(1, "dim"), bool(call.given(2, "keepdim")))
+    return operator(*call.operands(1), call.argument(1, "dim"), bool(call.argument(2, "keepdim")))
 
 
 def _where(call: TorchCall) -> Any:
@@ -113,25 +117,27 @@ def _where(call: TorchCall) -> Any:
 def _cat(call: TorchCall) -> Any:
     """``cat``, whose parts are converted to the result's dtype."""
     parts = [call.tensor(part, call.dtype) for part in call.node.args[0]]
-    return op.concat(parts, call.given(1, "dim", 0))
+    return op.concat(parts, call.argument(1, "dim", 0))
 
 
 def _cumulative(operator: Any, call: TorchCall) -> Any:
     """``cumsum`` and ``cumprod`` in the result's dtype, which is int64 for integers."""
-    return operator(*call.operands(1), call.given(1, "dim"), call.dtype)
+    return operator(*call.operands(1), call.argument(1, "dim"), call.dtype)
 
 
 def _group_norm(call: TorchCall) -> Any:
     """``native_group_norm``, also without scale and shift."""
     x = call.value(0)
-    channels, groups, epsilon = (call.node.args[place] for place in (4, 6, 7))
+    channels, groups, epsilon = (call.node.args[position] for position in (4, 6, 7))
     gamma, beta = (
-        relax.const([neutral] * int(channels), str(x.ty.dtype)) if one is None else call.tensor(one)
-        for one, neutral in zip(call.node.args[1:3], (1.0, 0.0), strict=True)
+        relax.const([neutral] * int(channels), str(x.ty.dtype))
+        if value is None
+        else call.tensor(value)
+        for value, neutral in zip(call.node.args[1:3], (1.0, 0.0), strict=True)
     )
     axes = list(range(2, len(extents(x))))
-    made = op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon))
-    return call.emit(relax.Tuple([made]))
+    result = op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon))
+    return call.emit(relax.Tuple([result]))
 
 
 _SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (

@@ -25,7 +25,7 @@ Part = Any
 
 
 @attrs.frozen
-class ComplexPair:
+class Complex:
     """A complex tensor or a complex number, as a pair of real ones.
 
     Attributes:
@@ -37,21 +37,21 @@ class ComplexPair:
     imaginary: Part = 0
 
     @classmethod
-    def of(cls, value: Any) -> ComplexPair:
+    def of(cls, value: Any) -> Complex:
         """Convert a real tensor or a number to a pair. A pair is returned unchanged."""
-        if isinstance(value, ComplexPair):
+        if isinstance(value, Complex):
             return value
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value)
 
     @classmethod
-    def of_last_axis(cls, both: torch.Tensor) -> ComplexPair:
+    def of_last_axis(cls, parts: torch.Tensor) -> Complex:
         """Read a complex tensor from a real tensor whose last axis holds both parts."""
-        return cls(both.select(-1, 0), both.select(-1, 1))
+        return cls(parts.select(-1, 0), parts.select(-1, 1))
 
     @classmethod
-    def of_polar(cls, size: torch.Tensor, angle: torch.Tensor) -> ComplexPair:
+    def of_polar(cls, magnitude: torch.Tensor, angle: torch.Tensor) -> Complex:
         """The pair of an absolute value and an angle."""
-        return cls(size * torch.cos(angle), size * torch.sin(angle))
+        return cls(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
 
     @property
     def shape(self) -> torch.Size:
@@ -66,37 +66,39 @@ class ComplexPair:
             return torch.full_like(self.imaginary, self.real), self.imaginary
         return self.real, self.imaginary
 
-    def each(self, function: Callable[[Any], Any]) -> ComplexPair:
+    def each(self, function: Callable[[Any], Any]) -> Complex:
         """Apply a linear function to both parts, except to the number 0."""
-        return ComplexPair(
-            *(one if is_zero(one) else function(one) for one in (self.real, self.imaginary))
-        )
+        return Complex(*(x if is_zero(x) else function(x) for x in (self.real, self.imaginary)))
 
-    def conjugate(self) -> ComplexPair:
+    def conjugate(self) -> Complex:
         """The complex conjugate."""
-        return ComplexPair(self.real, -self.imaginary)
+        return Complex(self.real, -self.imaginary)
 
-    def __add__(self, other: ComplexPair) -> ComplexPair:
-        return ComplexPair(
-            add_parts(self.real, other.real), add_parts(self.imaginary, other.imaginary)
-        )
+    def __add__(self, other: Complex) -> Complex:
+        return Complex(add_parts(self.real, other.real), add_parts(self.imaginary, other.imaginary))
 
-    def __sub__(self, other: ComplexPair) -> ComplexPair:
-        return self + ComplexPair(-other.real, -other.imaginary)
+    def __sub__(self, other: Complex) -> Complex:
+        return self + Complex(-other.real, -other.imaginary)
 
-    def __mul__(self, other: ComplexPair) -> ComplexPair:
+    def __mul__(self, other: Complex) -> Complex:
         return self.product(other, multiply_parts)
 
-    def product(self, other: ComplexPair, multiply: Callable[[Any, Any], Any]) -> ComplexPair:
+    def product(self, other: Complex, multiply: Callable[[Any, Any], Any]) -> Complex:
         """Multiply this pair by another one, as complex numbers."""
 
-        def of(one: Part, two: Part) -> Part:
-            return 0 if is_zero(one) or is_zero(two) else multiply(one, two)
+        def multiply_unless_zero(x: Part, y: Part) -> Part:
+            return 0 if is_zero(x) or is_zero(y) else multiply(x, y)
 
         real, imaginary = other.real, other.imaginary
-        return ComplexPair(
-            add_parts(of(self.real, real), -of(self.imaginary, imaginary)),
-            add_parts(of(self.real, imaginary), of(self.imaginary, real)),
+        return Complex(
+            add_parts(
+                multiply_unless_zero(self.real, real),
+                -multiply_unless_zero(self.imaginary, imaginary),
+            ),
+            add_parts(
+                multiply_unless_zero(self.real, imaginary),
+                multiply_unless_zero(self.imaginary, real),
+            ),
         )
 
     def squared_size(self) -> Part:
@@ -105,10 +107,12 @@ class ComplexPair:
             multiply_parts(self.real, self.real), multiply_parts(self.imaginary, self.imaginary)
         )
 
-    def reciprocal(self) -> ComplexPair:
+    def reciprocal(self) -> Complex:
         """The reciprocal, 1 over the complex number."""
-        size = self.squared_size()
-        return self.conjugate() * ComplexPair(1 / size if is_number(size) else size.reciprocal())
+        magnitude = self.squared_size()
+        return self.conjugate() * Complex(
+            1 / magnitude if is_number(magnitude) else magnitude.reciprocal()
+        )
 
 
 def is_number(part: Part) -> bool:
@@ -121,19 +125,19 @@ def is_zero(part: Part) -> bool:
     return is_number(part) and part == 0
 
 
-def add_parts(one: Part, two: Part) -> Part:
+def add_parts(x: Part, y: Part) -> Part:
     """Add two real tensors or numbers, without an operator for the number 0."""
-    if is_zero(one) or is_zero(two):
-        return two if is_zero(one) else one
-    return one + two
+    if is_zero(x) or is_zero(y):
+        return y if is_zero(x) else x
+    return x + y
 
 
-def multiply_parts(one: Part, two: Part) -> Part:
+def multiply_parts(x: Part, y: Part) -> Part:
     """Multiply two real tensors or numbers, without an operator for the numbers 0 and 1."""
-    for factor, other in ((one, two), (two, one)):
+    for factor, other in ((x, y), (y, x)):
         if is_number(factor) and factor in {0, 1}:
             return other if factor else 0
-    return one * two
+    return x * y
 
 
 MAX_DFT_LENGTH = 2048
@@ -143,140 +147,135 @@ _MAX_POWER = 8
 """The largest power of a complex number that is written as products."""
 
 
-def _fft(_: Any, given: Any, axes: Sequence[int], mode: int, forward: bool) -> ComplexPair:
+def _fft(_: Any, tensor: Any, axes: Sequence[int], mode: int, forward: bool) -> Complex:
     """``torch.fft.fftn`` or ``ifftn``."""
-    pair = ComplexPair.of(given)
+    pair = Complex.of(tensor)
     extents = [pair.shape[axis] for axis in axes]
     for axis, extent in zip(axes, extents, strict=True):
         pair = _multiply_axis(pair, axis, _dft_matrix(extent, extent, extent, forward=forward))
     return _normalize(pair, extents, mode)
 
 
-def _rfft(_: Any, given: Any, axes: Sequence[int], mode: int, onesided: bool) -> ComplexPair:
+def _rfft(_: Any, tensor: Any, axes: Sequence[int], mode: int, onesided: bool) -> Complex:
     """``torch.fft.rfftn``. The last of the axes is transformed first."""
     *others, last = axes
-    extent = given.shape[last]
-    kept = extent // 2 + 1 if onesided else extent
-    pair = _multiply_axis(ComplexPair(given), last, _dft_matrix(extent, extent, kept, forward=True))
-    extents = [given.shape[axis] for axis in axes]
+    extent = tensor.shape[last]
+    columns = extent // 2 + 1 if onesided else extent
+    pair = _multiply_axis(Complex(tensor), last, _dft_matrix(extent, extent, columns, forward=True))
+    extents = [tensor.shape[axis] for axis in axes]
     return _normalize(_fft(_, pair, others, 0, forward=True), extents, mode)
 
 
-def _irfft(_: Any, given: ComplexPair, axes: Sequence[int], mode: int, extent: int) -> torch.Tensor:
+def _irfft(_: Any, tensor: Complex, axes: Sequence[int], mode: int, extent: int) -> torch.Tensor:
     """``torch.fft.irfftn``, whose result has ``extent`` numbers along the last of the axes."""
     *others, last = axes
-    extents = [*(given.shape[axis] for axis in others), extent]
-    rows = given.shape[last]
+    extents = [*(tensor.shape[axis] for axis in others), extent]
+    rows = tensor.shape[last]
     # What is left out is the mirror image of what is there, but for both ends.
     count = torch.arange(rows)[:, None]
     weight = 2.0 - (count == 0).float() - (2 * count == extent).float()
     matrix = _dft_matrix(extent, rows, extent, forward=False).each(lambda part: part * weight)
-    made = _multiply_axis(_fft(_, given, others, 0, forward=False), last, matrix)
-    return _normalize(ComplexPair(made.real), extents, mode).real
+    result = _multiply_axis(_fft(_, tensor, others, 0, forward=False), last, matrix)
+    return _normalize(Complex(result.real), extents, mode).real
 
 
-def _normalize(given: ComplexPair, extents: Sequence[int], mode: int) -> ComplexPair:
+def _normalize(tensor: Complex, extents: Sequence[int], mode: int) -> Complex:
     """Normalize a transform of n numbers: mode 0 does nothing, 1 divides by sqrt(n), 2 by n."""
     count = math.prod(extents)
-    return given * ComplexPair((1.0, 1.0 / math.sqrt(count), 1.0 / count)[mode])
+    return tensor * Complex((1.0, 1.0 / math.sqrt(count), 1.0 / count)[mode])
 
 
-def _multiply_axis(given: ComplexPair, axis: int, matrix: ComplexPair) -> ComplexPair:
+def _multiply_axis(tensor: Complex, axis: int, matrix: Complex) -> Complex:
     """Multiply a tensor by a matrix along one axis."""
-    moved = given.each(lambda part: part.movedim(axis, -1))
+    moved = tensor.each(lambda part: part.movedim(axis, -1))
     return moved.product(matrix, torch.matmul).each(lambda part: part.movedim(-1, axis))
 
 
-def _dft_matrix(extent: int, rows: int, columns: int, *, forward: bool) -> ComplexPair:
+def _dft_matrix(extent: int, rows: int, columns: int, *, forward: bool) -> Complex:
     """The matrix ``exp(-2 pi i r c / extent)`` of rows r and columns c, or its conjugate."""
     # The remainder first: a large angle has lost its last digits.
-    turns = torch.arange(rows)[:, None] * torch.arange(columns) % extent
-    angle = turns.float() * (2.0 * math.pi / extent)
+    steps_of_angle = torch.arange(rows)[:, None] * torch.arange(columns) % extent
+    angle = steps_of_angle.float() * (2.0 * math.pi / extent)
     # Half a turn is no exact float32; its sine is zero, and so is a real signal's imaginary part.
-    sine = torch.sin(angle) * (turns * 2 % extent != 0).float()
-    return ComplexPair(torch.cos(angle), -sine if forward else sine)
+    sine = torch.sin(angle) * (steps_of_angle * 2 % extent != 0).float()
+    return Complex(torch.cos(angle), -sine if forward else sine)
 
 
 def is_complex(node: Any) -> bool:
     """Whether a node of a program has a complex result."""
     leaves = pytree.tree_leaves(node.meta.get("val"))
-    return any(isinstance(one, torch.Tensor) and one.is_complex() for one in leaves)
+    return any(isinstance(x, torch.Tensor) and x.is_complex() for x in leaves)
 
 
-def _apply_to_parts(
-    operator: Any, *arguments: Any, **keywords: Any
-) -> ComplexPair | list[ComplexPair]:
+def _apply_to_parts(operator: Any, *arguments: Any, **keywords: Any) -> Complex | list[Complex]:
     """Apply a linear operator to the real and the imaginary part of complex tensors."""
-    both = [
+    results = [
         operator(
-            *pytree.tree_map_only(ComplexPair, lambda one: one.tensors()[which], arguments),  # noqa: B023
+            *pytree.tree_map_only(Complex, lambda x: x.tensors()[part_index], arguments),  # noqa: B023
             **keywords,
         )
-        for which in (0, 1)
+        for part_index in (0, 1)
     ]
-    if isinstance(both[0], list | tuple):
-        return [ComplexPair(*parts) for parts in zip(*both, strict=True)]
-    return ComplexPair(*both)
+    if isinstance(results[0], list | tuple):
+        return [Complex(*parts) for parts in zip(*results, strict=True)]
+    return Complex(*results)
 
 
-def _exponential(_: Any, one: ComplexPair) -> ComplexPair:
-    real, imaginary = one.tensors()
-    return ComplexPair.of_polar(real.exp(), imaginary)
+def _exponential(_: Any, x: Complex) -> Complex:
+    real, imaginary = x.tensors()
+    return Complex.of_polar(real.exp(), imaginary)
 
 
 _CONVERTERS: dict[str, Callable[..., Any]] = {
-    "add": lambda _, one, two, alpha=1: (
-        ComplexPair.of(one) + ComplexPair.of(two) * ComplexPair.of(alpha)
-    ),
-    "sub": lambda _, one, two, alpha=1: (
-        ComplexPair.of(one) - ComplexPair.of(two) * ComplexPair.of(alpha)
-    ),
-    "mul": lambda _, one, two: ComplexPair.of(one) * ComplexPair.of(two),
-    "div": lambda _, one, two: ComplexPair.of(one) * ComplexPair.of(two).reciprocal(),
-    "reciprocal": lambda _, one: one.reciprocal(),
-    "neg": lambda _, one: one * ComplexPair(-1),
-    "pow": lambda _, one, exponent: math.prod([one] * exponent, start=ComplexPair(1)),
+    "add": lambda _, x, y, alpha=1: Complex.of(x) + Complex.of(y) * Complex.of(alpha),
+    "sub": lambda _, x, y, alpha=1: Complex.of(x) - Complex.of(y) * Complex.of(alpha),
+    "mul": lambda _, x, y: Complex.of(x) * Complex.of(y),
+    "div": lambda _, x, y: Complex.of(x) * Complex.of(y).reciprocal(),
+    "reciprocal": lambda _, x: x.reciprocal(),
+    "neg": lambda _, x: x * Complex(-1),
+    "pow": lambda _, x, exponent: math.prod([x] * exponent, start=Complex(1)),
     "exp": _exponential,
-    "abs": lambda _, one: one.squared_size().sqrt(),
-    "angle": lambda _, one: torch.atan2(*reversed(one.tensors())),
+    "abs": lambda _, x: x.squared_size().sqrt(),
+    "angle": lambda _, x: torch.atan2(*reversed(x.tensors())),
     **dict.fromkeys(
         ("mm", "bmm", "matmul"),
-        lambda operator, one, two: ComplexPair.of(one).product(ComplexPair.of(two), operator),
+        lambda operator, x, y: Complex.of(x).product(Complex.of(y), operator),
     ),
     **dict.fromkeys(
         ("cat", "stack"),
         lambda operator, parts, *axis: _apply_to_parts(
-            operator, list(map(ComplexPair.of, parts)), *axis
+            operator, list(map(Complex.of, parts)), *axis
         ),
     ),
-    "where": lambda operator, condition, *both: _apply_to_parts(
-        operator, condition, *map(ComplexPair.of, both)
+    "where": lambda operator, condition, *operands: _apply_to_parts(
+        operator, condition, *map(Complex.of, operands)
     ),
     **dict.fromkeys(
         ("copy", "slice_scatter", "select_scatter"),
-        lambda operator, one, two, *rest: _apply_to_parts(
-            operator, ComplexPair.of(one), ComplexPair.of(two), *rest
+        lambda operator, x, y, *rest: _apply_to_parts(
+            operator,
+            Complex.of(x),
+            Complex.of(y),
+            *rest,
         ),
     ),
-    "full": lambda operator, shape, value, **options: ComplexPair(
+    "full": lambda operator, shape, value, **options: Complex(
         operator(shape, value.real, **options), operator(shape, value.imag, **options)
     ),
-    "_to_copy": lambda operator, one, **options: ComplexPair.of(one).each(
-        partial(operator, **options)
-    ),
-    "complex": lambda _, real, imaginary: ComplexPair(real, imaginary),
-    "polar": lambda _, size, angle: ComplexPair.of_polar(size, angle),
-    "view_as_complex": lambda _, both: ComplexPair.of_last_axis(both),
-    "view_as_real": lambda _, one: torch.stack(one.tensors(), -1),
-    "real": lambda _, one: one.tensors()[0],
-    "imag": lambda _, one: one.tensors()[1],
+    "_to_copy": lambda operator, x, **options: Complex.of(x).each(partial(operator, **options)),
+    "complex": lambda _, real, imaginary: Complex(real, imaginary),
+    "polar": lambda _, magnitude, angle: Complex.of_polar(magnitude, angle),
+    "view_as_complex": lambda _, x: Complex.of_last_axis(x),
+    "view_as_real": lambda _, x: torch.stack(x.tensors(), -1),
+    "real": lambda _, x: x.tensors()[0],
+    "imag": lambda _, x: x.tensors()[1],
     "_fft_c2c": _fft,
     "_fft_r2c": _rfft,
     "_fft_c2r": _irfft,
     **dict.fromkeys(
-        ("conj", "_conj", "conj_physical", "_conj_physical"), lambda _, one: one.conjugate()
+        ("conj", "_conj", "conj_physical", "_conj_physical"), lambda _, x: x.conjugate()
     ),
-    **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, one: one),
+    **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, x: x),
     **dict.fromkeys(
         (
             *("permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "slice", "select"),
@@ -289,7 +288,7 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     # The parts of a pair may have other strides than the complex tensor, of which torch has a view.
     **dict.fromkeys(
         ("view", "_unsafe_view", "reshape"),
-        lambda _, one, shape: _apply_to_parts(torch.reshape, one, shape),
+        lambda _, x, shape: _apply_to_parts(torch.reshape, x, shape),
     ),
 }
 """Functions by the operator's name. Each computes the operator from the operator itself and its
@@ -309,9 +308,9 @@ def remove_complex(program: Any) -> Any:
     graph = program.graph
     pairs: set[Any] = set()
     for node in list(graph.nodes):
-        touched = not pairs.isdisjoint(node.all_input_nodes)
+        reads_pair = not pairs.isdisjoint(node.all_input_nodes)
         if node.op == "output":
-            if touched:
+            if reads_pair:
                 raise ConfigError(
                     "an output of the network is complex",
                     hint="Return torch.view_as_real(...) of it.",
@@ -319,9 +318,9 @@ def remove_complex(program: Any) -> Any:
         elif node.op == "placeholder":
             if is_complex(node):
                 pairs.add(_store_as_pair(program, node))
-        elif touched and node.target.__name__.startswith("_assert"):
+        elif reads_pair and node.target.__name__.startswith("_assert"):
             graph.erase_node(node)  # a check of what torch knew while it exported
-        elif touched or is_complex(node):
+        elif reads_pair or is_complex(node):
             if is_complex(node):
                 pairs.add(node)
             if node.target is not getitem:
@@ -334,23 +333,23 @@ def remove_complex(program: Any) -> Any:
 def _store_as_pair(program: Any, node: Any) -> Any:
     """Store a complex constant as real numbers, and return the node that makes a pair of them."""
     signature = program.graph_signature
-    known = {
+    targets = {
         **signature.inputs_to_parameters,
         **signature.inputs_to_buffers,
         **signature.inputs_to_lifted_tensor_constants,
     }
-    if node.name not in known:
+    if node.name not in targets:
         raise ConfigError(
             f"the input {node.name} of the network is complex",
             hint="Give it torch.view_as_real(...) of it, and call view_as_complex inside.",
         )
-    name = known[node.name]
-    held = program.state_dict if name in program.state_dict else program.constants
-    parts = torch.view_as_real(held[name].detach().resolve_conj()).clone()
-    kept = isinstance(held[name], torch.nn.Parameter)
-    held[name] = torch.nn.Parameter(parts, requires_grad=False) if kept else parts
+    name = targets[node.name]
+    tensors = program.state_dict if name in program.state_dict else program.constants
+    parts = torch.view_as_real(tensors[name].detach().resolve_conj()).clone()
+    is_parameter = isinstance(tensors[name], torch.nn.Parameter)
+    tensors[name] = torch.nn.Parameter(parts, requires_grad=False) if is_parameter else parts
     with program.graph.inserting_after(node):
-        pair = program.graph.call_function(ComplexPair.of_last_axis)
+        pair = program.graph.call_function(Complex.of_last_axis)
     node.replace_all_uses_with(pair)
     pair.args, pair.meta = (node,), dict(node.meta)
     node.meta["val"] = torch.view_as_real(node.meta["val"])
@@ -360,7 +359,7 @@ def _store_as_pair(program: Any, node: Any) -> Any:
 def _pair_function(node: Any) -> Callable[..., Any]:
     """The function of pairs that replaces a node's operator on complex numbers."""
     operator, name = node.target, node.target.__name__.partition(".")[0]
-    convert, has_pairs = _CONVERTERS.get(name), is_complex(node)
+    convert, is_complex_result = _CONVERTERS.get(name), is_complex(node)
     if convert is None:
         raise ConfigError(
             f"{location_of(node).sentence} cannot be compiled: it is one of complex numbers",
@@ -371,8 +370,8 @@ def _pair_function(node: Any) -> Callable[..., Any]:
             f"the compiler has no power {node.args[1]} of complex numbers", hint=WAY_OUT
         )
     if name.startswith("_fft"):
-        whole = node if name == "_fft_c2r" else node.args[0]
-        longest = max(whole.meta["val"].shape[axis] for axis in node.args[1])
+        complex_node = node if name == "_fft_c2r" else node.args[0]
+        longest = max(complex_node.meta["val"].shape[axis] for axis in node.args[1])
         if longest > MAX_DFT_LENGTH:
             raise ConfigError(
                 f"a Fourier transform of {longest} numbers is too long",
@@ -381,8 +380,10 @@ def _pair_function(node: Any) -> Callable[..., Any]:
 
     def computed(*arguments: Any, **keywords: Any) -> Any:
         keywords = pytree.tree_map_only(torch.dtype, torch.dtype.to_real, keywords)
-        made = convert(operator, *arguments, **keywords)
+        result = convert(operator, *arguments, **keywords)
         # As torch does, which warns of it: the imaginary part is left out.
-        return made if has_pairs or not isinstance(made, ComplexPair) else made.tensors()[0]
+        return (
+            result if is_complex_result or not isinstance(result, Complex) else result.tensors()[0]
+        )
 
     return computed

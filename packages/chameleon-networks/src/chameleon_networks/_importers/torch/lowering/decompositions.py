@@ -56,18 +56,18 @@ def decompose(program: Any, readable: Container[str]) -> Any:
     if _is_sparse(program):
         return program  # torch cannot decompose it; TVM reads some operators as they are
     table = decomposition_table()
-    made = _EARLY_DECOMPOSITIONS.pop(program, None) or run_decompositions(program, table)
-    if has_complex(made):
-        made = run_decompositions(remove_complex(made), table)
-    while further := _missing_decompositions(made, readable, table):
-        table.update(further)
-        made = run_decompositions(made, table)
-    for part in made.graph_module.modules():  # also branches of torch.cond
+    result = _EARLY_DECOMPOSITIONS.pop(program, None) or run_decompositions(program, table)
+    if has_complex(result):
+        result = run_decompositions(remove_complex(result), table)
+    while more_decompositions := _missing_decompositions(result, readable, table):
+        table.update(more_decompositions)
+        result = run_decompositions(result, table)
+    for part in result.graph_module.modules():  # also branches of torch.cond
         if isinstance(part, torch.fx.GraphModule):
             _promote_integers(part)
-    remove_empty_tensors(made)
-    _remove_non_tensors(made)
-    return made
+    remove_empty_tensors(result)
+    _remove_non_tensors(result)
+    return result
 
 
 _EARLY_DECOMPOSITIONS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -76,8 +76,8 @@ _EARLY_DECOMPOSITIONS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 def decompose_early(program: Any) -> Any:
     """Rewrite a program in torch's core operators. The next ``decompose`` takes the result over."""
-    _EARLY_DECOMPOSITIONS[program] = made = run_decompositions(program, decomposition_table())
-    return made
+    _EARLY_DECOMPOSITIONS[program] = result = run_decompositions(program, decomposition_table())
+    return result
 
 
 def _promote_integers(module: torch.fx.GraphModule) -> None:
@@ -89,17 +89,17 @@ def _promote_integers(module: torch.fx.GraphModule) -> None:
             continue
         if getattr(node.target, "namespace", "") != "aten" or node.target in _CONVERSIONS:
             continue
-        known = [one.meta.get("val") for one in tensors]
-        if not all(isinstance(one, torch.Tensor) for one in known):
+        values = [item.meta.get("val") for item in tensors]
+        if not all(isinstance(item, torch.Tensor) for item in values):
             continue
-        if any(one.is_floating_point() or one.is_complex() for one in known):
+        if any(item.is_floating_point() or item.is_complex() for item in values):
             continue
-        for one, whole in zip(tensors, known, strict=True):
+        for item, integer_value in zip(tensors, values, strict=True):
             with graph.inserting_before(node):
                 options = {"dtype": value.dtype}
-                made = graph.call_function(_ATEN._to_copy.default, (one,), options)  # noqa: SLF001
-            made.meta = {**node.meta, "val": whole.to(value.dtype)}
-            node.replace_input_with(one, made)
+                result = graph.call_function(_ATEN._to_copy.default, (item,), options)  # noqa: SLF001
+            result.meta = {**node.meta, "val": integer_value.to(value.dtype)}
+            node.replace_input_with(item, result)
     module.recompile()
 
 
@@ -120,15 +120,15 @@ def run_decompositions(program: Any, table: Any) -> Any:
     if core_decompositions is None:
         return program.run_decompositions(table)
     composite = dict.fromkeys(PRESERVED_ATEN_CIA_OPS, _special_op_to_preserve_cia)
-    composite |= {one: table[one] for one in table if _is_preservable_cia_op(one)}
-    others = {one: table[one] for one in table if one not in composite}
+    composite |= {item: table[item] for item in table if _is_preservable_cia_op(item)}
+    others = {item: table[item] for item in table if item not in composite}
     # The program has no backward pass. Older versions of torch lack one of these arguments.
-    more = {"joint_loss_index": None, "decompose_custom_triton_ops": False}
-    known = signature(_decompose_exported_program).parameters
-    more = {name: value for name, value in more.items() if name in known}
+    options = {"joint_loss_index": None, "decompose_custom_triton_ops": False}
+    parameters = signature(_decompose_exported_program).parameters
+    options = {name: value for name, value in options.items() if name in parameters}
     with unset_fake_temporarily():
         return _decompose_exported_program(
-            program, cia_to_decomp=composite, python_decomp_table=others, **more
+            program, cia_to_decomp=composite, python_decomp_table=others, **options
         )
 
 
@@ -156,11 +156,14 @@ def _missing_decompositions(
         or (node.target in _FIRST_RESULT_ONLY and _uses_later_results(node))
         or (node.target is _ATEN.convolution.default and node.args[1].name in varying)
     }
-    written = {**global_decomposition_table["post_autograd"], **windows.FALLBACK_DECOMPOSITIONS}
+    known_decompositions = {
+        **global_decomposition_table["post_autograd"],
+        **windows.FALLBACK_DECOMPOSITIONS,
+    }
     return {
-        operator: written[operator]
+        operator: known_decompositions[operator]
         for operator in lacking
-        if operator in written and operator not in table
+        if operator in known_decompositions and operator not in table
     }
 
 
@@ -168,8 +171,10 @@ def _remove_non_tensors(program: Any) -> None:
     """Remove assertions, and inputs and outputs that are no tensors."""
     signature, graph = program.graph_signature, program.graph_module.graph
     effects = [node for node in graph.nodes if node.target is with_effects]
-    checked = all(map(_is_assertion, effects))
-    constants = {spec.arg.name for spec in signature.input_specs if _is_non_tensor(spec, checked)}
+    only_assertions = all(map(_is_assertion, effects))
+    constants = {
+        spec.arg.name for spec in signature.input_specs if _is_non_tensor(spec, only_assertions)
+    }
     signature.input_specs[:] = [
         spec for spec in signature.input_specs if spec.arg.name not in constants
     ]
@@ -177,7 +182,7 @@ def _remove_non_tensors(program: Any) -> None:
     outputs = [
         (spec, value)
         for spec, value in zip(signature.output_specs, last.args[0], strict=True)
-        if not _is_non_tensor(spec, checked)
+        if not _is_non_tensor(spec, only_assertions)
     ]
     if all(spec.kind is not OutputKind.USER_OUTPUT for spec, _ in outputs):
         raise ConfigError(
@@ -186,7 +191,7 @@ def _remove_non_tensors(program: Any) -> None:
     signature.output_specs[:] = [spec for spec, _ in outputs]
     last.args = (tuple(value for _, value in outputs),)
     for node in reversed(list(graph.nodes)):
-        if (checked and _is_assertion(node)) or (
+        if (only_assertions and _is_assertion(node)) or (
             node.op == "placeholder" and node.name in constants
         ):
             graph.erase_node(node)
@@ -209,21 +214,23 @@ def _uses_later_results(node: Any) -> bool:
     return any(user.target is getitem and user.args[1] and user.users for user in node.users)
 
 
-def _is_non_tensor(spec: Any, checked: bool) -> bool:
+def _is_non_tensor(spec: Any, only_assertions: bool) -> bool:
     """Whether an input or output is no tensor: a constant, or a token that only orders checks."""
-    token = checked and spec.kind in (InputKind.TOKEN, OutputKind.TOKEN)
+    token = only_assertions and spec.kind in (InputKind.TOKEN, OutputKind.TOKEN)
     return token or isinstance(spec.arg, ConstantArgument)
 
 
 def _is_sparse(program: Any) -> bool:
     tensors = [*program.state_dict.values(), *program.constants.values()]
-    return any(getattr(one, "layout", torch.strided) != torch.strided for one in tensors)
+    return any(getattr(item, "layout", torch.strided) != torch.strided for item in tensors)
 
 
 def _trilinear(*args: Any) -> Any:
     """The sum of products of three tensors, each of which first gets some more axes."""
-    one, two, three = (functools.reduce(torch.unsqueeze, args[at + 3], args[at]) for at in range(3))
-    return (one * two * three).sum(args[6])
+    item, two, three = (
+        functools.reduce(torch.unsqueeze, args[at + 3], args[at]) for at in range(3)
+    )
+    return (item * two * three).sum(args[6])
 
 
 def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: Any) -> Any:
@@ -245,8 +252,8 @@ def _batch_norm_training(*args: Any) -> Any:
     """Batch normalization in training mode, by the statistics of the batch."""
     _, _, _, _, _, training, *_ = args
     operator = _ATEN._native_batch_norm_legit_functional.default  # noqa: SLF001
-    written = global_decomposition_table["post_autograd"][operator]
-    return written(*args) if training else NotImplemented
+    known_decompositions = global_decomposition_table["post_autograd"][operator]
+    return known_decompositions(*args) if training else NotImplemented
 
 
 _IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
@@ -261,10 +268,10 @@ def _scatter_reduce(
         return NotImplemented
     ones = torch.ones(index.shape, dtype=x.dtype, device=x.device)
     count = torch.zeros_like(x).scatter_add(dim, index, ones)
-    there = x if include_self else torch.where(count > 0, _IDENTITY[reduce], x)
+    initial = x if include_self else torch.where(count > 0, _IDENTITY[reduce], x)
     if reduce != "mean":
-        return there.scatter_reduce(dim, index, source, reduce)
-    total = there.scatter_add(dim, index, source)
+        return initial.scatter_reduce(dim, index, source, reduce)
+    total = initial.scatter_add(dim, index, source)
     return total / (count + 1.0 if include_self else count.clamp(min=1.0))
 
 
@@ -285,8 +292,8 @@ def _segment_reduce(
     first = _IDENTITY[name] if initial is None else initial
     parts = torch.where(member, x.unsqueeze(axis), _IDENTITY[name])
     if reduce in {"max", "min"}:
-        whole = torch.full_like(parts.narrow(axis + 1, 0, 1), first)
-        return getattr(torch.cat([parts, whole], axis + 1), name)(axis + 1)
+        integer_value = torch.full_like(parts.narrow(axis + 1, 0, 1), first)
+        return getattr(torch.cat([parts, integer_value], axis + 1), name)(axis + 1)
     if reduce == "prod":
         return parts.prod(axis + 1) * first
     total = parts.sum(axis + 1) + first
@@ -296,8 +303,8 @@ def _segment_reduce(
     return torch.where(count > 0, total / count, math.nan if initial is None else initial)
 
 
-def _cdist(one: Any, two: Any, p: float, _mode: int | None) -> Any:
-    return _norm_of_difference(one.unsqueeze(-2) - two.unsqueeze(-3), p)
+def _cdist(item: Any, two: Any, p: float, _mode: int | None) -> Any:
+    return _norm_of_difference(item.unsqueeze(-2) - two.unsqueeze(-3), p)
 
 
 def _norm_of_difference(difference: Any, p: float) -> Any:
@@ -365,8 +372,8 @@ def _diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2:
     moved = x.movedim((dim1, dim2), (0, 1))
     places = torch.arange(source.shape[-1])
     rows, columns = places + max(-offset, 0), places + max(offset, 0)
-    written = moved.index_put((rows, columns), source.movedim(-1, 0))
-    return written.movedim((0, 1), (dim1, dim2))
+    known_decompositions = moved.index_put((rows, columns), source.movedim(-1, 0))
+    return known_decompositions.movedim((0, 1), (dim1, dim2))
 
 
 def _nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
@@ -402,9 +409,9 @@ def _copysign(x: Any, y: Any) -> Any:
 
 def _frexp(x: Any) -> Any:
     """``frexp``: a fraction of magnitude 0.5 to 1, and a power of two."""
-    some = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
-    power = some.log2().floor() + 1
-    fraction = some * torch.exp2(-power)
+    magnitude = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
+    power = magnitude.log2().floor() + 1
+    fraction = magnitude * torch.exp2(-power)
     power = torch.where(fraction >= 1, power + 1, torch.where(2 * fraction < 1, power - 1, power))
     ordinary = (x != 0) & x.isfinite()
     exact = torch.where(ordinary, x * torch.exp2(-power), x)
@@ -433,8 +440,12 @@ def _histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # n
 
 def _linear_cross_entropy(*args: Any) -> Any:
     """``linear_cross_entropy`` in chunks, and its gradients, which inference does not use."""
-    x, linear, target, bias, weight, reduction, ignored, *more = args
-    names = {"weight": weight, "reduction": reduction, "label_smoothing": more[0] if more else 0.0}
+    x, linear, target, bias, weight, reduction, ignored, *options = args
+    names = {
+        "weight": weight,
+        "reduction": reduction,
+        "label_smoothing": options[0] if options else 0.0,
+    }
     logits = torch.nn.functional.linear(x, linear, bias)
     loss = torch.nn.functional.cross_entropy(logits, target, ignore_index=ignored, **names)
     return loss, *(torch.zeros(0) for _ in range(3))

@@ -27,13 +27,13 @@ def remove_empty_tensors(program: Any) -> None:
         if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         if node.target is _ATEN.cat.default:
-            kept = [part for part in node.args[0] if not _is_empty(part)]
-            node.args = (kept or node.args[0], *node.args[1:])
+            nonempty = [part for part in node.args[0] if not _is_empty(part)]
+            node.args = (nonempty or node.args[0], *node.args[1:])
         with graph.inserting_before(node):
-            other = _replacement(graph, node)
-        if other is not None:
-            other.meta = {**node.meta, **other.meta}
-            node.replace_all_uses_with(other)
+            replacement = _replacement(graph, node)
+        if replacement is not None:
+            replacement.meta = {**node.meta, **replacement.meta}
+            node.replace_all_uses_with(replacement)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
 
@@ -63,10 +63,10 @@ def _constant_value(node: Any) -> Any:
     inputs = call.all_input_nodes
     if not inputs or not all(map(_is_empty, inputs)):
         return None
-    given = {
+    placeholders = {
         part: torch.empty(part.meta["val"].shape, dtype=part.meta["val"].dtype) for part in inputs
     }
-    args, kwargs = map_arg((call.args, call.kwargs), given.__getitem__)
+    args, kwargs = map_arg((call.args, call.kwargs), placeholders.__getitem__)
     result = call.target(*args, **kwargs)
     numbers = (result if call is node else result[node.args[1]]).flatten().tolist()
     # NaN is unlike itself.
@@ -89,9 +89,9 @@ def reduces_scalar(node: Any) -> bool:
     """Whether a node applies an operator along an axis to a scalar, unlike TVM."""
     schema = getattr(node.target, "_schema", None)
     names = [] if schema is None else [argument.name for argument in schema.arguments]
-    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    along = any(name in _AXES and given.get(name) != [] for name in names)
-    return along and any(map(is_scalar, node.all_input_nodes))
+    placeholders = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    has_axis = any(name in _AXES and placeholders.get(name) != [] for name in names)
+    return has_axis and any(map(is_scalar, node.all_input_nodes))
 
 
 def is_scalar(node: Any) -> bool:

@@ -23,8 +23,8 @@ def _nearest(call: TorchCall) -> Any:
             places = places.clamp(max=extents(call.value(0))[axis] - 1)
             x = op.take(x, relax.const(places.numpy(), "int64"), axis)
         return x
-    way = {"coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
-    return op.image.resize2d(x, call.shape[2:], layout="NCHW", method="nearest_neighbor", **way)
+    options = {"coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
+    return op.image.resize2d(x, call.shape[2:], layout="NCHW", method="nearest_neighbor", **options)
 
 
 def _scales_match_extents(call: TorchCall, shape: Sequence[int]) -> bool:
@@ -45,22 +45,22 @@ def _resize_smooth(mode: str, method: str, call: TorchCall) -> Any:
 
 def _resize_antialias(mode: str, call: TorchCall) -> Any:
     """Resize with ``antialias``."""
-    factors = call.given(3, "scales_h"), call.given(4, "scales_w")
-    known = None not in factors and not call.given(2, "align_corners")
+    factors = call.argument(3, "scales_h"), call.argument(4, "scales_w")
+    known = None not in factors and not call.argument(2, "align_corners")
     return _resize_by_matrices(mode, call, factors if known else None, antialias=True)
 
 
 def _resize_by_matrices(mode: str, call: TorchCall, factors: Any, *, antialias: bool) -> Any:
     """Resize by a product with a constant matrix for each axis."""
     # Resizing is linear and separable, so that the columns are the resized unit vectors.
-    x, aligned = call.value(0), bool(call.given(2, "align_corners"))
+    x, align_corners = call.value(0), bool(call.argument(2, "align_corners"))
     name = f"_upsample_{mode}2d_aa" if antialias else f"upsample_{mode}2d"
 
     def weights(old: int, new: int, factor: float | None) -> Any:
         """The matrix of shape (new, old) that resizes one axis."""
         unit = torch.eye(old).reshape(1, 1, old, old)
         scales = factor, None if factor is None else 1.0
-        matrix = getattr(torch.ops.aten, name)(unit, [new, old], aligned, *scales)
+        matrix = getattr(torch.ops.aten, name)(unit, [new, old], align_corners, *scales)
         return relax.const(matrix.reshape(new, old).numpy(), call.dtype)
 
     rows, columns = map(weights, extents(x)[2:], call.shape[2:], factors or (None, None))
@@ -84,11 +84,11 @@ def _avg_pool(axes: int, call: TorchCall) -> Any:
     """``avg_pool1d``, ``avg_pool2d`` and ``avg_pool3d``."""
     # TVM lacks ``divisor_override``. With ``ceil_mode`` it counts elements beyond the padding.
     kernel = _per_axis(call.node.args[1], axes)
-    ceil, divisor = bool(call.given(4, "ceil_mode")), call.given(6, "divisor_override")
+    ceil, divisor = bool(call.argument(4, "ceil_mode")), call.argument(6, "divisor_override")
     if not ceil and divisor is None:
         return getattr(call.importer, f"_avg_pool{axes}d")(call.node)
-    strides = _per_axis(call.given(2, "stride") or kernel, axes)
-    padding = _per_axis(call.given(3, "padding", 0), axes)
+    strides = _per_axis(call.argument(2, "stride") or kernel, axes)
+    padding = _per_axis(call.argument(3, "padding", 0), axes)
     x = call.value(0)
     shape, target = extents(x)[-axes:], call.shape[-axes:]
     pads = [(0, 0)] * (len(extents(x)) - axes) + [
@@ -99,25 +99,25 @@ def _avg_pool(axes: int, call: TorchCall) -> Any:
     ]
     pool = getattr(torch.nn.functional, f"avg_pool{axes}d")
     ones = torch.ones([1, 1, *shape])
-    counted = bool(call.given(5, "count_include_pad", True))
+    count_include_pad = bool(call.argument(5, "count_include_pad", True))
     others = () if axes == 1 else (divisor,)
-    wanted = pool(ones, kernel, strides, padding, ceil, counted, *others)
+    pooled_reference = pool(ones, kernel, strides, padding, ceil, count_include_pad, *others)
     flat = [width for pair in reversed(pads[-axes:]) for width in pair]
-    have = pool(torch.nn.functional.pad(ones, flat), kernel, strides)
-    have = have[(..., *(slice(count) for count in target))]
+    pooled_ones = pool(torch.nn.functional.pad(ones, flat), kernel, strides)
+    pooled_ones = pooled_ones[(..., *(slice(count) for count in target))]
     x = call.emit(op.nn.pad(x, [width for pair in pads for width in pair]))
     x = op.reshape(x, [1] * (axes + 2 - len(extents(x))) + extents(x))
     pool_nd = getattr(op.nn, f"avg_pool{axes}d")
     pooled = pool_nd(x, kernel, strides, layout=f"NC{'DHW'[-axes:]}")
     pooled = op.strided_slice(pooled, list(range(2, axes + 2)), [0] * axes, target)
-    factors = relax.const((wanted / have).numpy(), call.dtype)
+    factors = relax.const((pooled_reference / pooled_ones).numpy(), call.dtype)
     return op.reshape(pooled * factors, call.shape)
 
 
 def _per_axis(value: Any, axes: int) -> list[int]:
     """The value of an option for each axis, from a list or from one value for all axes."""
-    found = list(value) if isinstance(value, list | tuple) else [value]
-    return found * axes if len(found) == 1 else found
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    return values * axes if len(values) == 1 else values
 
 
 def _max_pool(method: str, call: TorchCall) -> Any:
@@ -135,7 +135,7 @@ def _convolution(call: TorchCall) -> Any:
     if not transposed or rank != 5:  # noqa: PLR2004 - a batch of volumes with channels
         return call.importer._convolution(call.node)  # noqa: SLF001 - it has no other way in
     stride, padding, dilation = (_per_axis(call.node.args[place], 3) for place in (3, 4, 5))
-    made = op.nn.conv3d_transpose(
+    result = op.nn.conv3d_transpose(
         call.value(0),
         call.value(1),
         strides=stride,
@@ -147,8 +147,8 @@ def _convolution(call: TorchCall) -> Any:
         kernel_layout="IODHW",
     )
     if call.node.args[2] is None:
-        return made
-    return made + op.reshape(call.tensor(call.node.args[2]), [1, -1, 1, 1, 1])
+        return result
+    return result + op.reshape(call.tensor(call.node.args[2]), [1, -1, 1, 1, 1])
 
 
 CONVERTERS: dict[str, Converter] = {

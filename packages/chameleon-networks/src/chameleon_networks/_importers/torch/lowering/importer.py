@@ -52,7 +52,7 @@ def torch_graph(program: Any) -> ImportedGraph:
             keep_params_as_input=False,
             unwrap_unit_return_tuple=False,
             no_bind_return_tuple=False,
-            custom_convert_map={name: partial(_convert, one) for name, one in CONVERTERS.items()},
+            custom_convert_map={name: partial(_convert, item) for name, item in CONVERTERS.items()},
         )
         importer.survey.check()
     except UnsupportedOperatorsError:
@@ -63,10 +63,10 @@ def torch_graph(program: Any) -> ImportedGraph:
         raise
     except Exception as error:  # what torch or TVM makes of a program that neither can read
         importer.survey.check()
-        known = "Try torch.export.export(...).run_decompositions() by hand."
+        hint = "Try torch.export.export(...).run_decompositions() by hand."
         raise ConfigError(
             f"the compiler cannot read the network: {first_line(error)}",
-            hint=_IN_FLOAT32 if double else known,
+            hint=_IN_FLOAT32 if double else hint,
         ) from error
     return ImportedGraph(
         module=module,
@@ -79,13 +79,16 @@ def torch_graph(program: Any) -> ImportedGraph:
 
 def intermediate_values(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
     """Compute intermediate values of the program that ``torch_graph`` reads, with torch."""
-    read = decompose(program, supported_operators())
-    stored, given = {**read.state_dict, **read.constants}, iter(inputs)
+    decomposed = decompose(program, supported_operators())
+    parameters, arrays = (
+        {**decomposed.state_dict, **decomposed.constants},
+        iter(inputs),
+    )
     arguments = [
-        stored[spec.target] if spec.target in stored else torch.from_numpy(next(given))
-        for spec in read.graph_signature.input_specs
+        parameters[spec.target] if spec.target in parameters else torch.from_numpy(next(arrays))
+        for spec in decomposed.graph_signature.input_specs
     ]
-    module = deepcopy(read.graph_module)
+    module = deepcopy(decomposed.graph_module)
     nodes = {node.name: node for node in module.graph.nodes}
     module.graph.output_node().args = ([nodes[name] for name in names],)
     module.recompile()
@@ -120,25 +123,25 @@ def _unsupported_result(node: Any) -> str:
     return ""
 
 
-def _has_shape(made: Any, value: Any) -> bool:
+def _has_shape(result: Any, value: Any) -> bool:
     """Whether an importer's result has the shape of torch's, as far as both are known."""
-    shape = getattr(getattr(made, "ty", None), "shape", None)
+    shape = getattr(getattr(result, "ty", None), "shape", None)
     if not isinstance(shape, relax.ShapeExpr) or not isinstance(value, torch.Tensor):
         return True
-    known = all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
-    return not known or [int(extent) for extent in shape] == list(value.shape)
+    is_static = all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
+    return not is_static or [int(extent) for extent in shape] == list(value.shape)
 
 
 def _convert_as_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
     """Convert a node with each scalar tensor replaced by a vector of one element."""
-    emit, kept = importer.block_builder.emit, dict(importer.env)
+    emit, saved_env = importer.block_builder.emit, dict(importer.env)
     for argument in node.all_input_nodes:
         if is_scalar(argument):
             importer.env[argument] = emit(relax.op.reshape(importer.env[argument], [1]))
     try:
         result = convert()
     finally:
-        importer.env.update(kept)
+        importer.env.update(saved_env)
     values = node.meta["val"]
     if not isinstance(values, list | tuple):
         return emit(relax.op.reshape(result, list(values.shape)))
@@ -166,12 +169,12 @@ class _Importer(ExportedProgramImporter):
             source_location.operator_of(node) for node in calls if node.target is not getitem
         )
         self._refuse({node: reason for node in calls if (reason := _unsupported_result(node))})
-        unknown = bool(self.survey.refusals)
-        lacking = [node for node in calls if node.target.__name__ not in self.convert_map]
-        self._refuse(dict.fromkeys(lacking, "the compiler has no such operator"))
-        if unknown:
+        has_unsupported_result = bool(self.survey.refusals)
+        unsupported_calls = [node for node in calls if node.target.__name__ not in self.convert_map]
+        self._refuse(dict.fromkeys(unsupported_calls, "the compiler has no such operator"))
+        if has_unsupported_result:
             self.survey.check()
-        self.convert_map.update({node.target.__name__: self.zeros for node in lacking})
+        self.convert_map.update({node.target.__name__: self.zeros for node in unsupported_calls})
         return super().create_input_vars(exported_program)
 
     def _refuse(self, reasons: Mapping[Any, str]) -> None:
@@ -185,14 +188,14 @@ class _Importer(ExportedProgramImporter):
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
         """See the base class."""
-        known: dict[Any, Any] = {**self.create_convert_map(), **custom_convert_map}
-        self.convert_map = {name: self._noting(one) for name, one in known.items()}
+        converters: dict[Any, Any] = {**self.create_convert_map(), **custom_convert_map}
+        self.convert_map = {name: self._with_location(item) for name, item in converters.items()}
 
-    def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(node: Any, *importer: Any) -> Any:
+    def _with_location(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+        def convert_with_location(node: Any, *importer: Any) -> Any:
             converted = partial(convert, node, *importer)
             try:
-                made = (
+                result = (
                     _convert_as_vectors(converted, node, self)
                     if reduces_scalar(node)
                     else converted()
@@ -202,18 +205,18 @@ class _Importer(ExportedProgramImporter):
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 self._refuse({node: first_line(error)})
                 return self.zeros(node)
-            if isinstance(made, relax.Call):
+            if isinstance(result, relax.Call):
                 # The importer binds not all that it gives, and asks for shapes of what is bound.
-                made = self.block_builder.emit(made)
-            if not _has_shape(made, node.meta.get("val")):
+                result = self.block_builder.emit(result)
+            if not _has_shape(result, node.meta.get("val")):
                 self._refuse({node: "the compiler gives it another shape than torch"})
                 return self.zeros(node)
-            for one in made if isinstance(made, list | tuple) else [made]:
-                if isinstance(one, relax.Var):
-                    self.locations.setdefault(str(one.name), source_location.location_of(node))
-            return made
+            for item in result if isinstance(result, list | tuple) else [result]:
+                if isinstance(item, relax.Var):
+                    self.locations.setdefault(str(item.name), source_location.location_of(node))
+            return result
 
-        return noted
+        return convert_with_location
 
     def zeros(self, node: Any) -> Any:
         """Zeros in place of an unsupported operator's result, to find all such operators."""
@@ -232,12 +235,12 @@ class _Importer(ExportedProgramImporter):
         outputs = []
         for branch in branches:
             nodes = self.env[branch].graph.nodes
-            self.env.update(zip(nodes, (self.env[one] for one in operands), strict=False))
-            own = frozenset(CONVERTERS)
-            outputs.append(self._translate_fx_graph(self.env[branch], nodes, {}, own))
+            self.env.update(zip(nodes, (self.env[item] for item in operands), strict=False))
+            converters = frozenset(CONVERTERS)
+            outputs.append(self._translate_fx_graph(self.env[branch], nodes, {}, converters))
         return [
-            self.block_builder.emit(relax.op.where(chosen, *both))
-            for both in zip(*outputs, strict=True)
+            self.block_builder.emit(relax.op.where(chosen, *branch_outputs))
+            for branch_outputs in zip(*outputs, strict=True)
         ]
 
     @staticmethod

@@ -234,15 +234,15 @@ def _geqrf(a: Any) -> Any:
     factors = []
     for step in range(min(a.shape[-2:])):
         column, head = torch.where(rows >= step, a[..., step], 0.0), a[..., step, step, None]
-        turns = torch.where(rows > step, column, 0.0).abs().amax(-1, keepdim=True) > 0
-        length = (column * column).sum(-1, keepdim=True).sqrt()
-        apart = head + torch.where(head < 0, -length, length)
-        factor = torch.where(turns, apart / torch.where(head < 0, -length, length), 0.0)
-        vector = torch.where(rows > step, column / torch.where(turns, apart, 1.0), 0.0)
+        is_nonzero = torch.where(rows > step, column, 0.0).abs().amax(-1, keepdim=True) > 0
+        norm = (column * column).sum(-1, keepdim=True).sqrt()
+        difference = head + torch.where(head < 0, -norm, norm)
+        factor = torch.where(is_nonzero, difference / torch.where(head < 0, -norm, norm), 0.0)
+        vector = torch.where(rows > step, column / torch.where(is_nonzero, difference, 1.0), 0.0)
         vector = (vector + (rows == step)).unsqueeze(-1)
-        factors.append(torch.where(turns, factor, 0.0))
-        turned = a - vector * (factors[-1].unsqueeze(-1) * (vector.mT @ a))
-        a = torch.where(columns >= step, turned, a)
+        factors.append(torch.where(is_nonzero, factor, 0.0))
+        reflected = a - vector * (factors[-1].unsqueeze(-1) * (vector.mT @ a))
+        a = torch.where(columns >= step, reflected, a)
         a = torch.where((rows > step)[:, None] & (columns == step), vector, a)
     return a, torch.cat(factors, -1)
 
@@ -268,43 +268,49 @@ def _ormqr(a: Any, factors: Any, b: Any, left: bool = True, transpose: bool = Fa
 def _qr(a: Any, mode: str = "reduced") -> Any:
     """``linalg_qr``, with the signs of LAPACK's result."""
     reflections, factors = _geqrf(a)
-    kept = a.shape[-2] if mode == "complete" else min(a.shape[-2:])
-    q = a.new_empty(0) if mode == "r" else _householder_product(reflections, factors)[..., :kept]
-    return q, reflections[..., :kept, :].triu()
+    columns = a.shape[-2] if mode == "complete" else min(a.shape[-2:])
+    q = a.new_empty(0) if mode == "r" else _householder_product(reflections, factors)[..., :columns]
+    return q, reflections[..., :columns, :].triu()
 
 
 MAX_SINGULAR_VALUES = 8
 """Most singular values of a matrix. Their rotations take over a hundred operators for each."""
 
 
-def _rotate(one: Any, two: Any, rows: int) -> tuple[Any, Any]:
+def _rotate(first_half: Any, second_half: Any, rows: int) -> tuple[Any, Any]:
     """Rotate pairs of columns, so that their first rows are orthogonal."""
-    first, second = one[..., :rows, :], two[..., :rows, :]
-    alike = (first * second).sum(-2, keepdim=True)
-    apart = ((second * second).sum(-2, keepdim=True) - (first * first).sum(-2, keepdim=True)) / 2
-    size = apart.abs() + (apart * apart + alike * alike).sqrt()
-    tangent = torch.where(apart < 0, -alike, alike) / torch.where(size > 0, size, 1.0)
+    first, second = first_half[..., :rows, :], second_half[..., :rows, :]
+    dot_product = (first * second).sum(-2, keepdim=True)
+    difference = (
+        (second * second).sum(-2, keepdim=True) - (first * first).sum(-2, keepdim=True)
+    ) / 2
+    size = difference.abs() + (difference * difference + dot_product * dot_product).sqrt()
+    tangent = torch.where(difference < 0, -dot_product, dot_product) / torch.where(
+        size > 0, size, 1.0
+    )
     cosine = torch.rsqrt(1 + tangent * tangent)
     sine = cosine * tangent
-    return cosine * one - sine * two, sine * one + cosine * two
+    return cosine * first_half - sine * second_half, sine * first_half + cosine * second_half
 
 
 def _orthogonal_columns(a: Any, rows: int) -> Any:
     """Rotate columns, until the first rows of all pairs of columns are orthogonal."""
     count = a.shape[-1]
-    half, alone = count // 2, count % 2
-    one, two, last = a.split([half, half, alone], -1)
+    half, odd = count // 2, count % 2
+    first_half, second_half, last = a.split([half, half, odd], -1)
     # A column is paired with each other one in a sweep. So many sweeps do for float32.
-    for _ in range((4 if count <= 3 else 6) * (count - 1 + alone)):  # noqa: PLR2004
-        one, two = _rotate(one, two, rows)
+    for _ in range((4 if count <= 3 else 6) * (count - 1 + odd)):  # noqa: PLR2004
+        first_half, second_half = _rotate(first_half, second_half, rows)
         if count == 2:  # noqa: PLR2004 - it is the only pair
             continue
-        if alone:
-            moved, last = torch.cat([last, one[..., :-1]], -1), two[..., :1]
+        if odd:
+            moved, last = torch.cat([last, first_half[..., :-1]], -1), second_half[..., :1]
         else:
-            moved = torch.cat([one[..., :1], two[..., :1], one[..., 1:-1]], -1)
-        one, two = moved, torch.cat([two[..., 1:], one[..., -1:]], -1)
-    return torch.cat([one, two, last], -1)
+            moved = torch.cat(
+                [first_half[..., :1], second_half[..., :1], first_half[..., 1:-1]], -1
+            )
+        first_half, second_half = moved, torch.cat([second_half[..., 1:], first_half[..., -1:]], -1)
+    return torch.cat([first_half, second_half, last], -1)
 
 
 def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, **_: Any) -> Any:
@@ -313,19 +319,23 @@ def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, **_: Any)
     if min(rows, count) > MAX_SINGULAR_VALUES:
         return NotImplemented
     if rows < count:
-        one, values, two = _svd(a.mT, full_matrices, compute_uv)
-        return (two.mT, values, one.mT) if compute_uv else (one, values, two)
-    both = torch.cat([a, torch.eye(count).expand(*a.shape[:-2], count, count)], -2)
-    both = _orthogonal_columns(both, rows) if count > 1 else both
-    values = (both[..., :rows, :] ** 2).sum(-2).sqrt()
+        first_half, values, second_half = _svd(a.mT, full_matrices, compute_uv)
+        return (
+            (second_half.mT, values, first_half.mT)
+            if compute_uv
+            else (first_half, values, second_half)
+        )
+    stacked = torch.cat([a, torch.eye(count).expand(*a.shape[:-2], count, count)], -2)
+    stacked = _orthogonal_columns(stacked, rows) if count > 1 else stacked
+    values = (stacked[..., :rows, :] ** 2).sum(-2).sqrt()
     values, order = values.sort(-1, descending=True)
     if not compute_uv:
         return a.new_empty(0), values, a.new_empty(0)
-    both = both.gather(-1, order.unsqueeze(-2).expand(both.shape))
-    q, r = _qr(both[..., :rows, :], "complete" if full_matrices else "reduced")
+    stacked = stacked.gather(-1, order.unsqueeze(-2).expand(stacked.shape))
+    q, r = _qr(stacked[..., :rows, :], "complete" if full_matrices else "reduced")
     signs = torch.where(_diagonal(r) < 0, -1.0, 1.0).unsqueeze(-2)
     u = torch.cat([q[..., :count] * signs, q[..., count:]], -1) if full_matrices else q * signs
-    return u, values, both[..., rows:, :].mT
+    return u, values, stacked[..., rows:, :].mT
 
 
 def _pseudoinverse(a: Any, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
@@ -341,8 +351,8 @@ def _pseudoinverse(a: Any, *, atol: Any = None, rtol: Any = None, hermitian: boo
     else:
         relative = rtol.unsqueeze(-1)
     least = torch.maximum(least, relative * values[..., :1])
-    kept = values > least
-    inverse = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
+    nonzero = values > least
+    inverse = torch.where(nonzero, 1 / torch.where(nonzero, values, 1.0), 0.0)
     return v.mT * inverse.unsqueeze(-2) @ u.mT
 
 
@@ -362,9 +372,9 @@ def _covariance(
     counts: Any = 1 if fweights is None else fweights
     weights = counts * (1 if aweights is None else aweights)
     total = weights.sum()
-    lost = 1 if aweights is None else (weights * aweights).sum() / total
+    weight_lost = 1 if aweights is None else (weights * aweights).sum() / total
     x = x - (x * weights).sum(1, keepdim=True) / total
-    return (x @ (x * weights).mT / (total - correction * lost).clamp(min=0)).squeeze()
+    return (x @ (x * weights).mT / (total - correction * weight_lost).clamp(min=0)).squeeze()
 
 
 def _correlation(input: Any) -> Any:  # noqa: A002 - torch's name
@@ -388,13 +398,13 @@ def _least_squares(
     b = b.unsqueeze(-1) if vector else b
     u, values, v = torch.linalg.svd(a, full_matrices=False)
     least = max(a.shape[-2:]) * torch.finfo(a.dtype).eps if rcond is None else rcond
-    kept = values > least * values[..., :1]
-    inverse = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
+    nonzero = values > least * values[..., :1]
+    inverse = torch.where(nonzero, 1 / torch.where(nonzero, values, 1.0), 0.0)
     solution = v.mT @ (inverse.unsqueeze(-1) * (u.mT @ b))
     tall = a.shape[-2] > a.shape[-1] and driver not in {None, "gelsy"}
     residuals = ((a @ solution - b) ** 2).sum(-2) if tall else a.new_empty(0)
     solution = solution.squeeze(-1) if vector else solution
-    rank = a.new_empty(0, dtype=torch.int64) if driver == "gels" else kept.sum(-1)
+    rank = a.new_empty(0, dtype=torch.int64) if driver == "gels" else nonzero.sum(-1)
     values = values if driver in {"gelsd", "gelss"} else a.new_empty(0)
     return torch.return_types.linalg_lstsq((solution, residuals, rank, values))
 
@@ -405,18 +415,20 @@ def _combinations(
     with_replacement: bool = False,
 ) -> Any:
     """``combinations``; torch's own selects them by a mask."""
-    every = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = list(every(range(len(input)), r))
+    combinations_of = (
+        itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    )
+    places = list(combinations_of(range(len(input)), r))
     chosen = torch.tensor(places, dtype=torch.int64).reshape(len(places), r)
     return input[chosen] if r else input[:0]
 
 
-def _narrow(input: Any, dim: int, start: Any, length: int) -> Any:  # noqa: A002 - torch's name
+def _narrow(input: Any, dim: int, start: Any, norm: int) -> Any:  # noqa: A002 - torch's name
     """``narrow``, also from a place that is a tensor."""
     if not isinstance(start, torch.Tensor):
-        return input.narrow(dim, start, length)
+        return input.narrow(dim, start, norm)
     start = torch.where(start < 0, start + input.shape[dim], start)
-    return input.index_select(dim, start + torch.arange(length))
+    return input.index_select(dim, start + torch.arange(norm))
 
 
 _TRIANGULAR_SYSTEMS: dict[Any, Callable[..., Any]] = {
@@ -471,5 +483,5 @@ class FunctionReplacements(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Call a function, or the one that takes its place."""
+        """Call a function, or the one that replaces it."""
         return _REPLACEMENTS.get(function, function)(*args, **(kwargs or {}))

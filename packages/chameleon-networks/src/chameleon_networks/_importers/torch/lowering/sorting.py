@@ -71,11 +71,14 @@ def _logcumsumexp(x: Any, dim: int) -> Any:
     return _scan(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)[0] if x.ndim else x.clone()
 
 
-def _searchsorted(order: Any, numbers: Any, **options: Any) -> Any:
+def _searchsorted(sorted_sequence: Any, numbers: Any, **options: Any) -> Any:
     """``searchsorted``: the count of numbers in a sorted sequence that are smaller."""
     if options.get("sorter") is not None:
-        order = order.gather(-1, options["sorter"])
-    pairs = order if order.ndim == 1 else order.unsqueeze(-2), numbers.unsqueeze(-1)
+        sorted_sequence = sorted_sequence.gather(-1, options["sorter"])
+    pairs = (
+        sorted_sequence if sorted_sequence.ndim == 1 else sorted_sequence.unsqueeze(-2),
+        numbers.unsqueeze(-1),
+    )
     right = options.get("right") or options.get("side") == "right"
     less = torch.le(*pairs) if right else torch.lt(*pairs)
     return less.sum(-1).to(torch.int32 if options.get("out_int32") else torch.int64)
@@ -106,15 +109,22 @@ def _histogram_counts(x: Any, edges: Any, *, weight: Any = None, density: bool =
     axes = len(edges)
     x = x.reshape(-1, axes)
     counts = torch.ones_like(x[:, 0]) if weight is None else weight.reshape(-1)
-    for axis, own in enumerate(edges):
-        numbers, last = x[:, axis, None], torch.arange(len(own) - 1) == len(own) - 2
-        member = (numbers >= own[:-1]) & ((numbers < own[1:]) | (last & (numbers == own[1:])))
-        counts = counts.unsqueeze(-1) * member.reshape(len(x), *[1] * axis, len(own) - 1)
+    for axis, edges_of_axis in enumerate(edges):
+        numbers, last = (
+            x[:, axis, None],
+            torch.arange(len(edges_of_axis) - 1) == len(edges_of_axis) - 2,
+        )
+        member = (numbers >= edges_of_axis[:-1]) & (
+            (numbers < edges_of_axis[1:]) | (last & (numbers == edges_of_axis[1:]))
+        )
+        counts = counts.unsqueeze(-1) * member.reshape(len(x), *[1] * axis, len(edges_of_axis) - 1)
     result = counts.sum(0)
     if density:
         result = result / result.sum()
-        for axis, own in enumerate(edges):
-            result = result / (own[1:] - own[:-1]).reshape(-1, *[1] * (axes - 1 - axis))
+        for axis, edges_of_axis in enumerate(edges):
+            result = result / (edges_of_axis[1:] - edges_of_axis[:-1]).reshape(
+                -1, *[1] * (axes - 1 - axis)
+            )
     return result
 
 
@@ -126,7 +136,7 @@ def _histogram(x: Any, bins: int, *, range: Any = None, **options: Any) -> Any: 
 def _histogramdd_edges(x: Any, bins: list[int], *, range: Any = None, **_: Any) -> Any:  # noqa: A002
     ends = [None] * len(bins) if range is None else zip(range[::2], range[1::2], strict=True)
     points = x.reshape(-1, len(bins)).unbind(-1)
-    return [_bin_edges(*one) for one in zip(points, bins, ends, strict=True)]
+    return [_bin_edges(*arguments) for arguments in zip(points, bins, ends, strict=True)]
 
 
 def _histogramdd(x: Any, bins: list[int], *, range: Any = None, **options: Any) -> Any:  # noqa: A002
@@ -137,8 +147,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.topk.default: _unsorted_topk,
     _ATEN.kthvalue.default: _kthvalue,
     _ATEN.searchsorted.Tensor: _searchsorted,
-    _ATEN.searchsorted.Scalar: lambda order, number, **options: _searchsorted(
-        order, torch.full((), number, dtype=order.dtype), **options
+    _ATEN.searchsorted.Scalar: lambda sorted_sequence, number, **options: _searchsorted(
+        sorted_sequence, torch.full((), number, dtype=sorted_sequence.dtype), **options
     ),
     _ATEN.histogram.bin_ct: _histogram,
     _ATEN.histogram.bins_tensor: lambda x, edges, **options: (

@@ -36,14 +36,14 @@ class TorchCall:
         """Bind an expression to a variable, and return the variable."""
         return self.importer.block_builder.emit(value)
 
-    def given(self, place: int, name: str, default: Any = None) -> Any:
+    def argument(self, position: int, name: str, default: Any = None) -> Any:
         """An argument that the call passes by position or by name."""
         args = self.node.args
-        return args[place] if len(args) > place else self.node.kwargs.get(name, default)
+        return args[position] if len(args) > position else self.node.kwargs.get(name, default)
 
-    def value(self, place: int) -> Any:
+    def value(self, position: int) -> Any:
         """The Relax value of the tensor argument at a position."""
-        return self.importer.env[self.node.args[place]]
+        return self.importer.env[self.node.args[position]]
 
     def tensor(self, argument: Any, dtype: str | None = None) -> Any:
         """An argument as a Relax value, converted to a dtype if ``dtype`` is not None."""
@@ -56,7 +56,10 @@ class TorchCall:
 
     def operands(self, count: int, dtype: str | None = None) -> list[Any]:
         """The first arguments of the call as Relax values, such as the operands of an addition."""
-        return [self.tensor(one, dtype or self.dtype) for one in self.node.args[:count]]
+        return [
+            self.tensor(argument_value, dtype or self.dtype)
+            for argument_value in self.node.args[:count]
+        ]
 
 
 Converter = Callable[[TorchCall], Any]
