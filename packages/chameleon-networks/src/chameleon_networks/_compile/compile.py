@@ -113,12 +113,7 @@ class CompiledNetwork:
 
 
 def compile_network(
-    module: Any,
-    fusions: Sequence[FusionGroup],
-    kernels: Kernels,
-    target: str,
-    *,
-    wait: bool = True,
+    module: Any, fusions: Sequence[FusionGroup], kernels: Kernels, target: str, *, wait: bool = True
 ) -> CompiledNetwork:
     """Compile a network to a call sequence, or to bytecode if it is not static."""
     # With ``wait=False``, threads still compile, and writing the network raises their errors.

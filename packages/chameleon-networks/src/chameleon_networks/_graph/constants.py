@@ -13,13 +13,7 @@ import numpy as np
 from chameleon_tvm.api import ARRAYS
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.relax_utils import (
-    mutate,
-    operator_name,
-    relax,
-    shape_of,
-    tvm,
-)
+from chameleon_networks._graph.relax_utils import mutate, operator_name, relax, shape_of, tvm
 
 Array = NDArray[Any]
 Known = Callable[[Any], Array | None]
@@ -203,8 +197,7 @@ _EVALUATORS: dict[str, Evaluate] = {
     "relax.slice_scatter": _evaluator(None, _slice_scatter),
     "relax.take": _evaluator(2, _take),
     "relax.gather_elements": _evaluator(
-        None,
-        lambda call, data, at: np.take_along_axis(data, at, axis=int(call.attrs.axis)),
+        None, lambda call, data, at: np.take_along_axis(data, at, axis=int(call.attrs.axis))
     ),
     "relax.index_tensor": _index_tensor,
     "relax.cumsum": _evaluator(1, _cumsum),

@@ -334,8 +334,7 @@ def prepare_module(module: Any, layout: str) -> Any:
         )
     except tvm.error.InternalError as error:
         raise LayoutError(
-            f"TVM cannot convert the network to {layout}: {telling_line(error)}",
-            hint=LAYOUT_HINT,
+            f"TVM cannot convert the network to {layout}: {telling_line(error)}", hint=LAYOUT_HINT
         ) from error
 
 

@@ -70,12 +70,7 @@ class TypedNetworks:
         ranges, means = self._ranges, self._means
         with warnings_once():
             module = apply_dtypes(
-                self.module,
-                self.fusions,
-                types,
-                ranges,
-                means,
-                placeholders=placeholders,
+                self.module, self.fusions, types, ranges, means, placeholders=placeholders
             )
             fusions = find_fusions(module)
         return TypedNetwork(

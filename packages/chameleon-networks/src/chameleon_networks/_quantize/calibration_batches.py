@@ -108,23 +108,23 @@ def _batches_from(
     network: ImportedNetwork, function: Any, source: str, key: str
 ) -> Iterator[Sample]:
     examples = network.samples(np.random.default_rng(_SEED))
-    examples_by_name = dict(zip(network.input_names(), examples, strict=True))
-    other_buckets: Counter[str] = Counter()
+    examples_of = dict(zip(network.input_names(), examples, strict=True))
+    others: Counter[str] = Counter()
     number = own_count = 0
     try:
         for number, batch in enumerate(_check_iterable(function(), f"{key}: {source}"), start=1):
-            batch_name = f"{key}: batch {number} of {source}"
-            arrays = _to_arrays(batch, examples_by_name, batch_name)
+            label = f"{key}: batch {number} of {source}"
+            arrays = _to_arrays(batch, examples_of, label)
             if network.bucket is None:
-                yield _fixed_shape_sample(arrays, examples_by_name, batch_name)
+                yield _fixed_shape_sample(arrays, examples_of, label)
                 own_count += 1
             else:
-                name, sample = _bucket_sample(network.bucket, arrays, batch_name)
+                name, sample = _bucket_sample(network.bucket, arrays, label)
                 if name == network.bucket.name:
                     yield sample
                     own_count += 1
                 else:
-                    other_buckets[name] += 1
+                    others[name] += 1
             if number == MAX_BATCHES:
                 log.warning("batches_ended", batches=MAX_BATCHES, why="no more are read")
                 break
@@ -136,8 +136,8 @@ def _batches_from(
             f"{key}: {source} failed after {number} batches: {first_line(error)}",
             hint="Call the function by hand to see the whole traceback.",
         ) from error
-    if other_buckets and not own_count and network.bucket is not None:
-        counts = ", ".join(f"{count} in {name}" for name, count in other_buckets.items())
+    if others and not own_count and network.bucket is not None:
+        counts = ", ".join(f"{count} in {name}" for name, count in others.items())
         raise ConfigError(
             f"{key}: no batch of {source} is in bucket {network.bucket.name}; there are {counts}",
             hint="Yield at least two batches for each bucket, or leave the bucket out.",
@@ -145,26 +145,26 @@ def _batches_from(
 
 
 def _fixed_shape_sample(
-    arrays: Arrays, examples_by_name: Mapping[str, NDArray[Any]], batch_name: str
+    arrays: Arrays, examples_of: Mapping[str, NDArray[Any]], label: str
 ) -> Sample:
     """Check the shapes of a batch for a network with one input shape."""
-    for array, (name, example) in zip(arrays, examples_by_name.items(), strict=True):
+    for array, (name, example) in zip(arrays, examples_of.items(), strict=True):
         if array.shape != example.shape:
             raise ConfigError(
-                f"{batch_name}: input {name!r} has the shape {list(array.shape)} instead of "
+                f"{label}: input {name!r} has the shape {list(array.shape)} instead of "
                 f"{list(example.shape)}",
                 hint="Yield batches of the very shape that the network is compiled for.",
             )
     return Sample(inputs=arrays)
 
 
-def _bucket_sample(bucket: BucketInputs, arrays: Arrays, batch_name: str) -> tuple[str, Sample]:
+def _bucket_sample(bucket: BucketInputs, arrays: Arrays, label: str) -> tuple[str, Sample]:
     """The name of the bucket that a batch belongs to, and the batch padded to its shapes."""
     try:
         name, inputs, cuts = bucket.placed(*arrays)
     except ValueError as error:
         raise ConfigError(
-            f"{batch_name}: {error}", hint="Yield batches as the network gets them later."
+            f"{label}: {error}", hint="Yield batches as the network gets them later."
         ) from error
     return name, Sample(inputs=inputs, cuts=tuple(cuts))
 
@@ -180,46 +180,42 @@ def _check_iterable(result: Any, source: str) -> Iterable[Any]:
     return batches
 
 
-def _to_arrays(batch: Any, examples_by_name: Mapping[str, NDArray[Any]], batch_name: str) -> Arrays:
+def _to_arrays(batch: Any, examples_of: Mapping[str, NDArray[Any]], label: str) -> Arrays:
     """Convert one batch to arrays of the dtypes that the network takes. Shapes are not checked."""
     inputs_text = ", ".join(
-        f"{name} {list(example.shape)}" for name, example in examples_by_name.items()
+        f"{name} {list(example.shape)}" for name, example in examples_of.items()
     )
     if isinstance(batch, Mapping):
-        missing, unknown = (
-            examples_by_name.keys() - batch.keys(),
-            batch.keys() - examples_by_name.keys(),
-        )
+        missing, unknown = (examples_of.keys() - batch.keys(), batch.keys() - examples_of.keys())
         if missing or unknown:
             problem = f"lacks {sorted(missing)}" if missing else f"has {sorted(map(str, unknown))}"
-            raise ConfigError(f"{batch_name} {problem}", hint=f"The network takes {inputs_text}.")
-        arrays: Sequence[Any] = [batch[name] for name in examples_by_name]
+            raise ConfigError(f"{label} {problem}", hint=f"The network takes {inputs_text}.")
+        arrays: Sequence[Any] = [batch[name] for name in examples_of]
     else:
         arrays = batch if isinstance(batch, tuple | list) else [batch]
-        if len(arrays) != len(examples_by_name):
+        if len(arrays) != len(examples_of):
             raise ConfigError(
-                f"{batch_name} has {len(arrays)} arrays for {len(examples_by_name)} inputs",
+                f"{label} has {len(arrays)} arrays for {len(examples_of)} inputs",
                 hint=f"The network takes {inputs_text}.",
             )
-    pairs = zip(arrays, examples_by_name.items(), strict=True)
+    pairs = zip(arrays, examples_of.items(), strict=True)
     return [
-        _to_array(array, example, f"{batch_name}: input {name!r}")
-        for array, (name, example) in pairs
+        _to_array(array, example, f"{label}: input {name!r}") for array, (name, example) in pairs
     ]
 
 
-def _to_array(value: Any, example: NDArray[Any], batch_name: str) -> NDArray[Any]:
+def _to_array(value: Any, example: NDArray[Any], label: str) -> NDArray[Any]:
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    kind, examples_by_name = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
-    if kind != examples_by_name:
+    kind, examples_of = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
+    if kind != examples_of:
         raise ConfigError(
-            f"{batch_name} is of {array.dtype} instead of {example.dtype}",
+            f"{label} is of {array.dtype} instead of {example.dtype}",
             hint=f"Yield what the network gets later, as .astype({str(example.dtype)!r}).",
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         numbers = "NaN" if np.isnan(array).any() else "infinities"
         raise ConfigError(
-            f"{batch_name} has {numbers} in it",
+            f"{label} has {numbers} in it",
             hint="Leave such batches out: nothing can be calibrated or checked with them.",
         )
     return np.ascontiguousarray(array, example.dtype)

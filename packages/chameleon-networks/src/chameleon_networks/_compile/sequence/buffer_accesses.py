@@ -48,7 +48,7 @@ def gather_axis(function: Function, position: int, shape: Sequence[int], axis: i
     axes = axis_by_buffer(function, position, index)
     return (
         index
-        if None not in axes.values() and _BufferAccesses(function, axes).accesses_single_index(axes)
+        if None not in axes.values() and _BufferAccesses(function, axes).has_single_indices(axes)
         else None
     )
 
@@ -56,7 +56,7 @@ def gather_axis(function: Function, position: int, shape: Sequence[int], axis: i
 def count_gathered_indices(function: Function, position: int, axis: int) -> int:
     """How often a kernel would look up an index, equal ones in a loop's body once."""
     axes = axis_by_buffer(function, position, axis)
-    return _BufferAccesses(function, axes).count_distinct_indices(axes)
+    return _BufferAccesses(function, axes).count_indices(axes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -66,13 +66,13 @@ class _Access:
     Attributes:
         indices: The indices of the element.
         loop: The number of the innermost loop around the access.
-        iterations: How often the body of that loop is executed, at most.
+        trips: How often the body of that loop is executed, at most.
     """
 
     buffer: Buffer
     indices: Sequence[Any]
     loop: int
-    iterations: int
+    trips: int
 
 
 class _BufferAccesses:
@@ -82,15 +82,15 @@ class _BufferAccesses:
         self._analyzer = tvm.sym.Analyzer()
         self._buffers = buffers
         self._accesses: list[_Access] = []
-        self._declarations: list[Any] = []
+        self._aliases: list[Any] = []
         self._calls: list[Any] = []
         self._loops = self._loop = 0
-        self._iterations = 1
+        self._trips = 1
         self._walk(function)
         self._escapes = any(
             isinstance(argument, tvm.ir.Var) and argument in buffers
             for call in self._calls
-            if not any(call.same_as(view.data) for view in self._declarations)
+            if not any(call.same_as(view.data) for view in self._aliases)
             for argument in call.args
         )
 
@@ -101,7 +101,7 @@ class _BufferAccesses:
                 (tvm.ir.expr.TensorLoad, lambda load: self._access(load.source, load.indices)),
                 (tirx.BufferStore, lambda store: self._access(store.buffer, store.indices)),
                 (tirx.For, self._visit_loop),
-                (tirx.DeclBuffer, self._declarations.append),
+                (tirx.DeclBuffer, self._aliases.append),
                 (tvm.ir.Call, self._calls.append),
             ],
             order="pre",
@@ -109,20 +109,18 @@ class _BufferAccesses:
 
     def _access(self, buffer: Buffer, indices: Sequence[Any]) -> None:
         if buffer in self._buffers:
-            access = _Access(
-                buffer=buffer, indices=indices, loop=self._loop, iterations=self._iterations
-            )
+            access = _Access(buffer=buffer, indices=indices, loop=self._loop, trips=self._trips)
             self._accesses.append(access)
 
     def _visit_loop(self, loop: Any) -> WalkResult:
         extent = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
         self._analyzer.bind(loop.loop_var, extent)
-        outside = self._loop, self._iterations
+        outside = self._loop, self._trips
         self._loops += 1
         self._loop = self._loops
-        self._iterations *= int(self._analyzer.const_int_bound(loop.extent).max_value)
+        self._trips *= int(self._analyzer.const_int_bound(loop.extent).max_value)
         self._walk(loop.body)
-        self._loop, self._iterations = outside
+        self._loop, self._trips = outside
         return WalkResult.SKIP
 
     def fits_strides(self, strides: Mapping[Buffer, Sequence[int]]) -> bool:
@@ -137,7 +135,7 @@ class _BufferAccesses:
             if any(map(_is_vector, access.indices))
         )
 
-    def accesses_single_index(self, axes: Mapping[Buffer, Any]) -> bool:
+    def has_single_indices(self, axes: Mapping[Buffer, Any]) -> bool:
         """Whether each access touches one index of an axis at a time, within bounds."""
         if self._escapes:
             return False
@@ -154,13 +152,10 @@ class _BufferAccesses:
                 return False
         return True
 
-    def count_distinct_indices(self, axes: Mapping[Buffer, Any]) -> int:
+    def count_indices(self, axes: Mapping[Buffer, Any]) -> int:
         """How many indices along an axis a run of the function computes, over all loops."""
         distinct = {
-            (
-                access.loop,
-                int(structural_hash(access.indices[axes[access.buffer]])),
-            ): access.iterations
+            (access.loop, int(structural_hash(access.indices[axes[access.buffer]]))): access.trips
             for access in self._accesses
         }
         return sum(distinct.values())

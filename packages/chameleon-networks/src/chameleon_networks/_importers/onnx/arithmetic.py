@@ -13,13 +13,7 @@ from chameleon_tvm.api import INT8, UINT8, tirx, tvm
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import map_elements, relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.nodes import (
-    Node,
-    UnsupportedNodeError,
-    dtype_of,
-    scalar,
-    shape_of,
-)
+from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 
 op = relax.op
 
@@ -167,7 +161,7 @@ def _gemm(node: Node) -> Any:
     """``Gemm``; refuses fractional factors of integers, which TVM's importer would round."""
     factors = (float(node.attributes[name]) for name in ("alpha", "beta"))
     if _is_integer(node[0]) and not all(factor.is_integer() for factor in factors):
-        raise UnsupportedNodeError("it multiplies whole numbers by a fraction")
+        raise NodeError("it multiplies whole numbers by a fraction")
     return NotImplemented
 
 
@@ -235,7 +229,7 @@ def _bit_cast(node: Node) -> Any:
         or dtype not in KERNEL_DTYPES - {"bool"}
         or dtype_of(x) not in KERNEL_DTYPES
     ):
-        raise UnsupportedNodeError(f"it reads {node.emulated_dtypes[0] or dtype_of(x)} as {dtype}")
+        raise NodeError(f"it reads {node.emulated_dtypes[0] or dtype_of(x)} as {dtype}")
     if dtype_of(x) == "bool" or dtype_of(x) == dtype:
         return op.astype(x, dtype)
     return map_elements(node.builder, lambda number: tirx.reinterpret(dtype, number), x, "bits")
@@ -278,9 +272,9 @@ def _layer_norm(node: Node) -> Any:
     x, scale = node[0], node[1]
     axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(x)))
     if node.outputs > 1 or (axis == 0 and node.op_type != "LayerNormalization"):
-        raise UnsupportedNodeError("it gives more than what it normalises")
+        raise NodeError("it gives more than what it normalises")
     if dtype_of(x) == "float64" or shape_of(scale) != shape_of(x)[axis:]:
-        raise UnsupportedNodeError("the compiler normalises other numbers")
+        raise NodeError("the compiler normalises other numbers")
     return NotImplemented
 
 

@@ -13,10 +13,10 @@ import onnx
 
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.emulated_types import EmulatedTensor
+from chameleon_networks._importers.onnx.emulated_types import Emulated
 from chameleon_networks._importers.onnx.nodes import (
-    ConstantRequiredError,
-    UnsupportedNodeError,
+    ConstantNeededError,
+    NodeError,
     Value,
     relax_constant,
     shape_of,
@@ -54,7 +54,7 @@ def _attributes(node: Any) -> dict[str, Any]:
 
 def _constant_value(value: Value) -> Any:
     if not nodes.is_constant(value):
-        raise ConstantRequiredError(value)
+        raise ConstantNeededError(value)
     return nodes.constant_value(value)
 
 
@@ -68,7 +68,7 @@ def _constant(_graphs: GraphConverter, node: Any, *_: Any) -> list[Value]:
         return [relax_constant(onnx.numpy_helper.to_array(value))]
     dtypes = {"value_int": np.int64, "value_float": np.float32}
     if name.removesuffix("s") not in dtypes:
-        raise UnsupportedNodeError(f"it has the attribute {name}")
+        raise NodeError(f"it has the attribute {name}")
     return [relax_constant(np.asarray(value, dtypes[name.removesuffix("s")]))]
 
 
@@ -114,16 +114,12 @@ def _loop(
 
 def _check_iterations(iterations: int) -> None:
     if iterations > _MAX_ITERATIONS:
-        raise UnsupportedNodeError(
-            f"it has more than {_MAX_ITERATIONS} turns, which are not unrolled"
-        )
+        raise NodeError(f"it has more than {_MAX_ITERATIONS} turns, which are not unrolled")
 
 
 def _check_nonempty(rows: Sequence[Any]) -> None:
     if not rows:
-        raise UnsupportedNodeError(
-            "it has no turns, so that the shape of what it collects is unknown"
-        )
+        raise NodeError("it has no turns, so that the shape of what it collects is unknown")
 
 
 def _stack(graphs: GraphConverter, values: Sequence[Value], axis: int) -> Value:
@@ -138,7 +134,7 @@ def _scan(
     """``Scan`` of version 9 and later; the earlier one has a batch axis and lengths."""
     attributes = _attributes(node)
     if opsets.get("", opsets.get("ai.onnx", 1)) < 9:  # noqa: PLR2004 - the version
-        raise UnsupportedNodeError("it is of a version of the standard before 9")
+        raise NodeError("it is of a version of the standard before 9")
     count = attributes["num_scan_inputs"]
     carried, read = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
     result = len(node.output) - len(carried)
@@ -169,10 +165,10 @@ def _move_data(
     graphs: GraphConverter, move: Callable[[list[Any]], Any], values: Sequence[Value]
 ) -> Value:
     """Apply a function that only moves data to tensors of one dtype."""
-    dtypes = {value.dtype for value in values if isinstance(value, EmulatedTensor)}
-    parts = [value.value if isinstance(value, EmulatedTensor) else value for value in values]
+    dtypes = {value.dtype for value in values if isinstance(value, Emulated)}
+    parts = [value.value if isinstance(value, Emulated) else value for value in values]
     result = graphs.emit(move(parts))
-    return EmulatedTensor(result, dtypes.pop()) if dtypes else result
+    return Emulated(result, dtypes.pop()) if dtypes else result
 
 
 def _take_slice(graphs: GraphConverter, value: Value, axis: int, position: int) -> Value:
@@ -207,7 +203,7 @@ def _sequence_erase(sequence: list[Value], position: Value = None) -> list[Value
 def _position(position: Value, count: int, default: int | None = None) -> int:
     number = _constant_integer(position) if default is None or position is not None else default
     if not -count <= number < count:
-        raise UnsupportedNodeError(f"it asks for place {number} of a sequence of {count}")
+        raise NodeError(f"it asks for place {number} of a sequence of {count}")
     return number
 
 
@@ -249,7 +245,7 @@ def _slice(graphs: GraphConverter, value: Value, axis: int, begin: int, end: int
 
 def _element(value: Value) -> Value:
     if value is None:
-        raise UnsupportedNodeError("what it reads is empty")
+        raise NodeError("what it reads is empty")
     return value
 
 

@@ -21,19 +21,13 @@ from chameleon_networks._importers.onnx.control_flow import CONTROL_FLOW
 from chameleon_networks._importers.onnx.data_movement import DATA_MOVEMENT
 from chameleon_networks._importers.onnx.emulated_types import (
     E8M0,
-    EMULATED_DTYPES,
+    EMULATED,
     SMALL_INTEGERS,
-    EmulatedTensor,
+    Emulated,
     round_to_dtype,
 )
 from chameleon_networks._importers.onnx.images import IMAGES
-from chameleon_networks._importers.onnx.nodes import (
-    Node,
-    UnsupportedNodeError,
-    dtype_of,
-    scalar,
-    shape_of,
-)
+from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 from chameleon_networks._importers.onnx.quantized_operators import ONNXRUNTIME_DOMAIN
 from chameleon_networks._importers.onnx.recurrent import RECURRENT
 from chameleon_networks._importers.onnx.schemas import STANDARD_DOMAINS, schema_of
@@ -59,14 +53,14 @@ def _one_hot(node: Node) -> Any:
 def _cast(node: Node) -> Any:
     dtype = nodes.dtype_name(node.attributes["to"])
     value = node[0]
-    if dtype in EMULATED_DTYPES:
+    if dtype in EMULATED:
         if dtype_of(value) == "float64":
             value = node.emit(op.astype(value, "float32"))
         mode = str(node.attributes.get("round_mode", "up")) if dtype == E8M0 else "nearest"
         saturate = bool(node.attributes.get("saturate", 1))
         return round_to_dtype(node.builder, value, dtype, saturate=saturate, mode=mode)
     if dtype not in KERNEL_DTYPES:
-        raise UnsupportedNodeError(f"it casts to {dtype}")
+        raise NodeError(f"it casts to {dtype}")
     if dtype == "bool":
         return op.not_equal(value, scalar(0, value))
     return op.astype(value, dtype)
@@ -90,8 +84,8 @@ def _broadcast_parameter(node: Node, parameter: Any) -> Any:
 
 def _is_supported_by_tvm(node: Node, dtype: str) -> bool:
     """Whether TVM's importer supports the form of a quantization node."""
-    of_few_bits = dtype in EMULATED_DTYPES or any(
-        name in EMULATED_DTYPES for name in node.emulated_dtypes if name
+    of_few_bits = dtype in EMULATED or any(
+        name in EMULATED for name in node.emulated_dtypes if name
     )
     return not of_few_bits and not node.attributes.get("block_size")
 
@@ -106,7 +100,7 @@ def _quantize(node: Node) -> Any:
     if _is_supported_by_tvm(node, dtype):
         return NotImplemented
     ratio = node.emit(x / _broadcast_parameter(node, scale))
-    if dtype in EMULATED_DTYPES and dtype not in SMALL_INTEGERS:
+    if dtype in EMULATED and dtype not in SMALL_INTEGERS:
         if zero is not None:
             ratio = node.emit(ratio + _broadcast_parameter(node, zero))
         return round_to_dtype(
@@ -119,7 +113,7 @@ def _quantize(node: Node) -> Any:
     low, high = (scalar(int(limit), steps) for limit in (limits.min, limits.max))
     inside = op.minimum(op.maximum(steps, low), high)
     if dtype in SMALL_INTEGERS:
-        return EmulatedTensor(node.emit(op.astype(inside, SMALL_INTEGERS[dtype])), dtype)
+        return Emulated(node.emit(op.astype(inside, SMALL_INTEGERS[dtype])), dtype)
     return op.astype(inside, dtype)
 
 
@@ -135,7 +129,7 @@ def _dequantize(node: Node) -> Any:
     real = node.emit(numbers * _broadcast_parameter(node, scale))
     number = node.attributes.get("output_dtype")
     dtype = nodes.dtype_name(number) if number else node.emulated_dtypes[1]
-    return round_to_dtype(node.builder, real, dtype) if dtype in EMULATED_DTYPES else real
+    return round_to_dtype(node.builder, real, dtype) if dtype in EMULATED else real
 
 
 def _dynamic_quantize(node: Node) -> list[Any]:

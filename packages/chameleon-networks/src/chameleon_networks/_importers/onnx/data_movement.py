@@ -12,13 +12,7 @@ from chameleon_core.api import counted
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.nodes import (
-    Node,
-    UnsupportedNodeError,
-    dtype_of,
-    scalar,
-    shape_of,
-)
+from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 
 op = relax.op
 
@@ -61,7 +55,7 @@ def _split(node: Node) -> Any:
         sizes = [most] * target + [extent - most * target]
     if len(sizes) != count or min(sizes) < 0 or sum(sizes) != extent:
         parts = ", ".join(map(str, sizes))
-        raise UnsupportedNodeError(
+        raise NodeError(
             f"{counted(count, 'output')} cannot be parts of {parts} of the {extent} elements along "
             f"axis {axis}"
         )
@@ -216,7 +210,7 @@ def _dropout(node: Node) -> list[Any]:
     training = node.known(2)
     ratio = node.known(1)
     if training is not None and training.any() and (ratio is None or ratio.any()):
-        raise UnsupportedNodeError("it is in training mode, which draws random numbers")
+        raise NodeError("it is in training mode, which draws random numbers")
     return [node[0], relax.const(np.ones(shape_of(node[0]), np.bool_))][: node.outputs]
 
 
@@ -233,7 +227,7 @@ def _binarizer(node: Node) -> Any:
 
 
 def _reject_unknown_shape(_: Node) -> Any:
-    raise UnsupportedNodeError(nodes.UNKNOWN_SHAPE)
+    raise NodeError(nodes.UNKNOWN_SHAPE)
 
 
 DATA_MOVEMENT: Mapping[str, Callable[[Node], Any]] = {

@@ -40,12 +40,12 @@ _FLOATS = tuple(
 E8M0 = "float8_e8m0fnu"
 """A dtype whose numbers are powers of two."""
 
-EMULATED_DTYPES = frozenset((*HALVES, *SMALL_INTEGERS, *_FLOATS))
+EMULATED = frozenset((*HALVES, *SMALL_INTEGERS, *_FLOATS))
 """Dtypes that other dtypes represent in Relax."""
 
 
 @attrs.frozen(eq=False)
-class EmulatedTensor:
+class Emulated:
     """A tensor that represents another dtype than that of its Relax expression.
 
     Attributes:
@@ -59,7 +59,7 @@ class EmulatedTensor:
 
 def compute_dtype(dtype: str) -> str:
     """The dtype in which a dtype of the ONNX model is computed."""
-    return SMALL_INTEGERS.get(dtype, "float32") if dtype in EMULATED_DTYPES else dtype
+    return SMALL_INTEGERS.get(dtype, "float32") if dtype in EMULATED else dtype
 
 
 def interface_dtype(dtype: str) -> str:
@@ -83,7 +83,7 @@ def from_interface(array: NDArray[Any], dtype: str) -> NDArray[Any]:
     return array.astype(np.dtype(dtype), copy=False)
 
 
-def decode_input(builder: Any, value: Any, dtype: str) -> EmulatedTensor:
+def decode_input(builder: Any, value: Any, dtype: str) -> Emulated:
     """Convert an input of the compiled network to the tensor that the network computes with."""
     emit = builder.emit
     if dtype == FLOAT16:
@@ -93,10 +93,10 @@ def decode_input(builder: Any, value: Any, dtype: str) -> EmulatedTensor:
         shape = [int(extent) for extent in value.ty.shape]
         flat_codes = emit(op.reshape(emit(op.astype(value, "int32")), [int(np.prod(shape))]))
         value = emit(op.reshape(emit(op.take(table, flat_codes, 0)), shape))
-    return EmulatedTensor(value, dtype)
+    return Emulated(value, dtype)
 
 
-def encode_output(builder: Any, tensor: EmulatedTensor) -> Any:
+def encode_output(builder: Any, tensor: Emulated) -> Any:
     """Convert an output of the network from its compute dtype to that of the model."""
     if tensor.dtype == FLOAT16:
         return builder.emit(op.astype(tensor.value, FLOAT16))
@@ -107,19 +107,15 @@ def encode_output(builder: Any, tensor: EmulatedTensor) -> Any:
 
 def round_to_dtype(
     builder: Any, value: Any, dtype: str, *, saturate: bool = True, mode: str = "nearest"
-) -> EmulatedTensor:
+) -> Emulated:
     """Round a tensor to a dtype in which kernels do not compute, such as float16."""
     if dtype in SMALL_INTEGERS:
-        return EmulatedTensor(_wrap_integers(builder, value, dtype), dtype)
+        return Emulated(_wrap_integers(builder, value, dtype), dtype)
     if str(value.ty.dtype) != FLOAT32:
         value = builder.emit(op.astype(value, FLOAT32))
     if dtype in HALVES:
-        return EmulatedTensor(
-            builder.emit(_round_half_precision(builder, value, STORAGE[dtype])), dtype
-        )
-    return EmulatedTensor(
-        _round_by_table(builder, value, dtype, saturate=saturate, mode=mode), dtype
-    )
+        return Emulated(builder.emit(_round_half_precision(builder, value, STORAGE[dtype])), dtype)
+    return Emulated(_round_by_table(builder, value, dtype, saturate=saturate, mode=mode), dtype)
 
 
 def _round_half_precision(builder: Any, value: Any, dtype: StorageType) -> Any:

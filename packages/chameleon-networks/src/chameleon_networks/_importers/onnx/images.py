@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.nodes import (
-    Node,
-    UnsupportedNodeError,
-    dtype_of,
-    scalar,
-    shape_of,
-)
+from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 
 op = relax.op
 _MAX_AXES = 3
@@ -34,35 +28,35 @@ _PLANE_AXES = 2
 
 def _conv_transpose(node: Node) -> Any:
     """``ConvTranspose``; if the output's shape is given, the padding follows from it."""
-    x, filters, attributes = node[0], node[1], node.attributes
+    x, filters, options = node[0], node[1], node.attributes
     size, kernel = shape_of(x)[2:], shape_of(filters)[2:]
     rank = len(size)
     strides, dilations = (
-        list(attributes.get(name) or [1] * rank) for name in ("strides", "dilations")
+        list(options.get(name) or [1] * rank) for name in ("strides", "dilations")
     )
-    added = list(attributes.get("output_padding") or [0] * rank)
+    added = list(options.get("output_padding") or [0] * rank)
     pads, transform = (
-        list(attributes.get("pads") or [0] * 2 * rank),
-        attributes.get("auto_pad", "NOTSET"),
+        list(options.get("pads") or [0] * 2 * rank),
+        options.get("auto_pad", "NOTSET"),
     )
-    out = attributes.get("output_shape")
+    out = options.get("output_shape")
     if out is None and transform in {"SAME_UPPER", "SAME_LOWER"}:
         out = [extent * stride for extent, stride in zip(size, strides, strict=True)]
     for axis, wanted in enumerate(list(out or ())[-rank:]):
         reach = (kernel[axis] - 1) * dilations[axis] + 1
         total = strides[axis] * (size[axis] - 1) + added[axis] + reach - wanted
         # More may be asked for than there is, but `auto_pad` adds nothing.
-        added[axis] -= 0 if attributes.get("output_shape") is None else min(0, total)
+        added[axis] -= 0 if options.get("output_shape") is None else min(0, total)
         half = max(0, total) // 2
         first = half if transform == "SAME_UPPER" else max(0, total) - half
         pads[axis], pads[rank + axis] = first, max(0, total) - first
     if rank > _MAX_AXES:
-        raise UnsupportedNodeError(f"it has {rank} spatial axes")
+        raise NodeError(f"it has {rank} spatial axes")
     convolve = getattr(op.nn, f"conv{rank}d_transpose")
     # Zeros behind an output that are more than a stride are no part of a convolution.
     paddings = [min(extra, stride - 1) for extra, stride in zip(added, strides, strict=True)]
     y = node.emit(
-        convolve(x, filters, strides, pads, paddings, dilations, int(attributes.get("group", 1)))
+        convolve(x, filters, strides, pads, paddings, dilations, int(options.get("group", 1)))
     )
     if paddings != added:
         widths = [0, 0, 0, 0]
@@ -75,13 +69,13 @@ def _conv_transpose(node: Node) -> Any:
 def _col2im(node: Node) -> Any:
     """``Col2Im``: overlapping blocks are added up, as a transposed convolution with ones does."""
     columns, image, block = node[0], node.integers(1), node.integers(2)
-    attributes, rank = node.attributes, len(image)
+    options, rank = node.attributes, len(image)
     strides, dilations = (
-        list(attributes.get(name) or [1] * rank) for name in ("strides", "dilations")
+        list(options.get(name) or [1] * rank) for name in ("strides", "dilations")
     )
-    pads = list(attributes.get("pads") or [0] * 2 * rank)
+    pads = list(options.get("pads") or [0] * 2 * rank)
     if rank > _MAX_AXES:
-        raise UnsupportedNodeError(f"it has {rank} spatial axes")
+        raise NodeError(f"it has {rank} spatial axes")
     reach = [(size - 1) * dilation + 1 for size, dilation in zip(block, dilations, strict=True)]
     counts, rests = [], []
     for axis, extent in enumerate(image):
@@ -100,15 +94,15 @@ def _col2im(node: Node) -> Any:
 
 def _roi_align(node: Node) -> Any:
     """``RoiAlign``: the mean of interpolated pixels in each bin, or the largest summand of them."""
-    x, regions, attributes = node[0], node[1], node.attributes
+    x, regions, options = node[0], node[1], node.attributes
     batches = node.emit(op.clip(node[2], 0, shape_of(x)[0] - 1))  # no index leaves the array
     # Before version 16 there was no shift.
-    transform = attributes.get("coordinate_transformation_mode", "output_half_pixel")
-    aligned, scale = transform == "half_pixel", float(attributes["spatial_scale"])
+    transform = options.get("coordinate_transformation_mode", "output_half_pixel")
+    aligned, scale = transform == "half_pixel", float(options["spatial_scale"])
     regions = node.emit(regions - scalar(0.5 / scale if aligned else 0.0, regions))
-    samples = int(attributes["sampling_ratio"])
-    counts = int(attributes["output_height"]), int(attributes["output_width"])
-    if attributes["mode"] == "avg":
+    samples = int(options["sampling_ratio"])
+    counts = int(options["output_height"]), int(options["output_width"])
+    if options["mode"] == "avg":
         of_batches = op.astype(op.expand_dims(batches, 1), dtype_of(regions))
         boxes = node.emit(op.concat([of_batches, regions], 1))
         means = op.vision.roi_align(x, boxes, counts, scale, samples, aligned, "NCHW", "avg")
@@ -121,7 +115,7 @@ def _roi_align(node: Node) -> Any:
         there = node.emit(op.reshape(there, [shape_of(regions)[0], 1, 1, 1]))
         return op.where(there, node.emit(means), scalar(0.0, regions))
     if not samples:
-        raise UnsupportedNodeError("it takes the largest of as many numbers as a region has")
+        raise NodeError("it takes the largest of as many numbers as a region has")
     least = -math.inf if aligned else 1.0
     axes = [
         _bilinear_corners(node, regions, axis, count * samples, scale=scale, least=least)
@@ -154,12 +148,10 @@ def _bilinear_corners(
     start, end = (op.strided_slice(scaled, [1], [at], [at + 1]) for at in (axis, axis + 2))
     length = op.maximum(end - start, scalar(least, regions))
     steps = relax.const((np.arange(count) + 0.5)[None] / count, dtype_of(regions))
-    coordinates = node.emit(start + length * steps)
-    far = op.logical_or(
-        coordinates < scalar(-1.0, coordinates), coordinates > scalar(extent, coordinates)
-    )
-    inside = op.astype(op.logical_not(far), dtype_of(coordinates))
-    inside_image = node.emit(op.clip(coordinates, 0.0, float(extent - 1)))
+    coords = node.emit(start + length * steps)
+    far = op.logical_or(coords < scalar(-1.0, coords), coords > scalar(extent, coords))
+    inside = op.astype(op.logical_not(far), dtype_of(coords))
+    inside_image = node.emit(op.clip(coords, 0.0, float(extent - 1)))
     low = node.emit(op.floor(inside_image))
     high = op.minimum(low + scalar(1.0, low), scalar(extent - 1, low))
     share = node.emit(inside_image - low)
@@ -171,13 +163,13 @@ def _bilinear_corners(
 
 def _max_pool(node: Node) -> Any:
     """``MaxPool``; its second output has the places of the largest numbers in the whole tensor."""
-    x, attributes = node[0], node.attributes
-    images, block = shape_of(x)[2:], list(attributes["kernel_shape"])
+    x, options = node[0], node.attributes
+    images, block = shape_of(x)[2:], list(options["kernel_shape"])
     rank = len(images)
-    steps, spread = (list(attributes.get(name) or [1] * rank) for name in ("strides", "dilations"))
+    steps, spread = (list(options.get(name) or [1] * rank) for name in ("strides", "dilations"))
     pads, transform = (
-        list(attributes.get("pads") or [0] * 2 * rank),
-        attributes.get("auto_pad", "NOTSET"),
+        list(options.get("pads") or [0] * 2 * rank),
+        options.get("auto_pad", "NOTSET"),
     )
     if transform in {"SAME_UPPER", "SAME_LOWER"}:
         for axis, extent in enumerate(images):
@@ -193,7 +185,7 @@ def _max_pool(node: Node) -> Any:
     windows = []
     for axis, extent in enumerate(images):
         room = extent + pads[axis] + pads[rank + axis] - (block[axis] - 1) * spread[axis] - 1
-        count = (math.ceil if attributes.get("ceil_mode") else math.floor)(room / steps[axis]) + 1
+        count = (math.ceil if options.get("ceil_mode") else math.floor)(room / steps[axis]) + 1
         # No window begins behind the image.
         count -= (count - 1) * steps[axis] >= extent + pads[axis]
         first = (np.arange(count) * steps[axis] - pads[axis])[:, None]
@@ -209,7 +201,7 @@ def _max_pool(node: Node) -> Any:
         .reshape(shape)
         .transpose(order)
         .reshape(-1, math.prod(block))
-        for dtype in ("C", "F" if attributes.get("storage_order") else "C")
+        for dtype in ("C", "F" if options.get("storage_order") else "C")
     )
     batch, channels = shape_of(x)[:2]
     flat = node.emit(op.reshape(x, [batch * channels, -1]))
@@ -225,19 +217,19 @@ def _max_pool(node: Node) -> Any:
 
 def _max_unpool(node: Node) -> Any:
     """``MaxUnpool``; a given output shape appends zeros to the shape that other attributes give."""
-    x, out, attributes = node[0], node.known(2), node.attributes
-    shape, block = shape_of(x), list(attributes["kernel_shape"])
+    x, out, options = node[0], node.known(2), node.attributes
+    shape, block = shape_of(x), list(options["kernel_shape"])
     rank = len(block)
-    steps, pads = attributes.get("strides") or [1] * rank, attributes.get("pads") or [0] * 2 * rank
+    steps, pads = options.get("strides") or [1] * rank, options.get("pads") or [0] * 2 * rank
     for axis, size in enumerate(block):
         shape[axis + 2] = (shape[axis + 2] - 1) * steps[axis] - pads[axis] - pads[rank + axis]
         shape[axis + 2] += size
     zeros = relax.const(np.zeros(math.prod(shape)), dtype_of(x))
-    coordinates, numbers = (node.emit(op.reshape(value, [-1])) for value in (node[1], x))
-    y = op.reshape(node.emit(op.scatter_elements(zeros, coordinates, numbers)), shape)
+    coords, numbers = (node.emit(op.reshape(value, [-1])) for value in (node[1], x))
+    y = op.reshape(node.emit(op.scatter_elements(zeros, coords, numbers)), shape)
     more = [int(a) - b for a, b in zip(shape if out is None else out, shape, strict=True)]
     if min(more) < 0:
-        raise UnsupportedNodeError("its output is smaller than what it puts there")
+        raise NodeError("its output is smaller than what it puts there")
     widths = [width for extra in more for width in (0, extra)]
     return op.nn.pad(node.emit(y), widths) if any(more) else y
 
@@ -245,11 +237,11 @@ def _max_unpool(node: Node) -> Any:
 def _deform_conv(node: Node) -> Any:
     """``DeformConv``: a convolution over pixels that are interpolated at computed places."""
     x, filters, offsets, bias, mask = (node[index] for index in range(5))
-    attributes, images, block = node.attributes, shape_of(node[0])[2:], shape_of(node[1])[2:]
+    options, images, block = node.attributes, shape_of(node[0])[2:], shape_of(node[1])[2:]
     if len(images) != _PLANE_AXES:
-        raise UnsupportedNodeError(f"it has {len(images)} spatial axes")
-    steps, spread = (attributes.get(name) or [1, 1] for name in ("strides", "dilations"))
-    pads, groups = attributes.get("pads") or [0] * 4, int(attributes.get("offset_group", 1))
+        raise NodeError(f"it has {len(images)} spatial axes")
+    steps, spread = (options.get(name) or [1, 1] for name in ("strides", "dilations"))
+    pads, groups = options.get("pads") or [0] * 4, int(options.get("offset_group", 1))
     batch, channels = shape_of(x)[:2]
     taps, outs = math.prod(block), shape_of(offsets)[2:]
     corners = np.indices([*block, *outs])
@@ -262,21 +254,19 @@ def _deform_conv(node: Node) -> Any:
     # Coordinates of ``grid_sample`` go from -1 to 1 between the edges, those of columns first.
     for axis in reversed(range(_PLANE_AXES)):
         shift = op.squeeze(op.strided_slice(shifts, [2], [axis], [axis + 1]), [2])
-        coordinates = regular[axis].reshape(1, taps, *outs)
-        ours = relax.const((2.0 * coordinates + 1.0) / images[axis] - 1.0, dtype_of(x))
+        coords = regular[axis].reshape(1, taps, *outs)
+        ours = relax.const((2.0 * coords + 1.0) / images[axis] - 1.0, dtype_of(x))
         grid.append(shift * scalar(2.0 / images[axis], x) + ours)
-    coordinates = op.reshape(
-        op.stack(grid, 1), [batch * groups, _PLANE_AXES, taps * outs[0], outs[1]]
-    )
+    coords = op.reshape(op.stack(grid, 1), [batch * groups, _PLANE_AXES, taps * outs[0], outs[1]])
     parts = op.reshape(x, [batch * groups, channels // groups, *images])
-    sampled = op.image.grid_sample(node.emit(parts), node.emit(coordinates), padding_mode="zeros")
+    sampled = op.image.grid_sample(node.emit(parts), node.emit(coords), padding_mode="zeros")
     columns = op.reshape(node.emit(sampled), [batch, groups, -1, taps, math.prod(outs)])
     if mask is not None:
         shares = op.reshape(mask, [batch, groups, 1, taps, math.prod(outs)])
         columns = columns * shares
     columns = node.emit(op.reshape(columns, [batch, channels, taps, math.prod(outs)]))
     rows = op.reshape(filters, [*shape_of(filters)[:2], taps, 1])
-    y = op.nn.conv2d(columns, node.emit(rows), groups=int(attributes.get("group", 1)))
+    y = op.nn.conv2d(columns, node.emit(rows), groups=int(options.get("group", 1)))
     y = op.reshape(node.emit(y), [batch, -1, *outs])
     return y if bias is None else y + op.reshape(bias, [1, -1, 1, 1])
 
@@ -316,7 +306,7 @@ class _ResizedAxis:
     scale: float
     crop: tuple[float, float]
 
-    def coordinates(self, transform: str) -> NDArray[Any]:
+    def coords(self, transform: str) -> NDArray[Any]:
         """The input coordinate of each output pixel, in float32 as in onnxruntime."""
         # With ``align_corners`` and scales, the output's extent is rounded first, as in
         # onnxruntime.
@@ -342,8 +332,8 @@ class _ResizedAxis:
 
 
 _NEAREST: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
-    "round_prefer_floor": lambda coordinates: np.ceil(coordinates - 0.5),
-    "round_prefer_ceil": lambda coordinates: np.floor(coordinates + 0.5),
+    "round_prefer_floor": lambda coords: np.ceil(coords - 0.5),
+    "round_prefer_ceil": lambda coords: np.floor(coords + 0.5),
     "floor": np.floor,
     "ceil": np.ceil,
 }
@@ -365,17 +355,17 @@ _KERNELS = {"linear": (_linear, 1), "cubic": (_cubic, 2)}
 
 
 def _interpolation_matrix(
-    axis: _ResizedAxis, coordinates: NDArray[Any], attributes: Mapping[str, Any]
+    axis: _ResizedAxis, coords: NDArray[Any], options: Mapping[str, Any]
 ) -> NDArray[Any]:
     """The matrix (outputs, inputs) with the weight of each input pixel in each output pixel."""
-    kernel, reach = _KERNELS[attributes["mode"]]
-    a = float(attributes.get("cubic_coeff_a", -0.75))
-    smooth = bool(attributes.get("antialias")) and axis.scale < 1
+    kernel, reach = _KERNELS[options["mode"]]
+    a = float(options.get("cubic_coeff_a", -0.75))
+    smooth = bool(options.get("antialias")) and axis.scale < 1
     scale = axis.scale if smooth else 1.0
     half = math.ceil(reach / scale)
-    taps = np.floor(coordinates)[:, None] + np.arange(1 - half, half + 1)
-    weights = kernel((taps - coordinates[:, None]) * scale, a)
-    if attributes.get("exclude_outside"):
+    taps = np.floor(coords)[:, None] + np.arange(1 - half, half + 1)
+    weights = kernel((taps - coords[:, None]) * scale, a)
+    if options.get("exclude_outside"):
         weights = np.where((taps >= 0) & (taps < axis.size), weights, 0.0)
     weights = weights / weights.sum(1, keepdims=True)
     matrix = np.zeros([axis.out, axis.size])
@@ -428,16 +418,16 @@ _SPATIAL = 2
 
 
 def _resize(node: Node) -> Any:
-    value, attributes = node[0], dict(node.attributes)
+    value, options = node[0], dict(node.attributes)
     shape = shape_of(value)
     rank = len(shape)
     dtype = np.dtype(dtype_of(value))
-    is_rounded = attributes["mode"] != "nearest" and dtype.kind != "f"
-    chosen = [nodes.normalize_axis(axis, rank) for axis in attributes.get("axes") or range(rank)]
+    is_rounded = options["mode"] != "nearest" and dtype.kind != "f"
+    chosen = [nodes.normalize_axis(axis, rank) for axis in options.get("axes") or range(rank)]
     axes = _resized_axes(node, chosen)
     if node.opset < _COORDINATES_SINCE or node.op_type == "Upsample":
-        attributes["coordinate_transformation_mode"] = "asymmetric"
-    elif rank in _RESIZE_RANKS and _is_supported_by_tvm(attributes, axes) and not is_rounded:
+        options["coordinate_transformation_mode"] = "asymmetric"
+    elif rank in _RESIZE_RANKS and _is_supported_by_tvm(options, axes) and not is_rounded:
         return NotImplemented
     out = [axes[axis].out if axis in axes else extent for axis, extent in enumerate(shape)]
     if 0 in out:
@@ -445,21 +435,19 @@ def _resize(node: Node) -> Any:
     if out == shape:
         return value
     # onnxruntime leaves out the fraction of the linear mode, which it computes in float32.
-    is_cut = is_rounded and attributes["mode"] == "linear" and not attributes.get("antialias")
+    is_cut = is_rounded and options["mode"] == "linear" and not options.get("antialias")
     if is_rounded:
         # In float64, few numbers are about half of a whole one.
         value = node.emit(op.astype(value, "float32" if is_cut else "float64"))
-    transform = str(attributes["coordinate_transformation_mode"])
+    transform = str(options["coordinate_transformation_mode"])
     outsides: dict[int, NDArray[Any]] = {}
     for number, axis in axes.items():
         if axis.scale == 1:
             continue
-        coordinates = axis.coordinates(transform)
-        outsides[number] = (transform == _CROP) & (
-            (coordinates < 0) | (coordinates > axis.size - 1)
-        )
-        if not (attributes.get("antialias") and axis.out == axis.size):
-            value = node.emit(_resize_axis(node, value, number, axis, coordinates))
+        coords = axis.coords(transform)
+        outsides[number] = (transform == _CROP) & ((coords < 0) | (coords > axis.size - 1))
+        if not (options.get("antialias") and axis.out == axis.size):
+            value = node.emit(_resize_axis(node, value, number, axis, coords))
     return _cast_result(node, _extrapolate(node, value, outsides), dtype)
 
 
@@ -474,17 +462,17 @@ def _cast_result(node: Node, value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _resize_axis(
-    node: Node, value: Any, number: int, axis: _ResizedAxis, coordinates: NDArray[Any]
+    node: Node, value: Any, number: int, axis: _ResizedAxis, coords: NDArray[Any]
 ) -> Any:
-    """Resize one axis of a tensor to pixels with the given input ``coordinates``."""
-    attributes = node.attributes
-    if attributes["mode"] == "nearest":
+    """Resize one axis of a tensor to pixels with the given input ``coords``."""
+    options = node.attributes
+    if options["mode"] == "nearest":
         # Early versions have no attribute for this choice.
         early = "ceil" if axis.scale < 1 else "floor"
-        nearest = _NEAREST[str(attributes.get("nearest_mode", early))](coordinates)
+        nearest = _NEAREST[str(options.get("nearest_mode", early))](coords)
         sampled = np.clip(nearest, 0, axis.size - 1).astype(np.int64)
         return op.take(value, relax.const(sampled), number)
-    matrix = relax.const(_interpolation_matrix(axis, coordinates, attributes).T, dtype_of(value))
+    matrix = relax.const(_interpolation_matrix(axis, coords, options).T, dtype_of(value))
     rank = len(shape_of(value))
     order = [*(other for other in range(rank) if other != number), number]
     moved = node.emit(op.matmul(op.permute_dims(value, order), matrix))
@@ -502,13 +490,13 @@ def _extrapolate(node: Node, value: Any, outsides: Mapping[int, NDArray[Any]]) -
     return value
 
 
-def _is_supported_by_tvm(attributes: Mapping[str, Any], axes: Mapping[int, _ResizedAxis]) -> bool:
+def _is_supported_by_tvm(options: Mapping[str, Any], axes: Mapping[int, _ResizedAxis]) -> bool:
     """Whether TVM's kernels compute a ``Resize`` as onnxruntime does."""
     special = ("antialias", "exclude_outside", "axes")
     return (
-        not any(attributes.get(name) for name in special)
-        and attributes.get("keep_aspect_ratio_policy", "stretch") == "stretch"
-        and attributes["coordinate_transformation_mode"] not in _TRANSFORMS_TVM_LACKS
+        not any(options.get(name) for name in special)
+        and options.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+        and options["coordinate_transformation_mode"] not in _TRANSFORMS_TVM_LACKS
         and all(axis.out == axis.scale * axis.size for axis in axes.values())
         and all(axis.out == axis.size for index, axis in axes.items() if index < _SPATIAL)
     )

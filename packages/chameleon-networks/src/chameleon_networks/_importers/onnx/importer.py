@@ -29,18 +29,13 @@ from chameleon_networks._importers.onnx import converters, nodes, schemas
 from chameleon_networks._importers.onnx.arithmetic import KERNEL_DTYPES
 from chameleon_networks._importers.onnx.control_flow import CONTROL_FLOW
 from chameleon_networks._importers.onnx.emulated_types import (
-    EMULATED_DTYPES,
-    EmulatedTensor,
+    EMULATED,
+    Emulated,
     decode_input,
     encode_output,
     interface_dtype,
 )
-from chameleon_networks._importers.onnx.nodes import (
-    ConstantRequiredError,
-    Node,
-    UnsupportedNodeError,
-    Value,
-)
+from chameleon_networks._importers.onnx.nodes import ConstantNeededError, Node, NodeError, Value
 from chameleon_networks._importers.onnx.quantized_operators import (
     ONNXRUNTIME_DOMAIN,
     inline_functions,
@@ -106,33 +101,31 @@ class _Importer:
     def module(self) -> Any:
         """The network as an ``IRModule``."""
         graph = self._model.graph
-        opsets = {proto.domain: proto.version for proto in self._model.opset_import}
-        scope: Scope = {proto.name: _constant(proto) for proto in graph.initializer}
-        for proto in graph.sparse_initializer:
-            scope[proto.values.name] = nodes.relax_constant(nodes.to_dense(proto))
+        opsets = {item.domain: item.version for item in self._model.opset_import}
+        scope: Scope = {item.name: _constant(item) for item in graph.initializer}
+        for item in graph.sparse_initializer:
+            scope[item.values.name] = nodes.relax_constant(nodes.to_dense(item))
         names: Counter[str] = Counter()
-        for proto in graph.input:
-            if proto.name in self._values:
-                scope[proto.name] = nodes.relax_constant(self._values[proto.name])
-            elif proto.name not in scope:
-                variable, dtype = self._parameter(proto, names)
-                self._inputs[variable] = proto.name
-                scope[proto.name] = (variable, dtype)
+        for item in graph.input:
+            if item.name in self._values:
+                scope[item.name] = nodes.relax_constant(self._values[item.name])
+            elif item.name not in scope:
+                variable, dtype = self._parameter(item, names)
+                self._inputs[variable] = item.name
+                scope[item.name] = (variable, dtype)
         with self._builder.function("main", params=list(self._inputs)):
             with self._builder.dataflow():
                 for variable, name in self._inputs.items():
                     _, dtype = scope[name]
                     value = (
                         decode_input(self._builder, variable, dtype)
-                        if dtype in EMULATED_DTYPES
+                        if dtype in EMULATED
                         else variable
                     )
                     scope[name] = _fold_empty(value)
                 self._convert_network(scope, opsets)
                 # TVM complains of functions that are not ended.
-                output_names = (
-                    [] if self.survey.refusals else [proto.name for proto in graph.output]
-                )
+                output_names = [] if self.survey.refusals else [item.name for item in graph.output]
                 outputs = [self._output(scope, name) for name in output_names] or [relax.const(0.0)]
                 result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
                 result = self._builder.emit_output(result)
@@ -144,33 +137,32 @@ class _Importer:
         """The source location of each variable in a module, by the variable's name."""
         variables = [binding.var for binding in bindings_of(module["main"])]
         return {
-            str(proto.name): attrs.evolve(location, output=self._outputs_of_nodes.get(proto, ""))
-            for proto in variables
-            if (location := self._locations.get(proto)) is not None
+            str(item.name): attrs.evolve(location, output=self._outputs_of_nodes.get(item, ""))
+            for item in variables
+            if (location := self._locations.get(item)) is not None
         }
 
-    def _parameter(self, value_info: Any, names: Counter[str]) -> tuple[Any, str]:
-        value_type = value_info.type.WhichOneof("value")
+    def _parameter(self, info: Any, names: Counter[str]) -> tuple[Any, str]:
+        value_type = info.type.WhichOneof("value")
         if value_type != "tensor_type":
             raise ConfigError(
-                f"input {value_info.name!r} is a {str(value_type).removesuffix('_type')}, "
-                "not a tensor",
+                f"input {info.name!r} is a {str(value_type).removesuffix('_type')}, not a tensor",
                 hint="Give the network an input for each tensor.",
             )
-        tensor = value_info.type.tensor_type
-        shape = self._shapes.get(value_info.name)
+        tensor = info.type.tensor_type
+        shape = self._shapes.get(info.name)
         if shape is None:
             if not tensor.HasField("shape"):
                 raise ConfigError(
-                    f"the rank of input {value_info.name!r} is not known",
-                    hint=f"Fix its shape under `shapes`: {{{value_info.name}: [...]}}.",
+                    f"the rank of input {info.name!r} is not known",
+                    hint=f"Fix its shape under `shapes`: {{{info.name}: [...]}}.",
                 )
-            shape = [proto.dim_value for proto in tensor.shape.dim]
-        clean = re.sub(r"\W", "_", value_info.name)
+            shape = [item.dim_value for item in tensor.shape.dim]
+        clean = re.sub(r"\W", "_", info.name)
         clean = f"input_{clean}" if clean[:1].isdigit() else clean
         names[clean] += 1
         clean += f"_{names[clean]}" if names[clean] > 1 else ""
-        dtype = _dtype(tensor.elem_type, f"input {value_info.name!r}")
+        dtype = _dtype(tensor.elem_type, f"input {info.name!r}")
         tensor = relax.TensorType([int(extent) for extent in shape], interface_dtype(dtype))
         return relax.Var(clean, tensor), dtype
 
@@ -181,7 +173,7 @@ class _Importer:
                 f"output {name!r} is a sequence or left out, not a tensor",
                 hint="Give the network an output for each tensor.",
             )
-        return encode_output(self._builder, value) if isinstance(value, EmulatedTensor) else value
+        return encode_output(self._builder, value) if isinstance(value, Emulated) else value
 
     # Nodes
 
@@ -189,10 +181,8 @@ class _Importer:
         """Convert all nodes; zeros replace the outputs of unsupported ones."""
         survey = self.survey
         for node in self._model.graph.node:
-            survey.operators.update(proto.op_type for proto in _with_inner_nodes(node))
-            if any(
-                scope.get(n) is UNKNOWN for proto in _with_inner_nodes(node) for n in proto.input
-            ):
+            survey.operators.update(item.op_type for item in _with_inner_nodes(node))
+            if any(scope.get(n) is UNKNOWN for item in _with_inner_nodes(node) for n in item.input):
                 scope.update(dict.fromkeys(node.output, UNKNOWN))
                 if converters.has_operator(node):
                     survey.assumed[node.op_type] += 1
@@ -212,21 +202,19 @@ class _Importer:
         """Zeros of a value's shape and dtype; ``UNKNOWN`` if ONNX cannot infer them."""
         tensor = self._inferred.get(name, onnx.TypeProto()).tensor_type
         dims = tensor.shape.dim
-        known = tensor.HasField("shape") and all(proto.HasField("dim_value") for proto in dims)
+        known = tensor.HasField("shape") and all(item.HasField("dim_value") for item in dims)
         dtype = nodes.dtype_name(tensor.elem_type or 1)
         if not known or dtype not in KERNEL_DTYPES:
             return UNKNOWN
-        return self._builder.emit(relax.op.zeros([proto.dim_value for proto in dims], dtype))
+        return self._builder.emit(relax.op.zeros([item.dim_value for item in dims], dtype))
 
     @cached_property
     def _inferred(self) -> Mapping[str, Any]:
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
-        for value_info in model.graph.input:
+        for info in model.graph.input:
             for dim, extent in zip(
-                value_info.type.tensor_type.shape.dim,
-                self._shapes.get(value_info.name, ()),
-                strict=False,
+                info.type.tensor_type.shape.dim, self._shapes.get(info.name, ()), strict=False
             ):
                 dim.dim_value = int(extent)
         try:
@@ -234,7 +222,7 @@ class _Importer:
         except Exception as error:  # noqa: BLE001 - of a file that is too large, or of no known operator
             log.info("shapes_not_inferred", problem=first_line(error))
             return {}
-        return {value.name: value.type for value in (*graph.value_info, *graph.output)}
+        return {value.name: value.type for value in (*graph.info, *graph.output)}
 
     def _convert_nodes(
         self, protos: Sequence[Any], scope: Scope, opsets: Mapping[str, int]
@@ -248,8 +236,8 @@ class _Importer:
 
     def _bound(self, value: Value, location: SourceLocation) -> Value:
         """Bind a value to a variable, and note the location of its node."""
-        if isinstance(value, EmulatedTensor):
-            return EmulatedTensor(self._bound(value.value, location), value.dtype)
+        if isinstance(value, Emulated):
+            return Emulated(self._bound(value.value, location), value.dtype)
         if isinstance(value, relax.Call | relax.TupleGetItem):
             value = self._builder.emit(value)
         value = _fold_empty(value)
@@ -261,30 +249,30 @@ class _Importer:
         """Convert a node, and return the values of its outputs."""
         try:
             return self._by_kind(node, scope, opsets)
-        except ConstantRequiredError as needed:
+        except ConstantNeededError as needed:
             names = self._sources(needed.value)
             listed = " and ".join(map(repr, names)) or "something that is computed"
             reason = f"it needs the value of {listed} before"
             refusal = _unsupported_node(node, reason, hint=_MAKE_CONSTANT, inputs=tuple(names))
             raise _UnsupportedNodeError(refusal) from needed
-        except UnsupportedNodeError as error:
+        except NodeError as error:
             raise _UnsupportedNodeError(_unsupported_node(node, str(error))) from error
 
     def _sources(self, value: Any) -> list[str]:
         """The names of the network's inputs that a value depends on."""
         seen: set[Any] = set()
-        names_found: list[str] = []
-        left = [value.value if isinstance(value, EmulatedTensor) else value]
+        inputs_found: list[str] = []
+        left = [value.value if isinstance(value, Emulated) else value]
         while left:
             for variable in relax.analysis.free_vars(left.pop()):
                 if variable in seen:
                     continue
                 seen.add(variable)
                 if variable in self._inputs:
-                    names_found.append(self._inputs[variable])
+                    inputs_found.append(self._inputs[variable])
                 else:
                     left.append(self._builder.lookup_binding(variable))
-        return names_found
+        return inputs_found
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
         domain = "" if node.domain in schemas.STANDARD_DOMAINS else node.domain
@@ -299,58 +287,56 @@ class _Importer:
         if special is not None:
             return special(self, node, inputs, scope, opsets)
         if nodes.is_foldable(node, inputs):
-            with contextlib.suppress(UnsupportedNodeError):  # a kernel may compute it
+            with contextlib.suppress(NodeError):  # a kernel may compute it
                 return nodes.evaluate_node(node, inputs, opset)
         schema = schemas.schema_of(node, domain, opset)
-        node_args = Node(
+        args = Node(
             builder=self._builder,
             op_type=node.op_type,
-            inputs=tuple(
-                value.value if isinstance(value, EmulatedTensor) else value for value in inputs
-            ),
+            inputs=tuple(value.value if isinstance(value, Emulated) else value for value in inputs),
             emulated_dtypes=tuple(
-                value.dtype if isinstance(value, EmulatedTensor) else None for value in inputs
+                value.dtype if isinstance(value, Emulated) else None for value in inputs
             ),
             attributes=schemas.attributes_of(node, schema),
             opset=opset,
             outputs=len(node.output),
         )
         for place in nodes.CONSTANT_INPUTS.get(node.op_type, ()):
-            node_args.known(place)
-        return self._by_operator(node, node_args, inputs, schema)
+            args.known(place)
+        return self._by_operator(node, args, inputs, schema)
 
     def _by_operator(
-        self, node: Any, node_args: Node, inputs: Sequence[Value], schema: Any
+        self, node: Any, args: Node, inputs: Sequence[Value], schema: Any
     ) -> list[Value]:
         """Convert a node with a converter, or else with the standard's function for it."""
-        problem: Exception = UnsupportedNodeError(_NO_OPERATOR)
+        problem: Exception = NodeError(_NO_OPERATOR)
         if node.domain in converters.DOMAINS:
             try:
                 return _with_emulated_dtypes(
-                    _check_extents(self._by_converter(node, node_args)), node_args, schema
+                    _check_extents(self._by_converter(node, args)), args, schema
                 )
-            except ConstantRequiredError:
+            except ConstantNeededError:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
                 # If a converter says why, the shape may depend on numbers, which zeros do not show.
-                has_reason = isinstance(error, UnsupportedNodeError)
-                empty = None if has_reason else _empty_outputs(node, inputs, node_args.opset)
+                has_reason = isinstance(error, NodeError)
+                empty = None if has_reason else _empty_outputs(node, inputs, args.opset)
                 if empty is not None:
                     return empty
-        body = schemas.function_body(node, schema, inputs, node_args.opset)
+        body = schemas.function_body(node, schema, inputs, args.opset)
         if body is not None:
             return self._by_body(node, body, inputs, schema)
-        if isinstance(problem, UnsupportedNodeError):
+        if isinstance(problem, NodeError):
             raise problem
-        raise UnsupportedNodeError(first_line(problem)) from problem
+        raise NodeError(first_line(problem)) from problem
 
-    def _by_converter(self, node: Any, node_args: Node) -> list[Value]:
+    def _by_converter(self, node: Any, args: Node) -> list[Value]:
         """Convert a node with Chameleon's converter of its operator, or else with TVM's."""
         convert = converters.CONVERTERS.get(node.op_type)
-        values = NotImplemented if convert is None else convert(node_args)
+        values = NotImplemented if convert is None else convert(args)
         if values is NotImplemented:
-            return self._by_tvm(node, node_args)
+            return self._by_tvm(node, args)
         values = values if isinstance(values, list | tuple) else [values]
         # What is wrong with an expression is known as soon as it has a type.
         return [
@@ -358,22 +344,22 @@ class _Importer:
             for value in values
         ]
 
-    def _by_tvm(self, node: Any, node_args: Node) -> list[Value]:
+    def _by_tvm(self, node: Any, args: Node) -> list[Value]:
         """Convert a node with TVM's converter of its operator."""
         converter = _get_convert_map().get(node.op_type)
         if converter is None:
-            raise UnsupportedNodeError(_NO_OPERATOR)
-        if any(isinstance(value, list) for value in node_args.inputs):
-            raise UnsupportedNodeError("it reads a sequence")
+            raise NodeError(_NO_OPERATOR)
+        if any(isinstance(value, list) for value in args.inputs):
+            raise NodeError("it reads a sequence")
         inputs = onnx_input()
-        inputs.extend(node_args.inputs)
+        inputs.extend(args.inputs)
         attributes = {
             name: value.encode() if isinstance(value, str) else value
             for name, value in schemas.attributes_of(node, None).items()
         }
         attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
         with contextlib.redirect_stdout(io.StringIO()):
-            result = converter.get_converter(node_args.opset)(
+            result = converter.get_converter(args.opset)(
                 self._builder, inputs, attributes, [{}, {}]
             )
         result = self._builder.normalize(result)
@@ -385,18 +371,16 @@ class _Importer:
         else:
             values = [result]
         if len(values) < len(node.output):
-            raise UnsupportedNodeError(
-                f"the compiler gives {len(values)} of its {len(node.output)} outputs"
-            )
+            raise NodeError(f"the compiler gives {len(values)} of its {len(node.output)} outputs")
         for value in values:
             emitted = self._builder.normalize(value)
             if not isinstance(emitted.ty, relax.TensorType) or static_shape(emitted.ty) is None:
-                raise UnsupportedNodeError(nodes.UNKNOWN_SHAPE)
+                raise NodeError(nodes.UNKNOWN_SHAPE)
         return values
 
     def _by_body(self, node: Any, body: Any, inputs: Sequence[Value], schema: Any) -> list[Value]:
         """Convert a node with the nodes of the function that the standard has for its operator."""
-        opsets = {proto.domain: proto.version for proto in body.opset_import}
+        opsets = {item.domain: item.version for item in body.opset_import}
         usual = (attribute.default_value for attribute in schema.attributes.values())
         attributes = {
             attribute.name: attribute
@@ -405,7 +389,7 @@ class _Importer:
         }
         scope: Scope = dict.fromkeys(body.input)
         scope.update(zip(body.input, inputs, strict=False))
-        protos = [schemas.bind_attributes(proto, attributes, node) for proto in body.node]
+        protos = [schemas.bind_attributes(item, attributes, node) for item in body.node]
         try:
             self._convert_nodes(protos, scope, opsets)
         except _UnsupportedNodeError as refused:
@@ -423,10 +407,10 @@ class _Importer:
         self, graph: Any, inputs: Sequence[Value], scope: Scope, opsets: Mapping[str, int]
     ) -> list[Value]:
         """Convert a graph inside a node, such as the body of a loop, and return its outputs."""
-        inner = {**scope, **{proto.name: _constant(proto) for proto in graph.initializer}}
-        inner.update(zip((proto.name for proto in graph.input), inputs, strict=True))
+        inner = {**scope, **{item.name: _constant(item) for item in graph.initializer}}
+        inner.update(zip((item.name for item in graph.input), inputs, strict=True))
         self._convert_nodes(graph.node, inner, opsets)
-        return [inner[proto.name] for proto in graph.output]
+        return [inner[item.name] for item in graph.output]
 
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
         """Select the outputs of one branch of an ``If`` whose condition the network computes."""
@@ -434,20 +418,14 @@ class _Importer:
         if nodes.shape_of(condition):  # the only value may have axes, which the outputs lack
             condition = self._builder.emit(relax.op.reshape(condition, []))
         for yes, no in zip(*branches, strict=True):
-            tensors = all(isinstance(proto, relax.Expr | EmulatedTensor) for proto in (yes, no))
-            dtypes = [
-                (nodes.shape_of(proto), nodes.dtype_of(proto)) for proto in (yes, no) if tensors
-            ]
+            tensors = all(isinstance(item, relax.Expr | Emulated) for item in (yes, no))
+            dtypes = [(nodes.shape_of(item), nodes.dtype_of(item)) for item in (yes, no) if tensors]
             if not tensors or dtypes[0] != dtypes[1]:
-                raise UnsupportedNodeError(
-                    "its condition is computed, and its branches give different shapes"
-                )
-            dtype = yes.dtype if isinstance(yes, EmulatedTensor) else None
-            parts = (
-                proto.value if isinstance(proto, EmulatedTensor) else proto for proto in (yes, no)
-            )
+                raise NodeError("its condition is computed, and its branches give different shapes")
+            dtype = yes.dtype if isinstance(yes, Emulated) else None
+            parts = (item.value if isinstance(item, Emulated) else item for item in (yes, no))
             result = self._builder.emit(relax.op.where(condition, *parts))
-            chosen.append(EmulatedTensor(result, dtype) if dtype else result)
+            chosen.append(Emulated(result, dtype) if dtype else result)
         return chosen
 
     def emit(self, value: Any) -> Any:
@@ -489,9 +467,7 @@ def _with_emulated_dtypes(values: list[Value], node: Node, schema: Any) -> list[
     typed: list[Value] = []
     for place, value in enumerate(values):
         dtype = dtypes.get(schema.outputs[min(place, len(schema.outputs) - 1)].type_str)
-        typed.append(
-            EmulatedTensor(value, dtype) if dtype and isinstance(value, relax.Expr) else value
-        )
+        typed.append(Emulated(value, dtype) if dtype and isinstance(value, relax.Expr) else value)
     return typed
 
 
@@ -515,7 +491,7 @@ def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value
     ]
     try:
         outputs = nodes.evaluate_node(node, zeros, opset)
-    except UnsupportedNodeError:
+    except NodeError:
         return None
     return (
         outputs if all(value is None or 0 in nodes.shape_of(value) for value in outputs) else None
@@ -540,5 +516,5 @@ def _check_extents(values: list[Value]) -> list[Value]:
     for value in values:
         dtype: Any = getattr(value, "ty", None)
         if isinstance(dtype, relax.TensorType) and min(static_shape(dtype) or (), default=0) < 0:
-            raise UnsupportedNodeError("a window is larger than the image with its padding")
+            raise NodeError("a window is larger than the image with its padding")
     return values

@@ -15,14 +15,10 @@ from onnx.reference import ReferenceEvaluator
 
 from chameleon_networks._graph.constants import array_of, constant_of
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._importers.onnx.emulated_types import (
-    EMULATED_DTYPES,
-    EmulatedTensor,
-    compute_dtype,
-)
+from chameleon_networks._importers.onnx.emulated_types import EMULATED, Emulated, compute_dtype
 
 Value = Any
-"""A Relax expression, an ``EmulatedTensor``, a list for a sequence, or None if it is omitted."""
+"""A Relax expression, an ``Emulated``, a list for a sequence, or None if it is omitted."""
 
 
 UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
@@ -31,7 +27,7 @@ UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
 
 def is_constant(value: Value) -> bool:
     """Whether a tensor is constant, so that its values are known before the network runs."""
-    value = value.value if isinstance(value, EmulatedTensor) else value
+    value = value.value if isinstance(value, Emulated) else value
     return isinstance(value, tvm.ir.GenericConst)
 
 
@@ -42,16 +38,16 @@ def none_if_empty(value: Value) -> Value:
 
 def constant_value(value: Value) -> NDArray[Any]:
     """The values of a constant tensor, in the dtype that the ONNX model has for it."""
-    if isinstance(value, EmulatedTensor):
+    if isinstance(value, Emulated):
         return array_of(value.value).astype(np.dtype(value.dtype))
     return array_of(value)
 
 
-class UnsupportedNodeError(Exception):
+class NodeError(Exception):
     """A node of an ONNX graph cannot be converted. The message does not name the node."""
 
 
-class ConstantRequiredError(Exception):
+class ConstantNeededError(Exception):
     """A converter needs the value of an input at compile time, but the network computes it.
 
     Attributes:
@@ -74,7 +70,7 @@ class Node:
         attributes: The attributes by name, with the standard's defaults.
         opset: The version of the operator set.
         outputs: Number of the outputs that the node names.
-        emulated_dtypes: For each input, the dtype that an ``EmulatedTensor`` represents, else None.
+        emulated_dtypes: For each input, the dtype that an ``Emulated`` represents, else None.
     """
 
     builder: Any
@@ -99,14 +95,14 @@ class Node:
         if value is None:
             return None
         if not isinstance(value, tvm.ir.GenericConst):
-            raise ConstantRequiredError(value)
+            raise ConstantNeededError(value)
         return array_of(value)
 
     def value(self, index: int) -> NDArray[Any]:
         """The value of an input that must be a constant and that the node must not leave out."""
         array = self.known(index)
         if array is None:
-            raise UnsupportedNodeError(f"its input {index} is left out")
+            raise NodeError(f"its input {index} is left out")
         return array
 
     def integers(self, index: int) -> list[int]:
@@ -150,13 +146,13 @@ def dtype_name(number: int) -> str:
 
 def shape_of(value: Any) -> list[int]:
     """The shape of a tensor."""
-    value = value.value if isinstance(value, EmulatedTensor) else value
+    value = value.value if isinstance(value, Emulated) else value
     return [int(item) for item in value.ty.shape]
 
 
 def dtype_of(value: Any) -> str:
     """The dtype of a tensor."""
-    if isinstance(value, EmulatedTensor):
+    if isinstance(value, Emulated):
         return value.dtype
     return str(value.ty.dtype)
 
@@ -164,7 +160,7 @@ def dtype_of(value: Any) -> str:
 def normalize_axis(axis: int, rank: int) -> int:
     """The number of an axis, counted from the front."""
     if not -rank <= axis < rank:
-        raise UnsupportedNodeError(f"there is no axis {axis} among {rank} axes")
+        raise NodeError(f"there is no axis {axis} among {rank} axes")
     return axis % rank
 
 
@@ -175,13 +171,13 @@ def scalar(number: Any, like: Any) -> Any:
 
 
 def relax_constant(array: Any) -> Value:
-    """Make a Relax constant, or an ``EmulatedTensor`` if kernels lack the array's dtype."""
+    """Make a Relax constant, or an ``Emulated`` if kernels lack the array's dtype."""
     array = np.asarray(array)
     dtype = array.dtype.name
     if array.dtype.kind in "OUS":
-        raise UnsupportedNodeError("it has strings")
-    if dtype in EMULATED_DTYPES:
-        return EmulatedTensor(relax_constant(array.astype(compute_dtype(dtype))), dtype)
+        raise NodeError("it has strings")
+    if dtype in EMULATED:
+        return Emulated(relax_constant(array.astype(compute_dtype(dtype))), dtype)
     return constant_of(array)
 
 
@@ -247,9 +243,7 @@ def evaluate_node(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(_single_node_model(node, opset)).run(None, feeds)
     except Exception as error:
-        raise UnsupportedNodeError(
-            f"ONNX's reference cannot compute it: {first_line(error)}"
-        ) from error
+        raise NodeError(f"ONNX's reference cannot compute it: {first_line(error)}") from error
     constants = iter(
         [relax_constant(part) for part in value]
         if isinstance(value, list)

@@ -38,17 +38,16 @@ def inline_functions(model: Any) -> Any:
     result = _onnx().ModelProto()
     result.CopyFrom(model)
     defaults = {
-        (proto.domain, proto.name, proto.overload): proto.attribute_proto
-        for proto in result.functions
+        (item.domain, item.name, item.overload): item.attribute_proto for item in result.functions
     }
-    pending = [*result.graph.node, *(node for proto in result.functions for node in proto.node)]
+    pending = [*result.graph.node, *(node for item in result.functions for node in item.node)]
     while pending:
         node = pending.pop()
-        names = {proto.name for proto in node.attribute}
+        names = {item.name for item in node.attribute}
         missing = defaults.get((node.domain, node.op_type, node.overload), ())
-        node.attribute.extend(proto for proto in missing if proto.name not in names)
-        for proto in node.attribute:
-            pending += [inner for graph in (proto.g, *proto.graphs) for inner in graph.node]
+        node.attribute.extend(item for item in missing if item.name not in names)
+        for item in node.attribute:
+            pending += [inner for graph in (item.g, *item.graphs) for inner in graph.node]
     return importlib.import_module("onnx.inliner").inline_local_functions(result)
 
 
@@ -76,7 +75,7 @@ def _is_rewritten(node: Any) -> bool:
 def _with_per_channel_opset(model: Any) -> Any:
     """A copy of a model, in an operator set that has a scale for each channel."""
     version = next(
-        (proto.version for proto in model.opset_import if proto.domain in {"", "ai.onnx"}), 1
+        (item.version for item in model.opset_import if item.domain in {"", "ai.onnx"}), 1
     )
     if version >= _PER_CHANNEL_SINCE:
         result = _onnx().ModelProto()
@@ -104,7 +103,7 @@ class _Writer:
     def __init__(self, model: Any) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
-        self._known = {proto.name: proto for proto in model.graph.initializer}
+        self._known = {item.name: item for item in model.graph.initializer}
 
     def add(self, kind: str, inputs: list[str], output: str, name: str, **attributes: Any) -> str:
         """Write one node, and return the name of its output."""
@@ -159,10 +158,10 @@ class _NodeRewriter:
 
     def attributes(self, *dropped: str) -> Mapping[str, Any]:
         """The node's attributes, except the named ones."""
-        attributes_by_name = {
-            proto.name: _onnx().helper.get_attribute_value(proto) for proto in self.node.attribute
+        found = {
+            item.name: _onnx().helper.get_attribute_value(item) for item in self.node.attribute
         }
-        return {name: value for name, value in attributes_by_name.items() if name not in dropped}
+        return {name: value for name, value in found.items() if name not in dropped}
 
     def dequantize_input(self, index: int, *, axis: int | None = None) -> str:
         """Write the dequantization of an input, by the scale and zero point that follow it."""

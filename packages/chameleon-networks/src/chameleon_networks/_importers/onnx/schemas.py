@@ -34,8 +34,8 @@ def attributes_of(node: Any, schema: Any) -> dict[str, Any]:
                 )
     attributes.update(
         {
-            proto.name: _decode_attribute(onnx.helper.get_attribute_value(proto))
-            for proto in node.attribute
+            item.name: _decode_attribute(onnx.helper.get_attribute_value(item))
+            for item in node.attribute
         }
     )
     return attributes
@@ -45,7 +45,7 @@ def _decode_attribute(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, list):
-        return tuple(_decode_attribute(proto) for proto in value)
+        return tuple(_decode_attribute(item) for item in value)
     return value
 
 
@@ -54,13 +54,13 @@ def function_body(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -
     if schema is None:
         return None
     if schema.has_function:
-        versions = [proto for proto in schema.function_opset_versions if proto <= opset]
+        versions = [item for item in schema.function_opset_versions if item <= opset]
         if versions:
             raw = schema.get_function_with_opset_version(max(versions))
             return _parse_function(raw)
     if schema.has_context_dependent_function:
         versions = [
-            proto for proto in schema.context_dependent_function_opset_versions if proto <= opset
+            item for item in schema.context_dependent_function_opset_versions if item <= opset
         ]
         types = [_type_of(value).SerializeToString() for value in inputs]
         if versions:
@@ -93,12 +93,12 @@ def bind_attributes(node: Any, values: Mapping[str, Any], caller: Any) -> Any:
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     del copy.attribute[:]
-    for proto in node.attribute:
-        if proto.ref_attr_name and proto.ref_attr_name not in values:
+    for item in node.attribute:
+        if item.ref_attr_name and item.ref_attr_name not in values:
             continue
         attribute = copy.attribute.add()
-        attribute.CopyFrom(values[proto.ref_attr_name] if proto.ref_attr_name else proto)
-        attribute.name = proto.name
+        attribute.CopyFrom(values[item.ref_attr_name] if item.ref_attr_name else item)
+        attribute.name = item.name
         if attribute.HasField("g"):
             nodes = [bind_attributes(inner, values, caller) for inner in attribute.g.node]
             del attribute.g.node[:]

@@ -138,24 +138,20 @@ def _nodes(program: Any) -> list[Any]:
 
 def check_stateless(program: Any) -> Any:
     """Check that no output depends on earlier calls, as in a decoder with a cache."""
-    state_dependent = _mutated_buffers(program)
+    stateful = _mutated_buffers(program)
     outputs = set(program.graph_signature.user_outputs)
-    for node in program.graph.nodes if state_dependent else ():
+    for node in program.graph.nodes if stateful else ():
         name = getattr(node.target, "__name__", "").partition(".")[0]
         sources = node.all_input_nodes[1:] if name in _OVERWRITING else node.all_input_nodes
         if name == _TRAINING_BATCH_NORM:
-            sources = [
-                argument
-                for argument in sources
-                if argument in node.args[:_TRAINING_BATCH_NORM_INPUTS]
-            ]
-        source = next((argument for argument in sources if argument in state_dependent), None)
+            sources = [arg for arg in sources if arg in node.args[:_TRAINING_BATCH_NORM_INPUTS]]
+        source = next((arg for arg in sources if arg in stateful), None)
         if source is not None and node.op == "call_function":
             for changed in (node, *map(_storage_owner, _mutated_arguments(node))):
-                state_dependent[changed] = state_dependent[source]
+                stateful[changed] = stateful[source]
         elif name in _OVERWRITING and name.endswith("_"):
-            state_dependent.pop(node.args[0], None)
-    for node, change in state_dependent.items():
+            stateful.pop(node.args[0], None)
+    for node, change in stateful.items():
         if node.name in outputs:
             raise ConfigError(
                 f"{location_of(change).sentence} changes a weight or buffer, so that answers "
@@ -196,15 +192,11 @@ def _mutated_arguments(node: Any) -> list[Any]:
         return []
     places = enumerate(schema.arguments)
     written = [
-        node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
-        for position, argument in places
-        if argument.alias_info is not None and argument.alias_info.is_write
+        node.args[position] if position < len(node.args) else node.kwargs.get(arg.name)
+        for position, arg in places
+        if arg.alias_info is not None and arg.alias_info.is_write
     ]
-    tensors = (
-        part
-        for argument in written
-        for part in (argument if isinstance(argument, Sequence) else (argument,))
-    )
+    tensors = (part for arg in written for part in (arg if isinstance(arg, Sequence) else (arg,)))
     return [tensor for tensor in tensors if hasattr(tensor, "name")]
 
 
@@ -280,15 +272,13 @@ def _export_with_answers(network: Any, export: Callable[[], Any], answers: Seque
             return answer
 
     # If the network raises an error, torch does not call its hooks.
-    with contextlib.ExitStack() as mode_stack, contextlib.ExitStack() as hook_stack:
+    with contextlib.ExitStack() as modes, contextlib.ExitStack() as handles:
         hooks = (
-            network.register_forward_pre_hook(
-                lambda *_: mode_stack.enter_context(Answers()) and None
-            ),
-            network.register_forward_hook(lambda *_: mode_stack.close()),
+            network.register_forward_pre_hook(lambda *_: modes.enter_context(Answers()) and None),
+            network.register_forward_hook(lambda *_: modes.close()),
         )
         for hook in hooks:
-            hook_stack.callback(hook.remove)
+            handles.callback(hook.remove)
         return export()
 
 
@@ -309,10 +299,8 @@ def draws_random_numbers(node: Any) -> bool:
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     schema = _schema(node)
-    values = {argument.name: argument.default_value for argument in schema}
-    values |= (
-        dict(zip((argument.name for argument in schema), node.args, strict=False)) | node.kwargs
-    )
+    values = {arg.name: arg.default_value for arg in schema}
+    values |= dict(zip((arg.name for arg in schema), node.args, strict=False)) | node.kwargs
     probabilities = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
     training = [values[name] for name in ("train", "training") if name in values]
     if training:
@@ -329,7 +317,7 @@ def _is_dropout(node: Any) -> bool:
 
 
 def _argument_names(node: Any) -> list[str]:
-    return [str(argument.name) for argument in _schema(node)]
+    return [str(arg.name) for arg in _schema(node)]
 
 
 def _schema(node: Any) -> Any:

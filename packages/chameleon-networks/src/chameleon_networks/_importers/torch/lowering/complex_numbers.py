@@ -253,10 +253,7 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(
         ("copy", "slice_scatter", "select_scatter"),
         lambda operator, x, y, *rest: _apply_to_parts(
-            operator,
-            Complex.of(x),
-            Complex.of(y),
-            *rest,
+            operator, Complex.of(x), Complex.of(y), *rest
         ),
     ),
     "full": lambda operator, shape, value, **options: Complex(

@@ -22,10 +22,7 @@ from chameleon_networks._importers.torch.lowering import (
     special_functions,
     windows,
 )
-from chameleon_networks._importers.torch.lowering.complex_numbers import (
-    has_complex,
-    remove_complex,
-)
+from chameleon_networks._importers.torch.lowering.complex_numbers import has_complex, remove_complex
 from chameleon_networks._importers.torch.lowering.empty_tensors import remove_empty_tensors
 
 try:

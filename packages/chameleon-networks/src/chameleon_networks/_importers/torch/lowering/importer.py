@@ -80,10 +80,7 @@ def torch_graph(program: Any) -> ImportedGraph:
 def intermediate_values(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
     """Compute intermediate values of the program that ``torch_graph`` reads, with torch."""
     decomposed = decompose(program, supported_operators())
-    parameters, arrays = (
-        {**decomposed.state_dict, **decomposed.constants},
-        iter(inputs),
-    )
+    parameters, arrays = ({**decomposed.state_dict, **decomposed.constants}, iter(inputs))
     arguments = [
         parameters[spec.target] if spec.target in parameters else torch.from_numpy(next(arrays))
         for spec in decomposed.graph_signature.input_specs

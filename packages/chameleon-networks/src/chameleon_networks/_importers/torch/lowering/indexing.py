@@ -54,11 +54,7 @@ def _result_order(positions: Sequence[int], rest: Sequence[int], rank: int) -> l
     """The order that moves the result's axes to the indexed axes."""
     together = list(positions) == list(range(positions[0], positions[0] + len(positions)))
     before = positions[0] if together else 0
-    return [
-        *range(rank, rank + before),
-        *range(rank),
-        *range(rank + before, rank + len(rest)),
-    ]
+    return [*range(rank, rank + before), *range(rank), *range(rank + before, rank + len(rest))]
 
 
 def _index_tensors(

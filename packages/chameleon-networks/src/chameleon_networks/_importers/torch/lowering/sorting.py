@@ -71,14 +71,11 @@ def _logcumsumexp(x: Any, dim: int) -> Any:
     return _scan(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)[0] if x.ndim else x.clone()
 
 
-def _searchsorted(sorted_sequence: Any, numbers: Any, **options: Any) -> Any:
+def _searchsorted(sequence: Any, numbers: Any, **options: Any) -> Any:
     """``searchsorted``: the count of numbers in a sorted sequence that are smaller."""
     if options.get("sorter") is not None:
-        sorted_sequence = sorted_sequence.gather(-1, options["sorter"])
-    pairs = (
-        sorted_sequence if sorted_sequence.ndim == 1 else sorted_sequence.unsqueeze(-2),
-        numbers.unsqueeze(-1),
-    )
+        sequence = sequence.gather(-1, options["sorter"])
+    pairs = (sequence if sequence.ndim == 1 else sequence.unsqueeze(-2), numbers.unsqueeze(-1))
     right = options.get("right") or options.get("side") == "right"
     less = torch.le(*pairs) if right else torch.lt(*pairs)
     return less.sum(-1).to(torch.int32 if options.get("out_int32") else torch.int64)
@@ -109,20 +106,17 @@ def _histogram_counts(x: Any, edges: Any, *, weight: Any = None, density: bool =
     axes = len(edges)
     x = x.reshape(-1, axes)
     counts = torch.ones_like(x[:, 0]) if weight is None else weight.reshape(-1)
-    for axis, edges_of_axis in enumerate(edges):
-        numbers, last = (
-            x[:, axis, None],
-            torch.arange(len(edges_of_axis) - 1) == len(edges_of_axis) - 2,
+    for axis, axis_edges in enumerate(edges):
+        numbers, last = (x[:, axis, None], torch.arange(len(axis_edges) - 1) == len(axis_edges) - 2)
+        member = (numbers >= axis_edges[:-1]) & (
+            (numbers < axis_edges[1:]) | (last & (numbers == axis_edges[1:]))
         )
-        member = (numbers >= edges_of_axis[:-1]) & (
-            (numbers < edges_of_axis[1:]) | (last & (numbers == edges_of_axis[1:]))
-        )
-        counts = counts.unsqueeze(-1) * member.reshape(len(x), *[1] * axis, len(edges_of_axis) - 1)
+        counts = counts.unsqueeze(-1) * member.reshape(len(x), *[1] * axis, len(axis_edges) - 1)
     result = counts.sum(0)
     if density:
         result = result / result.sum()
-        for axis, edges_of_axis in enumerate(edges):
-            result = result / (edges_of_axis[1:] - edges_of_axis[:-1]).reshape(
+        for axis, axis_edges in enumerate(edges):
+            result = result / (axis_edges[1:] - axis_edges[:-1]).reshape(
                 -1, *[1] * (axes - 1 - axis)
             )
     return result
@@ -147,8 +141,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.topk.default: _unsorted_topk,
     _ATEN.kthvalue.default: _kthvalue,
     _ATEN.searchsorted.Tensor: _searchsorted,
-    _ATEN.searchsorted.Scalar: lambda sorted_sequence, number, **options: _searchsorted(
-        sorted_sequence, torch.full((), number, dtype=sorted_sequence.dtype), **options
+    _ATEN.searchsorted.Scalar: lambda sequence, number, **options: _searchsorted(
+        sequence, torch.full((), number, dtype=sequence.dtype), **options
     ),
     _ATEN.histogram.bin_ct: _histogram,
     _ATEN.histogram.bins_tensor: lambda x, edges, **options: (
