@@ -35,12 +35,12 @@ STEPS = st.lists(
 
 def encode(tensor, kind="bfloat16"):
     builder = relax.BlockBuilder.current()
-    return builder.emit(QParams(source=tensor, dtype=kind).emit_quantize(builder, tensor))
+    return builder.emit(QParams(source=tensor, dtype=kind).quantize(builder, tensor))
 
 
 def decode(tensor, kind="bfloat16"):
     builder = relax.BlockBuilder.current()
-    return builder.emit(QParams(source=tensor, dtype=kind).emit_dequantize(builder, tensor))
+    return builder.emit(QParams(source=tensor, dtype=kind).dequantize(builder, tensor))
 
 
 def near(array, kind="bfloat16"):

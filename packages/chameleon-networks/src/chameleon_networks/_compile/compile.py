@@ -175,9 +175,8 @@ def functions_without_kernels(
 
 
 def _placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
-    """A kernel that computes nothing, to look at the functions around it."""
-    # They get the shapes of what they are put at, some of which is not in the graph yet.
-    # What is not in the graph yet has no type; such fusions are of float32.
+    """A kernel that computes nothing, to find the functions of the rest of the network."""
+    # An expression that is not in the graph yet has no type; it is float32.
     types = [getattr(expression, "ty", None) for expression in (*fusion.inputs, fusion.last)]
     kinds = ["float32" if kind is None else str(kind.dtype) for kind in types]
     buffers = [tirx.decl_buffer([1], kind, f"x{index}") for index, kind in enumerate(kinds)]
@@ -191,7 +190,7 @@ def _placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
 
 
 def lower_and_fuse(module: Any) -> Any:
-    """Lower a network to calls of functions, and fuse operators into one function if possible."""
+    """Lower a Relax module to calls of TensorIR functions, and fuse operators."""
     passes = relax.transform
     for module_pass in (
         mark_view_candidates,
@@ -262,14 +261,14 @@ def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> 
 
 
 def _digest(functions: Mapping[str, Any]) -> bytes:
-    """A digest of the names and the whole text of functions."""
+    """A digest of the names and the text of functions."""
     with ThreadPoolExecutor(len(usable_cores())) as pool:
         texts = [*functions, *pool.map(tvm.ir.save_json, functions.values())]
     return hashlib.blake2b(json.dumps(texts).encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _compile_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
-    """The object files of scheduled functions. TVM holds no lock of Python while it compiles."""
+    """The object files of scheduled functions; TVM releases Python's lock while it compiles."""
     named = list(functions.items())
     cores = len(usable_cores())
     parts = max(1, min(_PARTS_PER_CORE * cores, len(named) // _MIN_PART))
@@ -294,7 +293,7 @@ def _cache_key() -> list[Any]:
 def _rename_tuned_loops(
     sequence: CallSequence, functions: Mapping[str, Any], loops: TunedLoops
 ) -> tuple[CallSequence, dict[str, Any]]:
-    """Rename tuned functions of loops like tuned kernels, in the calls and the functions."""
+    """Name tuned loop functions by their tasks, in the calls and the functions."""
     names = {name: loops.task_of(function) for name, function in functions.items()}
     renamed = {name: symbol_of(task) if task else name for name, task in names.items()}
     calls = [

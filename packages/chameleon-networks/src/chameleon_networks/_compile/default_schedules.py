@@ -29,7 +29,7 @@ LOOPS_ATTRIBUTE = "chameleon.loops"
 
 
 def is_scheduled(function: Any) -> bool:
-    """Whether a function has a schedule of Chameleon. Without one, TVM runs it on one thread."""
+    """Whether Chameleon has scheduled a function, which TVM would else run on one thread."""
     return any(name in (function.attrs or {}) for name in (TASK_ATTRIBUTE, LOOPS_ATTRIBUTE, LANES))
 
 

@@ -112,7 +112,7 @@ class _KernelInserter(relax.PyExprMutator):
     def _function(
         self, kernel: OperatorKernel, arguments: Sequence[Any], out: Sequence[int]
     ) -> Any:
-        """The kernel's function in the module. Calls with the same shapes and dtypes share it."""
+        """The kernel's function in the module, one for each combination of shapes and dtypes."""
         shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
         # A kernel in eight bits writes its output in those or in another type, by its readers.
         kinds = tuple(str(parameter.dtype) for parameter in kernel.function.params)

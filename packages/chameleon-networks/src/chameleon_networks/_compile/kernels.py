@@ -54,7 +54,7 @@ class OperatorKernel:
 
 @attrs.define(eq=False)
 class Kernels:
-    """The fastest configurations of a run (winners), as kernels of a network's fusion groups.
+    """The winners (fastest configurations) of a run, as kernels of a network's fusion groups.
 
     Attributes:
         winners: The best configuration of each task that has a kernel, by ``Task.key``.
@@ -121,7 +121,7 @@ class Kernels:
 
     @property
     def loops(self) -> TunedLoops:
-        """The tuned schedules of functions that are no fusion groups."""
+        """The tuned schedules of functions outside of fusion groups."""
         return TunedLoops.of(self.winners.values())
 
     def of(self, fusion: FusionGroup) -> OperatorKernel | None:

@@ -53,7 +53,7 @@ class TunedLoops:
 
     @classmethod
     def of(cls, winners: Iterable[Winner]) -> TunedLoops:
-        """Collect the schedules of functions of loops among a run's winners."""
+        """Collect the schedules of loop functions among a run's winners."""
         plans = {}
         for winner in winners:
             if winner.task.operator == KIND:
@@ -160,7 +160,7 @@ def loop_tasks(
 
 
 def _without_attributes(function: Any) -> Any:
-    """A function without its attributes, such as its name and the notes of passes."""
+    """A function without its attributes, such as its name and annotations of passes."""
     return tirx.PrimFunc(function.params, function.body, function.ret_type)
 
 

@@ -14,7 +14,7 @@ PLAIN_LOOPS = "chameleon.plain_loops"
 
 
 def _unwrap_loops(function: Any) -> Any:
-    """Turn a function into plain loops: one whose block holds loops, or one with vector lanes."""
+    """Turn a scheduled function into plain loops without TVM's blocks."""
     if LANES in (function.attrs or {}):
         return loops_of(function)
     return function.with_body(function.body.block.body)

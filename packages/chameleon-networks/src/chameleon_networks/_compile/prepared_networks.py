@@ -18,7 +18,7 @@ _CACHE: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDiction
 
 
 def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Prepared:
-    """Prepare a network in a layout, and find its fused operators."""
+    """Prepare a network in a layout, and find its fusion groups, once for each layout."""
     known = _CACHE.setdefault(network, {})
     layout = layout or network.layout
     if layout not in known:

@@ -43,13 +43,13 @@ def first_unsupported_operator(
 
 
 def _key(call: Any) -> str:
-    """A key of an operator call. Calls with equal keys are compiled to the same program."""
+    """A key of an operator call; calls with equal keys compile to the same program."""
     types = [str(getattr(argument, "ty", argument)) for argument in call.args]
     return f"{call.op.name} {types} {call.attrs}"
 
 
 def _compile_error(call: Any, target: str) -> str | None:
-    """Compile a call of an operator alone. Returns the compiler's error, or None if it succeeds."""
+    """The compiler's error for a call of an operator alone, or None."""
     inputs: dict[Any, Any] = {}
 
     def alone(argument: Any) -> Any:

@@ -109,11 +109,11 @@ class _QuantizationRestorer(relax.PyExprMutator):
             hidden = self._hidden_qparams(before)
             if hidden is not None and hidden[0] == QUANTIZE:
                 self.restored.add(before.args[1])
-                return hidden[1].emit_quantize(self.builder_, self.visit_expr(before.args[0]))
+                return hidden[1].quantize(self.builder_, self.visit_expr(before.args[0]))
         hidden = self._hidden_qparams(call)
         if hidden is not None and hidden[0] == DEQUANTIZE and is_call(before, _ASTYPE):
             self.restored.add(call.args[1])
-            return hidden[1].emit_dequantize(self.builder_, self.visit_expr(before.args[0]))
+            return hidden[1].dequantize(self.builder_, self.visit_expr(before.args[0]))
         return super().visit_call_(call)
 
     def _hidden_qparams(self, value: Any) -> tuple[str, QParams] | None:

@@ -104,14 +104,14 @@ class _QuantizationMover(relax.PyExprMutator):
     def _requantized_in(self, function: Any) -> set[Any]:
         """The variables that are read only to be quantized to 16-bit floats, after moves."""
         variables: set[Any] = set()
-        other = set(relax.analysis.free_vars(function.body.body))
+        others = set(relax.analysis.free_vars(function.body.body))
         for binding in reversed(bindings_of(function)):
             qparams = self._finder.of(binding.value, QUANTIZE)
             moving = operator_name(binding.value) in {*_MOVES, *_POOLS, _CONCAT}
             quantized = moving and binding.var in variables if qparams is None else qparams.is_float
             for variable in relax.analysis.free_vars(binding.value):
-                (variables if quantized else other).add(variable)
-                variables -= other
+                (variables if quantized else others).add(variable)
+                variables -= others
         return variables
 
     def visit_dataflow_block_(self, block: Any) -> Any:
@@ -136,7 +136,7 @@ class _QuantizationMover(relax.PyExprMutator):
                 continue
             if qparams.is_float:
                 return computed(qparams, value) if inner else None
-            # With other scales no order is kept.
+            # A scale below zero reverses the order of numbers.
             return computed(qparams) if (qparams.scale > 0).all() else None
         rewrite = self._rewrites.get(operator_name(value))
         return None if rewrite is None else rewrite(value, variable)
@@ -144,7 +144,7 @@ class _QuantizationMover(relax.PyExprMutator):
     # -- quantize and dequantize ------------------------------------------
 
     def _dequantize(self, qparams: QParams, call: Any = None) -> Any:
-        known, source = self._facts, qparams.source
+        facts, source = self._facts, qparams.source
         if qparams.dtype == INT8 and qparams.per_tensor and isinstance(source, relax.Var):
             qparams = attrs.evolve(
                 qparams,
@@ -152,13 +152,13 @@ class _QuantizationMover(relax.PyExprMutator):
                 zero_point=qparams.zero_point + _UINT8_OFFSET,
                 dtype=UINT8,
             )
-        padded = known.padded_source.get(qparams.source)
-        if padded is not None and known.padded[padded].equals(qparams):
+        padded = facts.padded_source.get(qparams.source)
+        if padded is not None and facts.padded[padded].equals(qparams):
             return padded
         result = self.builder_.emit(
-            qparams.emit_dequantize(self.builder_, qparams.source) if call is None else call
+            qparams.dequantize(self.builder_, qparams.source) if call is None else call
         )
-        known.dequantized[result] = qparams
+        facts.dequantized[result] = qparams
         return result
 
     def _quantize(self, qparams: QParams, call: Any = None) -> Any:
@@ -170,7 +170,7 @@ class _QuantizationMover(relax.PyExprMutator):
         return quantized
 
     def _quantize_new(self, qparams: QParams, call: Any) -> Any:
-        known = self._facts
+        facts = self._facts
         if isinstance(qparams.source, tvm.ir.GenericConst):
             return self.builder_.emit(relax.const(qparams.quantize_array(array_of(qparams.source))))
         if qparams.dtype == INT8 and qparams.per_tensor:
@@ -178,13 +178,13 @@ class _QuantizationMover(relax.PyExprMutator):
                 qparams, zero_point=qparams.zero_point + _UINT8_OFFSET, dtype=UINT8
             )
             return self._as_int8(self._quantize(shifted))
-        if qparams.source in known.clipped:
-            before, low, high = known.clipped[qparams.source]
+        if qparams.source in facts.clipped:
+            before, low, high = facts.clipped[qparams.source]
             if before.equals(qparams):
-                # Rounding never changes an order, so that the bounds may be rounded instead.
+                # Rounding is monotonic, so that the bounds may be rounded instead.
                 bounds = qparams.quantize_array(np.array([low, high], np.float32))
                 return self._clip_numbers(before.source, *bounds)
-        dequantized = known.dequantized.get(qparams.source)
+        dequantized = facts.dequantized.get(qparams.source)
         if (
             dequantized is not None
             and dequantized.equals(qparams)
@@ -192,20 +192,20 @@ class _QuantizationMover(relax.PyExprMutator):
         ):
             return dequantized.source
         bits = self.builder_.emit(
-            qparams.emit_quantize(self.builder_, qparams.source) if call is None else call
+            qparams.quantize(self.builder_, qparams.source) if call is None else call
         )
-        if qparams.source in known.padded:
-            known.padded_source[bits] = qparams.source
+        if qparams.source in facts.padded:
+            facts.padded_source[bits] = qparams.source
         return bits
 
     def _as_uint8(self, source: Any) -> Any:
         """A variable of int8, plus 128 in uint8."""
-        known = self._facts.as_uint8.get(source)
-        if known is None:
+        shifted = self._facts.as_uint8.get(source)
+        if shifted is None:
             wide = relax.op.astype(source, "int32") + relax.const(_UINT8_OFFSET, "int32")
-            known = self.builder_.emit(relax.op.astype(wide, UINT8))
-            self._facts.as_uint8[source] = known
-        return known
+            shifted = self.builder_.emit(relax.op.astype(wide, UINT8))
+            self._facts.as_uint8[source] = shifted
+        return shifted
 
     def _as_int8(self, as_uint8: Any) -> Any:
         """The int8 numbers of a variable that holds them plus 128 in uint8."""
@@ -314,8 +314,8 @@ class _QuantizationMover(relax.PyExprMutator):
         return numbers
 
 
-def _same_qparams(first: QParams, other: QParams | None) -> bool:
-    return other is not None and first.equals(other) and isinstance(other.source, relax.Var)
+def _same_qparams(first: QParams, others: QParams | None) -> bool:
+    return others is not None and first.equals(others) and isinstance(others.source, relax.Var)
 
 
 def _axis_after(call: Any, qparams: QParams) -> int | None:
@@ -334,10 +334,10 @@ def _axis_after(call: Any, qparams: QParams) -> int | None:
 
 def _max_pool_float16(builder: Any, qparams: QParams, call: Any) -> Any:
     """Max-pool stored 16-bit floats as integers of the same order, in one function."""
-    known = call.attrs
+    attributes = call.attrs
     [infinity] = STORAGE[qparams.dtype].stored(np.full(1, np.inf, np.float32)).view(np.int16)
     pool = _POOLS[operator_name(call)]
-    sizes = (known.pool_size, known.strides, known.dilation, known.padding)
+    sizes = (attributes.pool_size, attributes.strides, attributes.dilation, attributes.padding)
     kernel, stride, dilation, padding = ([int(number) for number in size] for size in sizes)
 
     def pooled(source: te.Tensor) -> te.Tensor:
@@ -348,8 +348,8 @@ def _max_pool_float16(builder: Any, qparams: QParams, call: Any) -> Any:
             dilation=dilation,
             padding=padding,
             pool_type="max",
-            ceil_mode=bool(known.ceil_mode),
-            layout=str(known.layout),
+            ceil_mode=bool(attributes.ceil_mode),
+            layout=str(attributes.layout),
         )
         return _order_preserving_bits(best, str(source.dtype))
 

@@ -291,8 +291,8 @@ class _TransposeMover(relax.PyExprMutator):
             axes = known[1]
             arguments.append(known[0])
         if axes is None or (constants and hasattr(call.attrs, "axis")):
-            return None  # parameters of quantization that belong to one axis stay with it
-        # If the permutation stays, others may read it as it is: it would be there twice.
+            return None  # per-channel quantization belongs to an axis
+        # Unless a later permutation cancels it, the permutation might be computed twice.
         if constants and not self._undone(variable, axes):
             return None
         for position, array in constants.items():

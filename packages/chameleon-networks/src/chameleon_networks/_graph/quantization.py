@@ -98,13 +98,13 @@ class QParams:
             shape[self.axis] = len(self.scale)
         return self.scale.reshape(shape), self.zero_point.reshape(shape)
 
-    def emit_dequantize(self, builder: Any, numbers: Any) -> Any:
+    def dequantize(self, builder: Any, numbers: Any) -> Any:
         """The Relax expression that dequantizes a tensor; ``builder`` must be inside a block."""
         if self.is_float:
             return self._emit_conversion(builder, numbers, DEQUANTIZE)
         return relax.op.dequantize(numbers, *self._constants(), axis=self._axis)
 
-    def emit_quantize(self, builder: Any, numbers: Any) -> Any:
+    def quantize(self, builder: Any, numbers: Any) -> Any:
         """The Relax expression that quantizes a float32 variable."""
         if self.is_float:
             return self._emit_conversion(builder, numbers, QUANTIZE)

@@ -114,7 +114,7 @@ class DtypeChoice:
         return self.assignment(np.where(np.isfinite(self.seconds[:, dtype]), dtype, 0).tolist())
 
     def front(self) -> list[Assignment]:
-        """The assignments that no other one dominates, by rising error and falling seconds."""
+        """The Pareto-optimal assignments, by rising error, float32 first."""
         types, exact = self._assign_in_order()
         assignments = self._as_assignments(types)
         assignments += map(self.uniform, range(self.seconds.shape[1]))
@@ -135,14 +135,14 @@ class DtypeChoice:
         _, seconds = self.evaluate(rows)
         saved = seconds - self.assignment(types).seconds
         added = self.errors[reduced, current[reduced]]
-        # What saves nothing goes first, with the largest error in front.
+        # An operator that saves no time goes first, that with the largest error in front.
         order = np.lexsort((-added, -added / np.maximum(saved, 1e-30), saved > 0.0))
         return tuple(map(int, rows[order[0]]))
 
     # -- placing one operator after the other ------------------------------------------------
 
     def _assign_in_order(self) -> tuple[Types, bool]:
-        """Complete assignments that are not dominated, and whether they are all of these."""
+        """Pareto-optimal complete assignments, and whether none was dropped."""
         operators, dtype_count = self.seconds.shape
         types = np.zeros((1, operators), np.byte)
         errors, seconds = np.zeros(1), np.zeros(1)
@@ -192,7 +192,7 @@ class DtypeChoice:
         return column
 
     def _states(self, types: Types, index: int) -> NDArray[np.intp]:
-        """Group numbers of partial assignments that look the same to all later operators."""
+        """Numbers of partial assignments, equal if later operators cannot tell them apart."""
         columns = []
         for tensor in self.tensors:
             producer = -1 if tensor.producer is None else tensor.producer

@@ -87,7 +87,7 @@ def exchanged_tensors(network: DataFlow, kinds: Sequence[str], rate: float) -> l
 
 
 def _roots(variable: Any, sources: dict[Any, set[Any]]) -> set[Any]:
-    """The variables that computed the numbers of a variable, before they were only moved."""
+    """The variables whose numbers data movement passes on to a variable."""
     if variable not in sources:
         return {variable}
     return {root for source in sources[variable] for root in _roots(source, sources)}

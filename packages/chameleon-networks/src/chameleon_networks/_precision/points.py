@@ -71,7 +71,7 @@ class Point:
 
 
 class ParetoFront:
-    """The front of error against seconds, from which the dtypes of a network are chosen.
+    """The Pareto front of error and seconds, from which a network's dtypes are chosen.
 
     Args:
         seconds: Array of shape (operators, dtypes): the seconds of each operator in each dtype
@@ -176,7 +176,7 @@ def _is_within(point: Point, bound: float) -> bool:
 
 
 def _pareto_points(points: Sequence[Point]) -> list[Point]:
-    """The points that are faster than all others with the same or a smaller simulated error."""
+    """The points that are faster than all others with the same or a smaller error."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (point.error, point.seconds)):
         if not front or point.seconds < front[-1].seconds:

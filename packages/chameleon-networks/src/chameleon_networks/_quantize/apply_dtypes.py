@@ -138,7 +138,7 @@ class _DtypeMutator(relax.PyExprMutator):
         self.set_var_remap(binding.var, variable)
 
     def _read_formats(self, value: Any, formats: Mapping[Any, TensorFormat]) -> Any:
-        """Rewrite an expression so that it reads tensors in their forms."""
+        """Rewrite an expression so that it reads tensors in their formats."""
         if isinstance(value, relax.Var):
             tensor_format = formats.get(value)
             return (
@@ -154,12 +154,12 @@ class _DtypeMutator(relax.PyExprMutator):
         return self.visit_expr(value)
 
     def _quantized_pair(self, variable: Any, tensor_format: TensorFormat) -> Any:
-        """A tensor rounded to a form and back to float32, once for all its readers in that form."""
+        """A tensor, quantized and dequantized once for all readers of a format."""
         if (variable, tensor_format) not in self._pairs:
             builder, qparams = self.builder_, tensor_format.qparams(self.visit_expr(variable))
-            quantized = builder.emit(qparams.emit_quantize(builder, qparams.source))
+            quantized = builder.emit(qparams.quantize(builder, qparams.source))
             self._pairs[variable, tensor_format] = builder.emit(
-                qparams.emit_dequantize(builder, quantized)
+                qparams.dequantize(builder, quantized)
             )
         return self._pairs[variable, tensor_format]
 
@@ -183,7 +183,7 @@ class _DtypeMutator(relax.PyExprMutator):
             first, dtype
         )
         qparams = quantized.qparams(axis)
-        return self.builder_.emit(qparams.emit_dequantize(self.builder_, qparams.source))
+        return self.builder_.emit(qparams.dequantize(self.builder_, qparams.source))
 
 
 def _is_constant(argument: Any) -> bool:

@@ -23,7 +23,7 @@ from chameleon_networks._quantize.ranges import Affine
 
 @attrs.frozen(kw_only=True)
 class TensorFormat:
-    """How the numbers of a tensor are rounded before operators read them.
+    """The dtype, scale and zero point in which an operator reads a tensor.
 
     Attributes:
         storage: The dtype.
@@ -34,7 +34,7 @@ class TensorFormat:
     affine: Affine | None = None
 
     def qparams(self, source: Any) -> QParams:
-        """The step of quantization that rounds a tensor to this form."""
+        """The quantization parameters that round a tensor to this format."""
         if self.affine is None:
             return QParams(source=source, dtype=self.storage.name)
         return QParams(
@@ -46,7 +46,7 @@ class TensorFormat:
 
 
 class DataFlow:
-    """Finds out which operators read each tensor of a prepared network.
+    """The readers of each tensor of a prepared network.
 
     Attributes:
         names: A unique name for each variable.
@@ -125,7 +125,7 @@ def _unique_names(variables: Sequence[Any]) -> dict[Any, str]:
 
 
 class ReadFormats:
-    """How each tensor is rounded for its readers, if some operators have reduced dtypes.
+    """The format in which each tensor is read, if some operators have reduced dtypes.
 
     Attributes:
         reduced_outputs: Indices of the fusion groups that write their output in their reduced

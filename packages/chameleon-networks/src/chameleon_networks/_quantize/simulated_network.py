@@ -185,7 +185,7 @@ class SimulatedNetwork:
 def _round_to_format(
     values: NDArray[Any], tensor_format: TensorFormat | None, out_values: NDArray[Any]
 ) -> None:
-    """Round values to a form and back, into ``out_values``, without allocating memory."""
+    """Quantize and dequantize values into ``out_values``, without allocating memory."""
     if tensor_format is None:
         np.copyto(out_values, values)
     elif tensor_format.affine is None:

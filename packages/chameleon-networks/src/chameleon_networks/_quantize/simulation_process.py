@@ -175,7 +175,7 @@ class _ChannelSums:
 
 
 def _connected_names(pairs: Any) -> dict[str, str]:
-    """For each name in the pairs, the name of the group of all names that the pairs connect."""
+    """The representative of the connected component of each name."""
     parents: dict[str, str] = {}
 
     def root(name: str) -> str:

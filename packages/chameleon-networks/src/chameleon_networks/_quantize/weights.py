@@ -43,7 +43,7 @@ class QuantizedWeights:
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
     def qparams(self, axis: int) -> QParams:
-        """The dequantization step for a constant that holds these weights."""
+        """The quantization parameters of a constant with these weights."""
         return QParams(
             source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
             dtype=self.values.dtype.name,
@@ -117,7 +117,7 @@ def constants_for(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = No
 def _mean_shift(
     fusion: FusionGroup, errors: NDArray[Any], mean: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """How far the mean of each output channel is off, an array of shape (output channels,)."""
+    """The shift of the mean of each output channel, of shape (output channels,)."""
     groups = fusion.spec.group_count if isinstance(fusion.spec, ConvolutionSpec) else 1
     outputs, inputs = errors.shape[:2]
     summed = errors.reshape(outputs, inputs, -1).sum(axis=2, dtype=np.float64)

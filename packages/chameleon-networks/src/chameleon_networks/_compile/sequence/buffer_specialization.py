@@ -116,7 +116,7 @@ def specialize(function: Function, layouts: Sequence[BufferLayout]) -> Function:
 
 
 def aliases(function: Function, parameter: Buffer) -> list[Buffer]:
-    """The buffers with which a function declares one of its parameters again in other shapes."""
+    """The buffers by which a function declares a parameter again in other shapes."""
     declared: list[Any] = []
     structural_walk(function, (tirx.DeclBuffer, declared.append), order="pre")
     buffers = [parameter]

@@ -48,7 +48,7 @@ class Storage:
 
 @attrs.frozen(kw_only=True)
 class Tensor:
-    """A tensor that fills a storage or lies in a part of it.
+    """A tensor that fills a storage or is a strided part of it.
 
     Attributes:
         offset: Bytes from the start of the storage.
@@ -65,7 +65,7 @@ class Tensor:
 
     @classmethod
     def allocate(cls, shape: Shape, dtype: str, **of: Any) -> Tensor:
-        """A dense tensor that is the whole of a new storage."""
+        """A dense tensor that fills a new storage."""
         storage = Storage(size=bytes_of(shape, dtype), **of)
         return cls(storage=storage, shape=shape, strides=dense_strides(shape), dtype=dtype)
 
@@ -76,24 +76,24 @@ class Tensor:
 
     @property
     def dense(self) -> bool:
-        """Whether the elements lie in memory without gaps."""
+        """Whether the tensor is contiguous."""
         return is_dense(self.shape, self.strides)
 
     @property
     def fills_storage(self) -> bool:
-        """Whether the tensor fills its storage without gaps."""
+        """Whether the tensor is contiguous and fills its storage."""
         return self.offset == 0 and self.dense and self.size == self.storage.size
 
 
 @attrs.frozen(kw_only=True)
 class ChannelGather:
-    """A parameter of a kernel with an axis whose indices the kernel looks up in a table.
+    """A parameter of which a kernel reads one axis through an index table.
 
     Attributes:
         position: The number of the parameter.
         axis: The axis of the parameter.
-        table: For each index of the axis, the index to read instead. The dtype is int64. An index
-            may lie outside of the tensor, but inside the tensor's storage.
+        indices: For each index of the axis, the int64 index to read instead, which may lie outside
+            of the tensor, but inside its storage.
     """
 
     position: int
@@ -110,8 +110,7 @@ class Call:
         symbol: The name of the compiled function. A kernel may have several compiled functions.
         reads: The tensors that the kernel reads, which are its first arguments.
         writes: The tensors that the kernel writes, which are its next arguments.
-        lookups: The parameters that the kernel reads by a table. The table has, for each index of
-            one axis, the index to read instead. The tables are the kernel's last arguments.
+        gathers: The parameters that the kernel reads through index tables, its last arguments.
     """
 
     kernel: str

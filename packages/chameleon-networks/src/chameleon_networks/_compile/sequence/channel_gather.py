@@ -35,7 +35,7 @@ Channel = tuple[Tensor, int]
 
 @attrs.frozen(kw_only=True, eq=False)
 class ChannelSelection:
-    """A tensor that a shuffle, split, slice or concatenation computes, as a choice of channels.
+    """A tensor that a shuffle, split, slice or concatenation computes, as selected channels.
 
     Attributes:
         index: The number of the call in the sequence.
@@ -55,7 +55,7 @@ class ChannelSelection:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SelectionRegion:
-    """Neighbouring calls that only select channels of one axis, such as shuffles and slices.
+    """Connected calls that only select channels of one axis, such as shuffles and slices.
 
     Attributes:
         axis: The axis of the channels.
@@ -113,7 +113,7 @@ def _axis_of(function: Function, call: Call) -> int | None:
 
 
 def _region_of(editor: SequenceEditor, axis: int, call_numbers: Sequence[int]) -> SelectionRegion:
-    """The region of the calls with the given numbers, which are in the order of the sequence."""
+    """The selections of channels that the calls with the given numbers compute."""
     selections: dict[Storage, ChannelSelection] = {}
     for index in call_numbers:
         [call] = editor.calls[index]
@@ -172,7 +172,7 @@ class _RegionRewriter:
         """The final places of the tensors that hold the channels."""
 
     def resolve(self) -> None:
-        """Replace the calls, unless no kernel can look up its channels."""
+        """Replace the calls of the region if a kernel can gather its channels."""
         selections = self._region.selections
         readers = [
             (index, position, selections[read.storage])
@@ -195,7 +195,7 @@ class _RegionRewriter:
         copied = dict.fromkeys([*outputs, *(use for _, _, use, call in gathers if call is None)])
         for index, position, selection, _ in gathers:
             if selection not in copied:
-                # Another parameter of the call may have been changed since.
+                # An earlier iteration may have changed another parameter of the call.
                 call = self._gathering_call(index, position, selection)
                 self._editor.calls[index] = [] if call is None else [call]
         for selection in copied:
@@ -212,7 +212,7 @@ class _RegionRewriter:
         widest = max(tensor.shape[axis] for tensor in group)
         shape = (*first.shape[:axis], widest, *first.shape[axis + 1 :])
         strides, element = dense_strides(shape), bytes_of((1,), first.dtype)
-        # Whole steps of the axis apart, so that tables reach all of them.
+        # Their distance is a multiple of the axis's stride, so that indices reach all of them.
         unit = math.lcm(strides[axis] * element, ALIGNMENT)
         step = -(-bytes_of(shape, first.dtype) // unit) * unit
         storage = Storage(size=step * len(group))
@@ -234,7 +234,7 @@ class _RegionRewriter:
         )
 
     def _gather_axis(self, index: int, position: int, selection: ChannelSelection) -> int | None:
-        """The axis of a parameter whose indices the kernel can look up, or None."""
+        """The axis of a parameter that the kernel can gather, or None."""
         [call] = self._editor.calls[index]
         function = self._editor.functions[call.kernel]
         return gather_axis(function, position, selection.tensor.shape, self._axis)
@@ -259,14 +259,14 @@ class _RegionRewriter:
         strides = reshaped_strides(whole.shape, whole.strides, shape)
         if strides is None:
             return None
-        # Of an axis of one index the stride counts as well: the table leads elsewhere.
+        # The stride of an axis of extent 1 matters, because the table leads to other indices.
         strides = (*strides[:axis], whole.strides[self._axis], *strides[axis + 1 :])
         reading = _replace_input(call, position, attrs.evolve(whole, shape=shape, strides=strides))
         gather = ChannelGather(position=position, axis=axis, indices=self._index_table(selection))
         return attrs.evolve(reading, gathers=(*reading.gathers, gather))
 
     def _view(self, selection: ChannelSelection) -> Tensor | None:
-        """A view of a selection's channels, if they lie side by side, or None."""
+        """A view of a selection's channels if they are contiguous, or None."""
         (source, start), *_ = selection.channels
         wanted = tuple((source, start + number) for number in range(len(selection.channels)))
         if selection.channels != wanted:
@@ -276,12 +276,12 @@ class _RegionRewriter:
         return slice_tensor(self._moved[source], selection.tensor.shape, first)
 
     def _storage_tensor(self, selection: ChannelSelection) -> Tensor:
-        """A tensor at the start of the storage, from which a table leads to the channels."""
+        """The tensor at the start of the storage, which index tables refer to."""
         moved = self._moved[selection.sources[0]]
         return attrs.evolve(moved, offset=0, shape=selection.tensor.shape)
 
     def _index_table(self, selection: ChannelSelection) -> Tensor:
-        """A table with the place of each channel, in steps of the axis from the storage's start."""
+        """The index of each channel along the axis, counted from the storage's start."""
         positions = []
         for source, index in selection.channels:
             moved = self._moved[source]
@@ -302,7 +302,7 @@ class _RegionRewriter:
 
 
 def _connected_groups(sets: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-    """Groups of tensors, so that all tensors of each set are in the same group."""
+    """The connected components of tensors that share a set."""
     groups: list[dict[Tensor, None]] = []
     for tensors in sets:
         overlapping = [group for group in groups if not group.keys().isdisjoint(tensors)]

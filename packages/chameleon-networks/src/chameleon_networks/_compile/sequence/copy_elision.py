@@ -61,7 +61,7 @@ def _replace_concatenations(editor: SequenceEditor) -> None:
 
 
 def _copy_parts(editor: SequenceEditor, position: int) -> list[Call]:
-    """Copies of the parts of a concatenation that cannot lie in its result."""
+    """Calls that copy the parts of a concatenation that cannot be computed in place."""
     [call] = editor.calls[position]
     axis = int(editor.functions[call.kernel].attrs[CONCAT])
     copies = []
@@ -142,7 +142,7 @@ class SequenceEditor:
         return attrs.evolve(call, reads=tuple(arguments[:reads]), writes=tuple(arguments[reads:]))
 
     def copy(self, kernel: str, source: Tensor, target: Tensor) -> Call:
-        """Make the call that copies a tensor to another place in memory."""
+        """Make the call that copies a tensor, by a function named after ``kernel``."""
         key = (source.shape, source.dtype)
         name = f"{kernel}_of_{'x'.join(map(str, source.shape))}_{source.dtype}"
         if name not in self.functions:

@@ -52,7 +52,7 @@ _COMPARED_BYTES = 4096
 
 @attrs.frozen(kw_only=True)
 class Lifetime:
-    """The size of a piece of memory, and the calls during which it is needed.
+    """The size of a storage, and the calls between which it is needed.
 
     Attributes:
         size: The size in bytes.
@@ -67,7 +67,7 @@ class Lifetime:
 
 @attrs.frozen(kw_only=True, eq=False)
 class MemoryPlan:
-    """The place in memory of each tensor of a network (call sequence).
+    """Where the storages of a call sequence are in memory.
 
     Attributes:
         arena: The offset in bytes of each storage that lies in the arena, the memory for tensors
@@ -88,7 +88,7 @@ class MemoryPlan:
 
 
 def plan_memory(sequence: CallSequence, *, deduplicate: bool = True) -> MemoryPlan:
-    """Plan where each tensor of a call sequence lies in memory."""
+    """Plan where each storage of a call sequence is in memory."""
     output_storages: dict[Storage, int] = {}
     copied = []
     for position, output in enumerate(sequence.outputs):
@@ -111,11 +111,7 @@ def plan_memory(sequence: CallSequence, *, deduplicate: bool = True) -> MemoryPl
 
 
 def assign_offsets(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Choose offsets in memory so that data that are needed at the same time do not overlap.
-
-    Returns:
-        The offset of each lifetime, a multiple of ``ALIGNMENT``, and the total size in bytes.
-    """
+    """Assign offsets so that storages with overlapping lifetimes do not overlap, largest first."""
     offsets: dict[int, int] = {}
     for number in sorted(range(len(lifetimes)), key=lambda number: -lifetimes[number].size):
         lifetime = lifetimes[number]
@@ -253,7 +249,7 @@ class _TableWriter:
         )
 
     def _place(self, tensor: Tensor) -> tuple[str, int, int]:
-        """The kind of memory that a tensor lies in, its number there, and the offset in bytes."""
+        """The kind of memory that a tensor is in, its number there, and the offset in bytes."""
         storage = tensor.storage
         if storage.input is not None:
             return "INPUT", storage.input, tensor.offset

@@ -60,7 +60,7 @@ def select_view_candidates(module: Any) -> Any:
 
 
 class _KernelGraph:
-    """Finds the kernel that computes each value of ``main``, and the kernels that read it."""
+    """The calls of kernels in ``main``, by the values that they compute and read."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -118,7 +118,7 @@ class _KernelGraph:
         ]
 
     def _worth_gathering(self) -> Iterator[str]:
-        """Yield the names of shuffles for which lookups cost less than loads and stores would."""
+        """Yield the names of shuffles that cost more loads and stores than gathers cost lookups."""
         shuffles = {
             variable: call
             for variable, call in self._calls.items()
@@ -191,7 +191,7 @@ class _KernelGraph:
         return int((self._module[kernel].attrs or {}).get(_PATTERN, _OPAQUE))
 
     def _is_computed_by_heavy(self, call: Any) -> bool:
-        """Whether a call belongs to ``_computed_by_heavy``, which knows the calls before it."""
+        """Whether a kernel with much work computes the result of a call."""
         pattern = self._pattern(call.args[0])
         if pattern > _INJECTIVE:
             return True
@@ -211,13 +211,13 @@ class _KernelGraph:
         return pattern == _FUSIBLE or (pattern < _INJECTIVE and value in self._computed_by_heavy)
 
     def _is_heavy(self, kernel: Any) -> bool:
-        """Whether TVM fuses no moves into a kernel: a product, a reduction, or a tuned kernel."""
+        """Whether TVM fuses no data movement into a kernel, such as a product or a reduction."""
         return self._pattern(kernel) > _INJECTIVE or kernel.name_hint in self._gathered_shuffles
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class ChannelShuffle:
-    """A tensor with the elements of another tensor, in another order along one axis.
+    """A tensor with the elements of another one in another order along one axis.
 
     Attributes:
         source: The other tensor, an expression.
@@ -237,7 +237,7 @@ class ChannelShuffle:
 
 
 def match_shuffle(value: Any, values: Mapping[Any, Any]) -> ChannelShuffle | None:
-    """The shuffle of channels that a reshape or permutation computes, or None for others."""
+    """The channel shuffle that a reshape or permutation computes, or None."""
     if operator_name(value) not in {"relax.reshape", "relax.permute_dims"}:
         return None
     parent, derive = cast(Rearrangement, rearrangement_of(value, values))
@@ -282,7 +282,7 @@ def mark_view_candidates(module: Any) -> Any:
 
 
 def view_kind(function: Any) -> str | None:
-    """The mark of a function, or None."""
+    """The attribute that marks a function as concatenation, split, slice or shuffle, or None."""
     return next((kind for kind in _VIEW_KINDS if kind in (function.attrs or {})), None)
 
 
@@ -341,7 +341,7 @@ class _ViewMarker(relax.PyExprMutator):
 
 
 def _copy_data(kind: str, value: Any, shapes: Sequence[Sequence[int]], *inputs: Any) -> Any:
-    """The data as TVM moves it, for the case that no view can replace it."""
+    """The data, copied by TVM's operators, in case no view replaces the function."""
     if kind == CONCAT:
         return tvm.topi.concatenate(inputs, value)
     if kind == SLICE:

@@ -36,7 +36,7 @@ def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0
 
 
 def link_weights(source: Path, target: Path) -> None:
-    """Make a file of weights appear at a second path: a hard link if possible, else a copy."""
+    """Hard-link a weight file to a second path, or else copy it."""
     try:
         os.link(source.resolve(), target)
     except OSError:

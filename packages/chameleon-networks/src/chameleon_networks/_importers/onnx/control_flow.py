@@ -23,10 +23,10 @@ from chameleon_networks._importers.onnx.nodes import (
 )
 
 _MAX_ITERATIONS = 4096
-"""Most turns of a loop that are unrolled. Each turn is a copy of the loop's body."""
+"""The most iterations of a loop that are unrolled, each to a copy of the loop's body."""
 
 
-class GraphConverter(Protocol):
+class Graphs(Protocol):
     """Converts the graphs that a control-flow node contains, such as the body of a loop."""
 
     def run_graph(
@@ -41,9 +41,7 @@ class GraphConverter(Protocol):
         """Bind an expression to a variable, and return the variable."""
 
 
-Convert = Callable[
-    [GraphConverter, Any, Sequence[Value], dict[str, Value], Mapping[str, int]], list[Value]
-]
+Convert = Callable[[Graphs, Any, Sequence[Value], dict[str, Value], Mapping[str, int]], list[Value]]
 
 
 def _attributes(node: Any) -> dict[str, Any]:
@@ -62,7 +60,7 @@ def _constant_integer(value: Value) -> int:
     return int(_constant_value(value).reshape(()))
 
 
-def _constant(_graphs: GraphConverter, node: Any, *_: Any) -> list[Value]:
+def _constant(_graphs: Graphs, node: Any, *_: Any) -> list[Value]:
     [(name, value)] = _attributes(node).items()
     if name == "value":
         return [relax_constant(onnx.numpy_helper.to_array(value))]
@@ -72,7 +70,7 @@ def _constant(_graphs: GraphConverter, node: Any, *_: Any) -> list[Value]:
     return [relax_constant(np.asarray(value, dtypes[name.removesuffix("s")]))]
 
 
-def _shape(_graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+def _shape(_graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
     shape = shape_of(inputs[0])
     attributes = _attributes(node)
     part = shape[slice(attributes.get("start", 0), attributes.get("end"))]
@@ -80,7 +78,7 @@ def _shape(_graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any)
 
 
 def _if(
-    graphs: GraphConverter, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
     attributes = _attributes(node)
     names = ("then_branch", "else_branch")
@@ -92,7 +90,7 @@ def _if(
 
 
 def _loop(
-    graphs: GraphConverter, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
     body = _attributes(node)["body"]
     count, condition, *carried = inputs
@@ -103,8 +101,8 @@ def _loop(
     ):
         _check_iterations(len(rows) + 1)
         condition_value = relax_constant(np.asarray(True)) if condition is None else condition
-        attributes = [relax_constant(np.asarray(len(rows), np.int64)), condition_value, *carried]
-        condition, *rest = graphs.run_graph(body, attributes, scope, opsets)
+        values = [relax_constant(np.asarray(len(rows), np.int64)), condition_value, *carried]
+        condition, *rest = graphs.run_graph(body, values, scope, opsets)
         carried, row = rest[: len(carried)], rest[len(carried) :]
         rows.append(row)
     if len(node.output) > len(carried):
@@ -114,22 +112,22 @@ def _loop(
 
 def _check_iterations(iterations: int) -> None:
     if iterations > _MAX_ITERATIONS:
-        raise NodeError(f"it has more than {_MAX_ITERATIONS} turns, which are not unrolled")
+        raise NodeError(f"it has more than {_MAX_ITERATIONS} iterations, which are not unrolled")
 
 
 def _check_nonempty(rows: Sequence[Any]) -> None:
     if not rows:
-        raise NodeError("it has no turns, so that the shape of what it collects is unknown")
+        raise NodeError("it has no iterations, so that the shape of what it collects is unknown")
 
 
-def _stack(graphs: GraphConverter, values: Sequence[Value], axis: int) -> Value:
+def _stack(graphs: Graphs, values: Sequence[Value], axis: int) -> Value:
     if all(nodes.is_constant(value) for value in values):
         return relax_constant(np.stack([nodes.constant_value(value) for value in values], axis))
     return _move_data(graphs, lambda parts: relax.op.stack(parts, axis), values)
 
 
 def _scan(
-    graphs: GraphConverter, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
+    graphs: Graphs, node: Any, inputs: Sequence[Value], scope: dict[str, Value], opsets: Any
 ) -> list[Value]:
     """``Scan`` of version 9 and later; the earlier one has a batch axis and lengths."""
     attributes = _attributes(node)
@@ -137,7 +135,7 @@ def _scan(
         raise NodeError("it is of a version of the standard before 9")
     count = attributes["num_scan_inputs"]
     carried, read = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
-    result = len(node.output) - len(carried)
+    outputs = len(node.output) - len(carried)
     axes = attributes.get("scan_input_axes", [0] * count)
     backwards = attributes.get("scan_input_directions", [0] * count)
     iterations = shape_of(read[0])[axes[0]]
@@ -152,18 +150,16 @@ def _scan(
         carried, row = rest[: len(carried)], rest[len(carried) :]
         rows.append(row)
     _check_nonempty(rows)
-    places = attributes.get("scan_output_axes", [0] * result)
-    reversed_ = attributes.get("scan_output_directions", [0] * result)
-    outputs = [
+    places = attributes.get("scan_output_axes", [0] * outputs)
+    reversed_ = attributes.get("scan_output_directions", [0] * outputs)
+    stacked = [
         _stack(graphs, column[::-1] if reverse else column, axis)
         for column, axis, reverse in zip(zip(*rows, strict=True), places, reversed_, strict=True)
     ]
-    return [*carried, *outputs]
+    return [*carried, *stacked]
 
 
-def _move_data(
-    graphs: GraphConverter, move: Callable[[list[Any]], Any], values: Sequence[Value]
-) -> Value:
+def _move_data(graphs: Graphs, move: Callable[[list[Any]], Any], values: Sequence[Value]) -> Value:
     """Apply a function that only moves data to tensors of one dtype."""
     dtypes = {value.dtype for value in values if isinstance(value, Emulated)}
     parts = [value.value if isinstance(value, Emulated) else value for value in values]
@@ -171,7 +167,7 @@ def _move_data(
     return Emulated(result, dtypes.pop()) if dtypes else result
 
 
-def _take_slice(graphs: GraphConverter, value: Value, axis: int, position: int) -> Value:
+def _take_slice(graphs: Graphs, value: Value, axis: int, position: int) -> Value:
     """One slice of a tensor, without the axis that is sliced."""
     if nodes.is_constant(value):
         return relax_constant(nodes.constant_value(value).take(position, axis))
@@ -207,16 +203,14 @@ def _position(position: Value, count: int, default: int | None = None) -> int:
     return number
 
 
-def _concatenate(
-    graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any
-) -> list[Value]:
+def _concatenate(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
     attributes = _attributes(node)
     if attributes.get("new_axis"):
         return [_stack(graphs, inputs[0], attributes["axis"])]
     return [_move_data(graphs, lambda parts: relax.op.concat(parts, attributes["axis"]), inputs[0])]
 
 
-def _split(graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
+def _split(graphs: Graphs, node: Any, inputs: Sequence[Value], *_: Any) -> list[Value]:
     attributes = _attributes(node)
     data, *sizes = inputs
     axis = attributes.get("axis", 0)
@@ -237,7 +231,7 @@ def _split(graphs: GraphConverter, node: Any, inputs: Sequence[Value], *_: Any) 
     return [[_slice(graphs, data, axis, begin, end) for begin, end in pairs]]
 
 
-def _slice(graphs: GraphConverter, value: Value, axis: int, begin: int, end: int) -> Value:
+def _slice(graphs: Graphs, value: Value, axis: int, begin: int, end: int) -> Value:
     return _move_data(
         graphs, lambda parts: relax.op.strided_slice(parts[0], [axis], [begin], [end]), [value]
     )

@@ -170,7 +170,7 @@ ONNXRUNTIME_HINT = (
 
 def has_operator(node: Any) -> bool:
     """Whether an operator has a converter or a function of the standard, by its name."""
-    # What reads nothing but values that have to be known is computed by ONNX's reference.
+    # ONNX's reference computes operators that read only constant inputs.
     operators = {*_get_convert_map(), *CONVERTERS, *CONTROL_FLOW, *nodes.CONSTANT_INPUTS}
     if node.op_type in operators and node.domain in DOMAINS:
         return True

@@ -338,7 +338,7 @@ class _Importer:
         if values is NotImplemented:
             return self._by_tvm(node, args)
         values = values if isinstance(values, list | tuple) else [values]
-        # What is wrong with an expression is known as soon as it has a type.
+        # Normalization infers the type, and so reports an invalid expression here.
         return [
             self._builder.normalize(value) if isinstance(value, relax.Call) else value
             for value in values
@@ -485,7 +485,7 @@ def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value
     zeros = [
         value
         if value is None or nodes.is_constant(value)
-        # What is empty is so for any numbers.
+        # An empty output is empty for any input values.
         else nodes.relax_constant(np.zeros(nodes.shape_of(value), nodes.dtype_of(value)))
         for value in inputs
     ]
@@ -503,7 +503,7 @@ def _constant(tensor: Any) -> Any:
 
 
 def _dtype(element_type: int, what: str) -> str:
-    """The name of the dtype that an ONNX element type stands for."""
+    """The name of the dtype that an ONNX tensor type number stands for."""
     name = nodes.dtype_name(element_type)
     if element_type == onnx.TensorProto.STRING or name.startswith("complex"):
         word = onnx.TensorProto.DataType.Name(element_type).lower()

@@ -171,7 +171,7 @@ def _irfft(_: Any, tensor: Complex, axes: Sequence[int], mode: int, extent: int)
     *others, last = axes
     extents = [*(tensor.shape[axis] for axis in others), extent]
     rows = tensor.shape[last]
-    # What is left out is the mirror image of what is there, but for both ends.
+    # The missing half of the spectrum mirrors this one, apart from both ends.
     count = torch.arange(rows)[:, None]
     weight = 2.0 - (count == 0).float() - (2 * count == extent).float()
     matrix = _dft_matrix(extent, rows, extent, forward=False).each(lambda part: part * weight)

@@ -339,7 +339,7 @@ def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, **_: Any)
 
 
 def _pseudoinverse(a: Any, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
-    """``linalg_pinv``. Of a Hermitian matrix, it reads the lower triangle."""
+    """``linalg_pinv``, which reads the lower triangle of a Hermitian matrix."""
     a = a.tril() + a.tril(-1).mT if hermitian else a
     if min(a.shape[-2:]) > MAX_SINGULAR_VALUES:
         return NotImplemented

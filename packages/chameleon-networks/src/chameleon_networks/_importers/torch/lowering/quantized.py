@@ -49,7 +49,7 @@ def _quantize(axis_at: int | None, call: TorchCall) -> Any:
     axis = _axis(call, axis_at)
     result = op.quantize(call.value(0), *_qparams(call), axis=axis, out_dtype=dtype)
     limits = torch.iinfo(getattr(torch, dtype))
-    # What is inside of some bounds stays there when it is rounded.
+    # Rounding is monotonic, so that integer bounds may be applied afterwards.
     if low > limits.min:
         result = op.maximum(result, relax.const(low, dtype))
     if high < limits.max:
