@@ -223,7 +223,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
     whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
     sequence = _name_by_task(sequence, functions)
     named = {name: function.with_attr("global_symbol", name) for name, function in placed.items()}
-    # Strides of views decide on vectors, so that schedules come last.
+    # Schedules come last, because strides of views decide on vectors.
     kernels = apply_default_schedules(
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
@@ -255,7 +255,7 @@ def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> 
     if known is not None and known[:_DIGEST_BYTES] == _digest(functions):
         return known[_DIGEST_BYTES:]
     archive = _compile_in_threads(functions, target)
-    # Whoever waits for the object files need not wait for the functions' texts.
+    # The cache is written in the background, because the functions' texts take long.
     pool.submit(lambda: write_cached_bytes(file, _digest(functions) + archive))
     return archive
 
@@ -364,7 +364,7 @@ def _lower_arg_extremum(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any
                 number = numbers(*at[:axis], along, *at[axis + 1 :])
                 here = tirx.Cast("int32", along.var)
                 place = tirx.Select(number == best(*at), here, last)
-                if "float" in str(number.ty):  # NaN is the extreme, and unequal to itself
+                if "float" in str(number.ty):  # NaN is the extremum, and unequal to itself
                     infinity = tirx.FloatImm(str(number.ty), math.inf)
                     place = tirx.Select(number <= infinity, place, here)
                 return te.min(place, axis=along)
@@ -397,7 +397,7 @@ def _lower_sort(builder: Any, call: Any) -> Any:
 
 
 _SORTABLE = ("int32", "int64")
-"""Dtypes that TVM's run-time library sorts. It sorts fractions, too, but misplaces NaN."""
+"""Dtypes that TVM's run-time library sorts. It sorts floats, too, but misplaces NaN."""
 
 
 def _sort_key(number: Any) -> Any:

@@ -29,7 +29,7 @@ def insert_kernels(
     hook_input: Callable[[FusionGroup, int, Any], Any] | None = None,
 ) -> Any:
     """Replace fusion groups of a network by calls of kernels."""
-    # With ``reading``, which transforms inputs, constants become parameters of ``main``.
+    # With ``hook_input``, which may replace inputs, constants become parameters of ``main``.
     kernels = {fusion.last: (fusion, kernel_of(fusion)) for fusion in fusions}
     replaced = {last: pair for last, pair in kernels.items() if pair[1] is not None}
     return mutate(module, _KernelInserter(module, replaced, reshape=reshape, hook_input=hook_input))
@@ -91,10 +91,10 @@ class _KernelInserter(relax.PyExprMutator):
 
     def _input(self, fusion: FusionGroup, number: int, tensor: Any) -> Any:
         argument = self.visit_expr(tensor)
-        # Data may be constant as well, such as a recurrent layer's first state.
+        # Data may be constant, such as a recurrent layer's initial state.
         if self._hook_input is not None and not isinstance(argument, tvm.ir.GenericConst):
             argument = self._hook_input(fusion, number, argument)
-        # A fusion may ask for a value that the graph does not have yet.
+        # An input may be an expression that the graph does not have yet.
         return self.builder_.emit(argument) if isinstance(argument, relax.Call) else argument
 
     def _constant(self, array: NDArray[Any]) -> Any:
@@ -114,7 +114,7 @@ class _KernelInserter(relax.PyExprMutator):
     ) -> Any:
         """The kernel's function in the module, one for each combination of shapes and dtypes."""
         shapes = (*(shape_of(argument) for argument in arguments), tuple(out))
-        # A kernel in eight bits writes its output in those or in another type, by its readers.
+        # An int8 kernel writes int8 or float32, depending on its readers.
         kinds = tuple(str(parameter.dtype) for parameter in kernel.function.params)
         key = kernel.task, shapes, kinds
         if key not in self._functions:

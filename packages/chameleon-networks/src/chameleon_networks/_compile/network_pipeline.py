@@ -39,7 +39,7 @@ def _network_pipeline() -> tuple[Any, Any, Any]:
         lowered = plain(tvm.IRModule(marked, attrs=module.attrs))
         if others:
             lowered.update(usual(tvm.IRModule(others, attrs=module.attrs)))
-        # LLVM's code generator refuses variables that functions share, as those of one kernel do.
+        # LLVM's code generator refuses variables that functions share, as specialized kernels do.
         return tirx.transform.ConvertSSA()(lowered)
 
     network = tvm.transform.module_pass(both, opt_level=0, name="ChameleonNetwork")

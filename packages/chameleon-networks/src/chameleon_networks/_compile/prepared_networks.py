@@ -12,7 +12,7 @@ from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 Prepared = tuple[Any, list[FusionGroup]]
-"""A Relax module, and its fused operators."""
+"""A Relax module, and its fusion groups."""
 
 _CACHE: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDictionary()
 

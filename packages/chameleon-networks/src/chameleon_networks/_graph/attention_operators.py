@@ -56,7 +56,7 @@ class _AttentionFinder:
             return None
         shape = self._four(scores)
         if math.prod(shape) != math.prod(shape_of(scores.product)):
-            return None  # one side of the product is broadcast, or scores are
+            return None  # broadcast operands or scores are not supported
         output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
         members = {*scores.members, binding.var, *after}
         masking = attention_scores.masking_of(scores.masks, shape)

@@ -20,7 +20,7 @@ _NEUTRAL = frozenset(
     for name in ("reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "astype")
 )
 _MASK_VALUE = -1e4
-"""Networks replace hidden scores by this number or a lower one."""
+"""Networks replace masked scores by this number or a lower one."""
 _FLOAT32_MIN = float(np.finfo(np.float32).min)
 _ROW_TEST_OPERATORS = {"equal", "astype", "max", "reshape", "any"}
 """Operators of the test whether all scores of a row are minus infinity."""
@@ -100,7 +100,7 @@ class SoftmaxInputFinder:
         elif name in {"multiply", "divide"}:
             scores = self._scaled(call, name)
         elif name == "maximum":
-            # Networks keep scores with masks finite; hidden ones stay hidden.
+            # Networks bound masked scores to keep them finite; they stay masked.
             number = scalar_of(call.args[1])
             scores = (
                 self._scores(call.args[0]) if number is not None and number < _MASK_VALUE else None
@@ -144,7 +144,7 @@ class SoftmaxInputFinder:
             scores = self._scores(tensor)
             if scores is None or shape_of(tensor) != shape_of(call):
                 continue
-            # The least number swallows what it is added to, as if it were put in its place.
+            # Added to a score, the smallest float32 number absorbs it, as if it replaced the score.
             low = number if math.isinf(number) else _FLOAT32_MIN
             pair = (low, 0.0) if position == 0 else (0.0, low)
             value: Any
@@ -177,7 +177,7 @@ class SoftmaxInputFinder:
             if test is None:
                 return None
             passed.append(condition)
-            # An equality with zero is the negation of a test.
+            # ``x == 0`` negates a test.
             if _name(test) == "isnan" or (_name(test) == "equal" and scalar_of(test.args[1])):
                 break
             if _name(test) not in _ROW_TEST_OPERATORS:
@@ -241,7 +241,7 @@ def _with_mask(scores: SoftmaxInput, mask: Mask) -> SoftmaxInput:
 
 
 _CERTAIN_MASK_VALUE = -1e9
-"""A mask with this value or a lower one hides a key, whatever its score is."""
+"""A mask with this value or a lower one masks a key, whatever its score is."""
 RANK = 4
 """Number of the axes of scores: batch, heads, queries, keys."""
 

@@ -25,7 +25,7 @@ argument gives the values of the arguments."""
 _IN_NUMPY = frozenset(
     f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 )
-"""Dtypes that NumPy has as well."""
+"""Dtypes of NumPy."""
 
 _SAME_NAMES = (
     *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"),
@@ -44,7 +44,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "relax.sigmoid": ARRAYS["sigmoid"],
     **{f"relax.nn.{name}": ARRAYS[name] for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu")},
 }
-"""NumPy functions of operators that compute each number from the numbers at its place."""
+"""NumPy functions of element-wise operators."""
 
 ELEMENTWISE = frozenset((*_ELEMENTWISE, "relax.nn.leakyrelu"))
 """Element-wise operators that ``evaluate`` computes."""
@@ -100,7 +100,7 @@ def _strided_slice(call: Any, value: Array) -> Array | None:
     parts = [slice(None)] * value.ndim
     for axis, begin, end, step in slices_of(call):
         if step < 1:
-            return None  # where such a slice ends is written differently in NumPy
+            return None  # NumPy writes the end of such a slice differently
         parts[axis] = slice(begin, end, step)
     return value[tuple(parts)]
 
@@ -242,7 +242,8 @@ class _ConstantFolder(relax.PyExprMutator):
         if value is None:
             return super().visit_dataflow_var_(variable)
         if variable not in self._constants:
-            # Copied for what stays: most of what is folded is read by nothing but what is, too.
+            # Only values with readers that stay are copied; most folded values have folded readers
+            # only.
             self._constants[variable] = constant_of(value)
         return self._constants[variable]
 

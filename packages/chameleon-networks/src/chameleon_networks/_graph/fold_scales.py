@@ -28,7 +28,7 @@ from chameleon_networks._graph.relax_utils import (
 
 _STEPS = frozenset(f"relax.{name}" for name in ("add", "subtract", "multiply", "divide"))
 _UNFOLDED_LENGTH = 2
-"""Chains with more steps than a scale and a shift are replaced."""
+"""Longer chains become one scale and one shift, even without weights before them."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

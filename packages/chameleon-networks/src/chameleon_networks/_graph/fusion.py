@@ -120,7 +120,7 @@ class _FusionFinder:
             variable = user.var
             skipped.append(variable)
             if str(call.op.name) == "relax.reshape":
-                continue  # only counts if something follows
+                continue  # fused only if another operator follows
             extended = _add_epilogue(fusion, call, skipped)
             if extended is None:
                 return fusion
@@ -132,7 +132,7 @@ class _FusionFinder:
         if len(users) != 1 or users[0] is None or users[0].var in self._fused:
             return None
         call = users[0].value
-        # Another reader of a variable than the fusion itself, as in x + x, is no residual.
+        # In x + x, the other operand is no residual.
         once = operator_name(call) and sum(a.same_as(variable) for a in call.args) == 1
         return users[0] if once else None
 
@@ -143,7 +143,7 @@ def _add_epilogue(fusion: FusionGroup, call: Any, skipped: list[Any]) -> FusionG
     assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
     if str(call.op.name) != "relax.add" or spec.residual:
         return None
-    # A sum with something larger repeats what the kernel computes; that is no epilogue.
+    # A sum with a larger tensor broadcasts the result, which an epilogue cannot.
     if math.prod(shape_of(call)) != math.prod(shape_of(fusion.last)):
         return None
     extended = attrs.evolve(fusion, members=(*fusion.members, *skipped))

@@ -97,7 +97,7 @@ def candidate_specs(fusion: FusionGroup, target: str) -> Iterator[OperatorSpec]:
     spec, weights = fusion.spec, fusion.constants.weights
     if isinstance(spec, FusedSpec) and weights is not None and reuses_data(spec):
         for kind in COMPUTE.values():
-            # Whether the target gains by it is asked last: that looks through its instructions.
+            # The target is checked last, because that searches its instructions.
             narrow = kind.variant_of == spec.dtype and _fit(weights, kind.weights)
             if narrow and is_for_cpu(target) and narrow_weights_pay(target):
                 yield attrs.evolve(spec, dtype=kind.name)

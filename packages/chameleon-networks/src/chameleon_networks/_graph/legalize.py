@@ -269,7 +269,7 @@ def _divide(call: Any, emit: Any) -> Any:
         return _divide_integers(call, emit)
     if isinstance(dividend, tvm.ir.GenericConst) and "float" in kind:
         number = array_of(dividend)
-        if number.size == 1 and not number.any():  # TVM's zero over NaN or zero is zero
+        if number.size == 1 and not number.any():  # TVM computes 0 / NaN and 0 / 0 as 0
             usual = emit(relax.op.abs(divisor) > relax.const(0, kind))
             return relax.op.where(usual, dividend, relax.const(math.nan, kind))
     if not isinstance(divisor, tvm.ir.GenericConst) or "float" not in kind:
@@ -282,7 +282,7 @@ def _divide(call: Any, emit: Any) -> Any:
 
 def _divide_integers(call: Any, emit: Any) -> Any:
     """A quotient or remainder of integers that never ends the process."""
-    # x86 does so at a division by 0, which becomes 1, and of the least number by -1.
+    # x86 does so at a division by 0, which becomes 1, and of the smallest number by -1.
     dividend, divisor = call.args
     kind = str(call.ty.dtype)
     if "int" not in kind:
@@ -292,7 +292,7 @@ def _divide_integers(call: Any, emit: Any) -> Any:
         known = array_of(divisor)
         if not np.isin(known, ends).any():
             return None
-    # TVM simplifies a choice inside of a choice with the same condition, but sees no ``b & b``.
+    # ``b & b`` hides from TVM that nested choices have the same condition, which it would merge.
     hidden = emit(relax.op.bitwise_and(divisor, divisor))
     one, safe = relax.const(1, kind), divisor
     for number in ends:
@@ -372,7 +372,7 @@ _LEGALIZATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "relax.isfinite": _constant_answer(answer=True),
     "relax.divide": _divide,
     **dict.fromkeys(("relax.floor_divide", "relax.mod", "relax.floor_mod"), _divide_integers),
-    "relax.split": lambda call, _emit: call.args[0],  # one part, which is no tuple
+    "relax.split": lambda call, _emit: call.args[0],  # a split into one part gives no tuple
     **dict.fromkeys(("relax.image.resize2d", "relax.image.resize3d"), _resize_one_row),
     "relax.power": _power,
     **dict.fromkeys(("relax.maximum", "relax.minimum"), _propagate_nan),

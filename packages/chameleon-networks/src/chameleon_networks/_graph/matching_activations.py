@@ -66,7 +66,7 @@ def match_activation(
         )
         name = _matching_name(outputs.reshape(-1)) if closed else None
         if name is not None:
-            # A ReLU may be the beginning of something else, such as its square.
+            # A longer activation may begin with this one.
             longest = ActivationMatch(name=name, members=tuple(members))
     return longest
 

@@ -196,7 +196,7 @@ def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | Non
         sizes = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}
         return Product(spec=DenseSpec(**sizes), inputs=(left,), weights=matrix.T)
     if a[:-2] != b[:-2] or not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
-        return None  # broadcast, or a constant batch: no template of ours, and rare
+        return None  # no template has broadcast or constant operands, which are rare
     batch = math.prod(a[:-2])
     sizes = {"a": (batch, *a[-2:]), "b": (batch, *b[-2:])}
     return Product(spec=BatchMatmulSpec(**sizes), inputs=(left, right))

@@ -36,7 +36,7 @@ def specs_of(fusions: Sequence[FusionGroup], find_owners: Sequence[str] = ()) ->
     specs = []
     for position, (spec, weight) in enumerate(counted.items()):
         name = f"{first[spec] or f'{spec.kind}_{position}'} {spec.sizes}"
-        # A module may be called twice, with another activation behind it.
+        # A module may be called twice, with different activations.
         names[identifier(name)] += 1
         calls = names[identifier(name)]
         again = f" ({calls})" if calls > 1 else ""
@@ -106,7 +106,7 @@ def _imported_signatures(
 ) -> Iterator[tuple[Hashable, str]]:
     """Yield signatures and owners of convolutions, products and attentions, in order."""
     operators = []
-    # An importer may emit several operators for one, of which the last has a location.
+    # An importer may emit several operators for one; only the last has a location.
     readers: dict[Any, str] = {}
     for binding in reversed(bindings_of(imported["main"])):
         value = binding.value

@@ -313,7 +313,7 @@ def prepare_module(module: Any, layout: str) -> Any:
             for name, orders in channels_last_layouts().items()
             if name in operator_names(folded)
         }
-        # It breaks on some networks of other operators, in which it has nothing to convert.
+        # ``ConvertLayout`` fails on some networks without convolutions.
         if layout == "NHWC" and layouts:
             folded = _run_passes(
                 folded,

@@ -145,7 +145,7 @@ class _TransposeMover(relax.PyExprMutator):
             emitted = self._splitted(value)
         elif operator_name(value) and _is_tensor(value):
             emitted = self._moved(value, binding.var)
-        if not isinstance(emitted, relax.Var):  # a constant cannot take the place of a variable
+        if not isinstance(emitted, relax.Var):  # a constant cannot replace a variable
             emitted = self.builder_.emit(value if emitted is None else emitted)
         self.set_var_remap(binding.var, emitted)
 
@@ -187,7 +187,7 @@ class _TransposeMover(relax.PyExprMutator):
 
     def _reshape(self, source: Any, shape: tuple[int, ...]) -> Any | None:
         if math.prod(shape_of(source)) != math.prod(shape):
-            return None  # a broadcast that repeats numbers
+            return None  # a broadcast, not a reshape
         source = self._reshaped.get(source, source)
         if shape_of(source) == shape:
             return source

@@ -27,7 +27,7 @@ from chameleon_networks._graph.relax_utils import (
 QUANTIZE, DEQUANTIZE = "relax.quantize", "relax.dequantize"
 _FUNCTIONS = {QUANTIZE: ("round", rounding), DEQUANTIZE: ("widen", widening)}
 _OPERATION = "chameleon.step"
-"""An attribute of functions that are quantization steps: which step it is."""
+"""An attribute of functions on 16-bit floats: ``relax.quantize`` or ``relax.dequantize``."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -119,12 +119,12 @@ class QParams:
 
     @property
     def _axis(self) -> int:
-        # Parameters of the whole tensor have none, and a move may leave it fewer axes.
+        # Per-tensor parameters have no axis, and data movement may drop axes.
         return -1 if self.per_tensor else self.axis
 
     def _constants(self) -> tuple[Any, Any]:
         shape = () if self.per_tensor else (-1,)
-        # Relax takes zero points of 8, 16 and 32 bits; those of 32 hold all others.
+        # Relax takes zero points of 8, 16 and 32 bits.
         return (
             relax.const(self.scale.reshape(shape), FLOAT32),
             relax.const(self.zero_point.astype(np.int32).reshape(shape), "int32"),

@@ -243,7 +243,8 @@ class PhaseShuffle:
             self._spread(builder, source, _outputs_per_position(phases))
             for source, phases in zip(sources, self.phases, strict=True)
         ]
-        # From the last axis to the first: neighbours of it, each on an axis of its own.
+        # From the last axis to the first, interleave neighbouring outputs, which are on an axis of
+        # their own.
         for number in reversed(range(rank)):
             plan, axis = self._plans[number], first + 2 * number
             count, apart, parts = len(plan.phases), parts, []
@@ -344,7 +345,7 @@ class _Rewriter(relax.PyExprMutator):
                 plan.phases[0].offset < size and plan.phases[0].last + plan.positions > 0
                 for plan, size in zip(shared, conv.input[2:], strict=True)
             )
-            # Few channels leave most of a vector empty, which is worse than to shuffle them.
+            # With few channels, most of a vector is empty, which costs more than the shuffle.
             if read and _SHUFFLE_COST * _count_products(shared, channels) <= _count_products(
                 plans, channels
             ):

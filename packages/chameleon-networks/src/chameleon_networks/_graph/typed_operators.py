@@ -93,7 +93,7 @@ class IntegerOperands:
         multiplier = np.float32(1)
         if output is not None:
             if activation in _HOMOGENEOUS or slope_of(activation) is not None:
-                # The order in which onnxruntime rounds the factors of ``QLinearConv``, too.
+                # onnxruntime rounds the factors of ``QLinearConv`` in the same order.
                 scale = scale / output.scale
                 residual_scale = residual_scale / output.scale[0] if residual else residual_scale
             else:
@@ -124,7 +124,7 @@ def operands_of(value: Any, values: Mapping[Any, Any]) -> IntegerOperands | None
     try:
         attrs.evolve(product.spec, dtype=INT8)
     except ConfigError:
-        return None  # its sums may pass 32 bits
+        return None  # its sums may exceed 32 bits
     scales = np.broadcast_to(weights.scale, (product.spec.output_channels,)).astype(np.float32)
     return IntegerOperands(spec=product.spec, data=data, weights=product.weights, scales=scales)
 
@@ -205,7 +205,7 @@ class DtypeAssigner:
         try:
             reduced = attrs.evolve(spec, dtype=kind.name, output_dtype=output.dtype(kind))
         except ConfigError:
-            return fusion  # its sums may pass 32 bits
+            return fusion  # its sums may exceed 32 bits
         rest = (
             fusion.inputs[len(operands) :] if output.residual is None else (output.residual.source,)
         )

@@ -32,7 +32,7 @@ def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
     if file.endswith(".py"):
         try:
             module = ast.parse((folder / file).read_bytes())
-        except (OSError, ValueError, SyntaxError):  # unreadable for Python, so no model either
+        except (OSError, ValueError, SyntaxError):  # not a Python file, and so no model
             return
         if any(_imports_torch(node) for node in ast.walk(module)):
             for node in module.body:

@@ -38,7 +38,7 @@ from chameleon_networks._source_location import ImportedGraph
 log = structlog.get_logger()
 
 _INPUTS = "inputs"
-"""Name of the fact that holds ``ProgramInputs``."""
+"""Cache key of the ``ProgramInputs``."""
 
 _TORCH_FRAMEWORKS = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.OPENVINO)
 """The frameworks that can run a torch network."""
@@ -142,7 +142,7 @@ class ProgramNetwork(ImportedNetwork):
 
     @property
     def exact(self) -> str | None:
-        # Steps of quantization are of float32.
+        # Quantize and dequantize are computed in float32.
         return None if self.quantized else running.TORCH_FLOAT64
 
     @property
@@ -206,7 +206,7 @@ class TorchNetwork(ProgramNetwork):
 
     @cached_property
     def origin(self) -> Any:
-        # Whoever calls a function of the user's cannot say what it depends on.
+        # The dependencies of a user's function are unknown.
         saved = Path(self.options.source)
         if saved.suffix != ".pt2" or not saved.exists():
             return None
@@ -264,14 +264,14 @@ class OnnxNetwork(ImportedNetwork):
             is_byte = self.quantized and kind.name in {UINT8, INT8}
             default_range = (int(limits.min), int(limits.max)) if is_byte else (0, 1)
             least, most = self.facts.ranges.get(name, default_range)
-            # A table may have more places than a small integer can name.
+            # A table may have more rows than a small integer can index.
             samples.append(rng.integers(least, min(most, limits.max), shape, kind, endpoint=True))
         return samples
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
         names = (running.ONNXRUNTIME, *running.installed(running.OPENVINO))
-        # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
+        # Its int8 kernels may saturate sums of two products in 16 bits.
         return (running.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
 
     @property

@@ -139,7 +139,7 @@ class DtypeChoice:
         order = np.lexsort((-added, -added / np.maximum(saved, 1e-30), saved > 0.0))
         return tuple(map(int, rows[order[0]]))
 
-    # -- placing one operator after the other ------------------------------------------------
+    # -- dynamic programming over the operators ------------------------------------------------
 
     def _assign_in_order(self) -> tuple[Types, bool]:
         """Pareto-optimal complete assignments, and whether none was dropped."""
@@ -180,7 +180,7 @@ class DtypeChoice:
                         tensor.free_conversions[types[:, earlier], read_dtype], 0.0, seconds
                     )
             if tensor.in_float32:
-                # Float32 is made of it anyway.
+                # The tensor is converted to float32 anyway.
                 seconds = np.where(read_dtype == 0, 0.0, seconds)
             total += seconds
         return total
@@ -209,7 +209,7 @@ class DtypeChoice:
         _, states = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         return states.reshape(-1)
 
-    # -- improving if fronts were thinned -------------------------------------------------
+    # -- local search, if assignments were dropped -------------------------------------------------
 
     def _local_search(self, start: Assignment) -> Assignment:
         """Change single operators of an assignment while that saves time without more error."""

@@ -60,7 +60,7 @@ def exchanged_tensors(network: DataFlow, kinds: Sequence[str], rate: float) -> l
         for read in reads:
             for root in _roots(read, sources):
                 consumers[root].add(position_of[index])
-    # An output, or an operator that is no fusion and does not just move numbers, reads float32.
+    # Outputs, and operators other than fusion groups and data movement, read float32.
     read_in_float32 = {
         root
         for variable in network.names

@@ -71,7 +71,7 @@ def thin(
 ) -> NDArray[np.intp]:
     """Select about ``most`` assignments: the fastest of each state in intervals of the error."""
     row_errors = errors[rows]
-    # Intervals of one ratio suit every bound; an error of 0 has an interval of its own.
+    # Geometric intervals suit every bound; an error of 0 has its own interval.
     positive = row_errors[row_errors > 0.0]
     edges = (
         np.geomspace(positive.min(), positive.max(), INTERVALS) if len(positive) else row_errors[:1]
@@ -81,7 +81,7 @@ def thin(
     starts_cell = np.diff(states[order], prepend=-1) | np.diff(intervals[order], prepend=-1)
     order = order[np.flatnonzero(starts_cell)]
     if len(order) > most:
-        # Too many states even so: of each interval the fastest rows, whatever their states.
+        # There are still too many: keep the fastest rows of each interval, whatever their states.
         by_interval = order[np.lexsort((seconds[rows[order]], intervals[order]))]
         _, starts = np.unique(intervals[by_interval], return_index=True)
         rank = np.arange(len(by_interval)) - np.repeat(

@@ -85,7 +85,7 @@ def _constants(
         group_bindings = [
             node for node in network.bindings if network.fusion_at.get(node.var) == index
         ]
-        # The first member with a constant multiplies by weights; a move in front of it has none.
+        # The first member with a constant reads the weights; a transpose before it has none.
         constant_readers = [
             binding.var for binding in group_bindings if any(map(_is_constant, binding.value.args))
         ]
@@ -176,7 +176,7 @@ class _DtypeMutator(relax.PyExprMutator):
         if not dtype.whole:
             rounded = np.ones_like(weights) if self._placeholder_weights else dtype.rounded(weights)
             return relax.const(rounded, FLOAT32)
-        # Filters have output channels first, in any layout; matrices of products last.
+        # Output channels come first in filters, and last in matrices of products.
         axis = weights.ndim - 1 if isinstance(spec, DenseSpec) else 0
         first = np.moveaxis(weights, axis, 0)
         quantized = (placeholder_weights if self._placeholder_weights else quantize_weights)(

@@ -86,7 +86,7 @@ class DataFlow:
         if not isinstance(fusion.spec, FusedSpec) or len(fusion.inputs) == 1:
             return None
         read = fusion.inputs[1]
-        # The first member reads the data, which may be the very same tensor.
+        # The first member reads the data, which may be the same tensor.
         reader = next(
             user.var
             for user in self.users[read]
@@ -137,14 +137,14 @@ class ReadFormats:
         self, network: DataFlow, types: Mapping[int, str], ranges: Mapping[str, Affine]
     ) -> None:
         self._network = network
-        # Types that differ by their weights alone read the same.
+        # int7 and int8 have the same data.
         data = {index: COMPUTE[dtype].data for index, dtype in types.items()}
         self._types = {index: storage for index, storage in data.items() if storage.name != FLOAT32}
         self._ranges = ranges
         self._formats: dict[Any, TensorFormat | None] = {}
         self.reduced_outputs: set[int] = set()
         self.of: dict[Any, dict[Any, TensorFormat]] = defaultdict(dict)
-        # Whoever reads a tensor comes after it: from the end on, all readers are known.
+        # In reverse order, all readers of a tensor are visited before it.
         for binding in reversed(network.bindings):
             self._formats[binding.var] = self._common_format(binding.var)
             index = network.fusion_at.get(binding.var)

@@ -63,7 +63,7 @@ class Histogram:
     def _extend_bins(self, low_value: float, high_value: float) -> int:
         """Extend the bins so that they cover two values and zero."""
         self.low, self.high = min(self.low, low_value), max(self.high, high_value)
-        # Two bins are kept for what lies on either side of a multiple of the width.
+        # Two bins are spare, for rounding at both ends.
         _, exponent = math.frexp((self.high - self.low) / (_BINS - 2))
         if self._exponent is not None:
             exponent = max(exponent, self._exponent)
@@ -97,7 +97,7 @@ class Histogram:
         if not counts.size:
             return 0.0, 0.0
         allowed = self.count * (1.0 - percent / 100.0)
-        # Counting from the ends, zeros never matter: the range has to reach them anyway.
+        # Zeros are not counted, because every range contains them.
         below = np.concatenate([[0], np.cumsum(counts)])
         above = np.concatenate([[0], np.cumsum(counts[::-1])])
         low = float(np.interp(allowed, below, edges))
@@ -154,7 +154,7 @@ class Affine:
         low, high = min(low, 0.0), max(high, 0.0)
         if low == high:
             return cls(scale=1.0, zero_point=0)
-        # Half of each, since the span of two numbers of float64 may be none.
+        # Halved, because the difference of two float64 numbers may overflow.
         scale = _float32(max(2.0 * ((high / 2.0 - low / 2.0) / LEVELS), _TINY))
         return cls(scale=scale, zero_point=min(LEVELS, round(-low / scale)))
 
@@ -179,7 +179,7 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
         return np.zeros(len(affines))
     scales = np.array([affine.scale for affine in affines])[:, None]
     zeros = np.array([float(affine.zero_point) for affine in affines])[:, None]
-    # Counted from the zero point on, which is the same but for a constant.
+    # Relative to the zero point, which changes the antiderivative by a constant only.
     steps = edges / scales
     nearest = np.clip(np.rint(steps), -zeros, LEVELS - zeros)
     primitive = nearest / 12.0 + (steps - nearest) ** 3 / 3.0

@@ -59,7 +59,7 @@ def compile_with_input_hook(
             module, fusions, lambda fusion: kernels_by_output[fusion.last], hook_input=hook_input
         )
         executable = compile_bytecode(lower_and_fuse(placed), target, TunedLoops.of(()))
-    # Kernels stand where the last operators of their fusions were.
+    # A kernel replaces the last operator of its fusion group.
     lasts = [binding.var for binding in bindings_of(module["main"])]
     order = tuple(indices[last] for last in lasts if kernels_by_output.get(last) is not None)
     return executable, order
@@ -133,7 +133,7 @@ class SimulatedNetwork:
         try:
             outputs = self._machine["main"](*tensors, *constants)
         except RuntimeError:
-            # On its way through TVM an error becomes another one.
+            # TVM turns an error of the observer into a ``RuntimeError``.
             error, self._observer_error = self._observer_error, None
             if error is None:
                 raise
@@ -195,6 +195,6 @@ def _round_to_format(
         with np.errstate(over="ignore"):
             np.divide(values, np.float32(tensor_format.affine.scale), out=out_values)
         np.rint(out_values, out=out_values)
-        # Clipped around zero, which is the same as with the zero point added and taken off.
+        # Clipped relative to the zero point.
         np.clip(out_values, -zero, LEVELS - zero, out=out_values)
         np.multiply(out_values, np.float32(tensor_format.affine.scale), out=out_values)

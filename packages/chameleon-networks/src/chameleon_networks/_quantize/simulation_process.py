@@ -73,7 +73,7 @@ class Calibrator:
             for index in self._places
             for number, read in enumerate(network.fusions[index].inputs)
         }
-        # A tensor that several fusions read is counted once.
+        # A tensor that several fusion groups read is counted once.
         first = {name: edge for edge, name in reversed(self._names.items())}
         self._observed_edges = set(first.values())
         self._group_of = _connected_names(

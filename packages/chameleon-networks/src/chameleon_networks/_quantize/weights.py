@@ -79,7 +79,7 @@ def placeholder_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWe
 
 def overflows(values: NDArray[Any], kind: StorageType) -> bool:
     """Whether any finite number becomes infinite when it is converted to a dtype."""
-    # Rounding keeps the order of numbers, so that the ends tell of all.
+    # Rounding is monotonic, so that the extremes suffice.
     ends = np.array([values.min(initial=0.0), values.max(initial=0.0)], np.float32)
     if not np.isfinite(ends).all():
         finite = values[np.isfinite(values)]

@@ -67,7 +67,7 @@ def _copy_parts(editor: SequenceEditor, position: int) -> list[Call]:
     copies = []
     start = 0
     for number in range(len(call.reads)):
-        # If a part is there twice, the second one has moved with the first.
+        # If a part occurs twice, both have moved together.
         [call] = editor.calls[position]
         part, [result] = call.reads[number], call.writes
         view = slice_tensor(result, part.shape, _first_index(start, axis, part))

@@ -67,7 +67,7 @@ class Lifetime:
 
 @attrs.frozen(kw_only=True, eq=False)
 class MemoryPlan:
-    """Where the storages of a call sequence are in memory.
+    """The memory of each storage of a call sequence.
 
     Attributes:
         arena: The offset in bytes of each storage that lies in the arena, the memory for tensors
@@ -161,7 +161,7 @@ def _number_constants(
         if storage.constant is None or storage in numbers:
             continue
         data = _bytes(storage.constant)
-        # Constants of one size mostly differ in any few of their bytes.
+        # Different constants of one size mostly differ in a sample of their bytes.
         sample = data[:: max(1, len(data) // _COMPARED_BYTES)].tobytes()
         candidates = by_sample[len(data), sample] if deduplicate else []
         same = (number for number in candidates if np.array_equal(_bytes(constants[number]), data))
@@ -317,10 +317,10 @@ class SequenceExecutable:
         """Write a library's object files and, apart from them, its weights."""
         # Linkers need seconds for hundreds of megabytes, and libraries may share weights.
         own = bool(self.layout)
-        # Whoever packs weights knows nothing of constants that happen to be equal.
+        # The caller packs each weight, even if some are equal.
         plan = plan_memory(self.sequence, deduplicate=not own)
         sums = write_weights(plan.constants, Path(file_name).with_name(WEIGHTS), self.layout)
-        if own:  # other weights may replace these
+        if own:  # the caller replaces these weights
             sums = [0] * len(sums)
         text = _TableWriter(self.sequence, plan, self.loops).text(self.layout, sums)
         with temporary_folder() as name:

@@ -53,7 +53,7 @@ def select_view_candidates(module: Any) -> Any:
             module.update_func(variable, function.with_attr(_PATTERN, _OPAQUE))
         else:
             module.update_func(variable, function.without_attr(str(view_kind(function))))
-    # A reshape of a view costs nothing, unless it makes a move that reads it count in its shape.
+    # A reshape of a view is free, but not if TVM fuses it into the data movement that reads it.
     for kernel in neighbours.reshapes_of(kept):
         module.update_func(kernel, module[kernel].with_attr(_PATTERN, _OPAQUE))
     return module

@@ -42,7 +42,7 @@ def _power(node: Node) -> Any:
             product = reduce(lambda product, factor: node.emit(product * factor), factors)
             extents = [*np.broadcast_shapes(shape_of(base), shape_of(exponent))]
             return product if extents == shape_of(base) else op.broadcast_to(product, extents)
-        # Powers are of floating numbers alone; those of 64 bits hold 53.
+        # Powers are computed in floats; those of 64 bits hold integers of 53 bits.
         computed_dtype = "float64"
         base = op.astype(base, computed_dtype)
     if isinstance(exponent, tvm.ir.GenericConst):
@@ -107,7 +107,7 @@ def _reduce_extremum(node: Node) -> Any:
     keep = bool(node.attributes.get("keepdims", 1))
     if 0 not in shape:
         return (op.max if largest else op.min)(x, axes, keep)
-    # Nothing is larger than all numbers or less than all.
+    # The extremum of no numbers is the identity element.
     ends = {"b": (False, True), "f": (-math.inf, math.inf)}.get(dtype.kind)
     least, most = ends or (np.iinfo(dtype).min, np.iinfo(dtype).max)
     extreme, initial = (np.max, least) if largest else (np.min, most)
@@ -147,7 +147,7 @@ def _reduction(node: Node) -> Any:
         return NotImplemented
     wide = node.emit(op.astype(x, "float64")) if by_fractions else x
     if elementwise:
-        # Each number alone is a reduction over one more axis.
+        # Without axes, each number is reduced over an axis of extent 1.
         axes, keep = [len(shape_of(x))], False
         wide = node.emit(op.expand_dims(wide, axes))
     if sums_powers:
@@ -211,7 +211,7 @@ def _eliminate(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any
     product = emit(product * op.reshape(sign, [count]) * op.reshape(head, [count]))
     if size == 1:
         return rows, product
-    # The first row takes the pivot's place.
+    # The first row and the pivot's row are exchanged.
     top = op.strided_slice(rows, [1], [0], [1])
     new_running = op.where(op.expand_dims(pivot, 2), top, rows)
     below = emit(op.strided_slice(new_running, [1, 2], [1, 0], [size, size]))

@@ -120,7 +120,7 @@ def _quantize(node: Node) -> Any:
 def _dequantize(node: Node) -> Any:
     x, scale, zero = node[0], node[1], node[2]
     rank, axis = len(shape_of(x)), int(node.attributes.get("axis", 1))
-    # The axis of a single scale may be one that a vector does not have.
+    # With a single scale, the axis may be out of range for a vector.
     if _is_supported_by_tvm(node, dtype_of(x)) and (axis == 1 or -rank <= axis < rank):
         return NotImplemented
     numbers = op.astype(x, "float32")

@@ -29,7 +29,7 @@ def _reshape(node: Node) -> Any:
     if not node.attributes.get("allowzero"):
         target = [shape[at] if extent == 0 else extent for at, extent in enumerate(target)]
     if 0 in target:
-        # For Relax a zero stands for the old extent.
+        # Relax takes a 0 for the old extent.
         return relax.const(np.zeros(target), dtype_of(node[0]))
     return op.reshape(node[0], list(target))
 
@@ -75,10 +75,10 @@ def _slice(node: Node) -> Any:
     begins, stops, strides, reversed_axes = {}, {}, {}, []
     for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes), strict=True):
         extent = shape[axis]
-        # Unlike in Python, a slice back from before the first place begins at that place.
+        # Unlike in Python, a backward slice from before the first index begins at that index.
         positions = range(*slice(max(start, -extent), end, step).indices(extent))
         if step < 0:
-            # The same places from the front, turned round afterwards.
+            # The same indices from the front; the result is reversed afterwards.
             positions = positions[::-1]
             reversed_axes.append(axis)
         first = positions[0] if positions else 0
@@ -175,7 +175,7 @@ def _top_k(node: Node) -> Any:
     """``TopK``; TVM's importer reads no count of version 10, and refuses results in any order."""
     axis, largest = node.attributes["axis"], bool(node.attributes.get("largest", 1))
     count = node.attributes.get("k") or node.integers(1)[0]
-    if count == 0:  # TVM takes it for all
+    if count == 0:  # TVM takes a count of 0 for all
         shape = [*shape_of(node[0])]
         shape[axis] = 0
         return [relax.const(np.zeros(shape), dtype) for dtype in (dtype_of(node[0]), "int64")]
@@ -192,7 +192,7 @@ def _scatter(node: Node) -> Any:
     if node.op_type != "ScatterND" or reduction not in {"max", "min"}:
         return NotImplemented
     shape, [*free, depth] = shape_of(data), shape_of(indices)
-    # Slices are rows of a table, whose indices are joined to one.
+    # Slices are rows of a table, with one flat index for each.
     steps = np.cumprod([1, *shape[1:depth][::-1]])[::-1].astype(np.int64)
     target = node.emit(op.astype(indices, "int64"))
     extents = constant_of(np.asarray(shape[:depth], np.int64))

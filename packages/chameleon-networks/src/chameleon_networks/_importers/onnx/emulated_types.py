@@ -120,7 +120,7 @@ def round_to_dtype(
 
 def _round_half_precision(builder: Any, value: Any, dtype: StorageType) -> Any:
     def nearest(number: Any) -> Any:
-        # Rounding reads a number several times, which may be a long expression once it is fused.
+        # Rounding reads a number several times, which may be a long expression after fusion.
         variable = tirx.Var("number", FLOAT32)
         return tirx.Let(variable, number, widening(dtype, rounding(dtype, variable)))
 
@@ -163,7 +163,7 @@ def _round_by_table(
     if len(minus_zero):
         zero = op.equal(flat, relax.const(0.0))
         if codes:
-            # Only a division tells the zeros apart.
+            # Only a division distinguishes 0 and -0.
             zero = op.logical_and(zero, relax.const(1.0) / flat < relax.const(0.0))
         result = op.where(zero, relax.const(int(minus_zero[0]), "uint8") if codes else flat, result)
     return emit(op.reshape(result, shape))
@@ -180,7 +180,7 @@ def _rounding_tables(
     steps = numbers[order]
     tops = [2 * steps[-1] - steps[-2], 2 * steps[0] - steps[1]]
     infinite = {float(numbers[c]): c for c in range(len(numbers)) if np.isinf(numbers[c])}
-    # One with its sign bit set comes last.
+    # A NaN with its sign bit set comes last.
     nans = [c for c in range(len(numbers)) if np.isnan(numbers[c])] or [0]
     beyond = [infinite.get(np.inf, nans[0]), infinite.get(-np.inf, nans[-1])]
     if saturate and not codes:

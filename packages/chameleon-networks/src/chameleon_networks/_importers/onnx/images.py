@@ -45,7 +45,7 @@ def _conv_transpose(node: Node) -> Any:
     for axis, wanted in enumerate(list(out or ())[-rank:]):
         reach = (kernel[axis] - 1) * dilations[axis] + 1
         total = strides[axis] * (size[axis] - 1) + added[axis] + reach - wanted
-        # More may be asked for than there is, but `auto_pad` adds nothing.
+        # ``output_shape`` may exceed the output, but ``auto_pad`` adds nothing.
         added[axis] -= 0 if options.get("output_shape") is None else min(0, total)
         half = max(0, total) // 2
         first = half if transform == "SAME_UPPER" else max(0, total) - half
@@ -53,7 +53,7 @@ def _conv_transpose(node: Node) -> Any:
     if rank > _MAX_AXES:
         raise NodeError(f"it has {rank} spatial axes")
     convolve = getattr(op.nn, f"conv{rank}d_transpose")
-    # Zeros behind an output that are more than a stride are no part of a convolution.
+    # TVM's output padding is less than a stride; further zeros are padded.
     paddings = [min(extra, stride - 1) for extra, stride in zip(added, strides, strict=True)]
     y = node.emit(
         convolve(x, filters, strides, pads, paddings, dilations, int(options.get("group", 1)))
@@ -95,7 +95,7 @@ def _col2im(node: Node) -> Any:
 def _roi_align(node: Node) -> Any:
     """``RoiAlign``: the mean of interpolated pixels in each bin, or the largest summand of them."""
     x, regions, options = node[0], node[1], node.attributes
-    batches = node.emit(op.clip(node[2], 0, shape_of(x)[0] - 1))  # no index leaves the array
+    batches = node.emit(op.clip(node[2], 0, shape_of(x)[0] - 1))  # so that no index is out of range
     # Before version 16 there was no shift.
     transform = options.get("coordinate_transformation_mode", "output_half_pixel")
     aligned, scale = transform == "half_pixel", float(options["spatial_scale"])
@@ -108,7 +108,7 @@ def _roi_align(node: Node) -> Any:
         means = op.vision.roi_align(x, boxes, counts, scale, samples, aligned, "NCHW", "avg")
         if samples or not aligned:
             return means
-        # TVM leaves the mean of no pixels, in a region without extent, to chance.
+        # TVM's mean over a region without extent is undefined.
         ends, starts = (node.emit(op.strided_slice(regions, [1], [at], [at + 2])) for at in (2, 0))
         extents = node.emit(op.min(node.emit(ends - starts), 1))
         there = node.emit(extents > scalar(0.0, extents))
@@ -186,12 +186,12 @@ def _max_pool(node: Node) -> Any:
     for axis, extent in enumerate(images):
         room = extent + pads[axis] + pads[rank + axis] - (block[axis] - 1) * spread[axis] - 1
         count = (math.ceil if options.get("ceil_mode") else math.floor)(room / steps[axis]) + 1
-        # No window begins behind the image.
+        # No window begins after the image.
         count -= (count - 1) * steps[axis] >= extent + pads[axis]
         first = (np.arange(count) * steps[axis] - pads[axis])[:, None]
         last = first + (extent - 1 - first) // spread[axis] * spread[axis]
         at = first + np.arange(block[axis]) * spread[axis]
-        # A place outside is that of another number in the same window.
+        # An index outside of the image is replaced by another one of the same window.
         windows.append(np.minimum(np.where(at < 0, first % spread[axis], at), last))
     grids = np.meshgrid(*(window.ravel() for window in windows), indexing="ij")
     shape = [extent for window in windows for extent in window.shape]
@@ -251,7 +251,7 @@ def _deform_conv(node: Node) -> Any:
     ]
     shifts = op.reshape(offsets, [batch * groups, taps, _PLANE_AXES, *outs])
     grid = []
-    # Coordinates of ``grid_sample`` go from -1 to 1 between the edges, those of columns first.
+    # ``grid_sample`` takes coordinates from -1 to 1 between the edges, columns first.
     for axis in reversed(range(_PLANE_AXES)):
         shift = op.squeeze(op.strided_slice(shifts, [2], [axis], [axis + 1]), [2])
         coords = regular[axis].reshape(1, taps, *outs)
@@ -434,10 +434,10 @@ def _resize(node: Node) -> Any:
         return relax.const(np.zeros(out), dtype_of(value))
     if out == shape:
         return value
-    # onnxruntime leaves out the fraction of the linear mode, which it computes in float32.
+    # In linear mode, onnxruntime computes in float32 and truncates.
     is_cut = is_rounded and options["mode"] == "linear" and not options.get("antialias")
     if is_rounded:
-        # In float64, few numbers are about half of a whole one.
+        # In float64, few results are wrongly rounded at a half.
         value = node.emit(op.astype(value, "float32" if is_cut else "float64"))
     transform = str(options["coordinate_transformation_mode"])
     outsides: dict[int, NDArray[Any]] = {}
@@ -467,7 +467,7 @@ def _resize_axis(
     """Resize one axis of a tensor to pixels with the given input ``coords``."""
     options = node.attributes
     if options["mode"] == "nearest":
-        # Early versions have no attribute for this choice.
+        # Early versions have no ``nearest_mode``.
         early = "ceil" if axis.scale < 1 else "floor"
         nearest = _NEAREST[str(options.get("nearest_mode", early))](coords)
         sampled = np.clip(nearest, 0, axis.size - 1).astype(np.int64)

@@ -49,7 +49,7 @@ Scope = dict[str, Value]
 
 
 UNKNOWN = object()
-"""The value of a refused node's output if not even its shape is known."""
+"""The value of an unsupported node's output of unknown shape."""
 
 _NO_OPERATOR = "the compiler has no such operator"
 _MAKE_CONSTANT = "Make it a constant of the file (an initializer), as its value decides on shapes."
@@ -124,7 +124,7 @@ class _Importer:
                     )
                     scope[name] = _fold_empty(value)
                 self._convert_network(scope, opsets)
-                # TVM complains of functions that are not ended.
+                # TVM warns of functions without an output.
                 output_names = [] if self.survey.refusals else [item.name for item in graph.output]
                 outputs = [self._output(scope, name) for name in output_names] or [relax.const(0.0)]
                 result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
@@ -276,7 +276,7 @@ class _Importer:
 
     def _by_kind(self, node: Any, scope: Scope, opsets: Mapping[str, int]) -> list[Value]:
         domain = "" if node.domain in schemas.STANDARD_DOMAINS else node.domain
-        # A model of other domains may leave the standard's version out.
+        # A model of other domains may omit the standard's version.
         opset = opsets.get(node.domain, opsets.get(domain) or onnx.defs.onnx_opset_version())
         inputs = [scope[name] if name else None for name in node.input]
         if node.op_type == "CastLike":
@@ -287,7 +287,7 @@ class _Importer:
         if special is not None:
             return special(self, node, inputs, scope, opsets)
         if nodes.is_foldable(node, inputs):
-            with contextlib.suppress(NodeError):  # a kernel may compute it
+            with contextlib.suppress(NodeError):  # a converter may handle the node
                 return nodes.evaluate_node(node, inputs, opset)
         schema = schemas.schema_of(node, domain, opset)
         args = Node(
@@ -319,7 +319,7 @@ class _Importer:
                 raise
             except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
                 problem = error
-                # If a converter says why, the shape may depend on numbers, which zeros do not show.
+                # A converter's own reason comes first: the shape may depend on values.
                 has_reason = isinstance(error, NodeError)
                 empty = None if has_reason else _empty_outputs(node, inputs, args.opset)
                 if empty is not None:
@@ -398,7 +398,7 @@ class _Importer:
             raise _UnsupportedNodeError(
                 _unsupported_node(node, reason, hint=inner.hint, inputs=inner.inputs)
             ) from refused
-        # The standard writes no more than the outputs that the node names.
+        # A function body computes only the outputs that the node names.
         return [scope.get(name) for name in body.output]
 
     # Sequences and control flow, whose lengths and conditions are known
@@ -415,7 +415,7 @@ class _Importer:
     def choose(self, condition: Any, branches: Sequence[list[Value]]) -> list[Value]:
         """Select the outputs of one branch of an ``If`` whose condition the network computes."""
         chosen = []
-        if nodes.shape_of(condition):  # the only value may have axes, which the outputs lack
+        if nodes.shape_of(condition):  # the condition may be a tensor of one element
             condition = self._builder.emit(relax.op.reshape(condition, []))
         for yes, no in zip(*branches, strict=True):
             tensors = all(isinstance(item, relax.Expr | Emulated) for item in (yes, no))

@@ -46,7 +46,7 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
     try:
         model = onnx.load(file, load_external_data=load_external_data)
         sort_nodes(model.graph)
-        # The checker would look for external data in the working folder.
+        # The checker would search external data in the working folder.
         if load_external_data or not any(_field_values(model, "external_data")):
             _check(model)
     except FileNotFoundError as error:
@@ -131,7 +131,7 @@ def onnx_facts(file: str) -> OnnxFacts:
 
 
 _MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators that give the numbers of their first input."""
+"""Operators whose output has the numbers of their first input."""
 
 
 def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
@@ -147,12 +147,12 @@ def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
         elif node.op_type in {"Div", "Mod", "Reciprocal"}:
             divisors.add(reads[-1])
         elif node.op_type.startswith(("Gather", "Scatter")):
-            most = 0  # any table has a first place
+            most = 0  # index 0 is valid in any table
             if node.op_type == "Gather" and node.input[0] in tables:
                 axis = next((attribute.i for attribute in node.attribute), 0)
                 most = tables[node.input[0]][axis] - 1
             indices[reads[1]] = min(most, indices.get(reads[1], most))
-    # No divisor is 0. Two different numbers are enough, as for masks.
+    # Divisors must not be 0; two different values suffice.
     return {name: (0, most) for name, most in indices.items()} | dict.fromkeys(divisors, (1, 2))
 
 
@@ -164,7 +164,7 @@ def onnx_digests(file: str) -> list[str] | None:
         entries = _field_values(model, "external_data")
         names = sorted({entry.value for entry in entries if entry.key == "location"})
         return [_digest(path) for path in (source, *(source.parent / name for name in names))]
-    # Reading the network says better what is wrong with a file.
+    # Reading the network reports the problem of a file better.
     except Exception:  # noqa: BLE001
         return None
 

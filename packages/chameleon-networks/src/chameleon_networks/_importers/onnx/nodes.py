@@ -189,10 +189,10 @@ def owner_of(node: Any) -> str:
     scopes = next((item.value for item in node.metadata_props if item.key == _SCOPES), None)
     if scopes is None:
         return str(node.name)
-    # The exporter folds normalisations into convolutions, which have their scopes from then on.
+    # The exporter folds normalizations into convolutions, which then have their scopes.
     weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
     try:
-        # The modules from outside in, and the call.
+        # The scopes are the modules from the outermost, and the call.
         *_, module, _ = ast.literal_eval(scopes)
     except (SyntaxError, ValueError):
         module = ""
@@ -234,7 +234,7 @@ def _single_node_model(node: Any, opset: int) -> Any:
 def evaluate_node(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
     """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants."""
     feeds = {
-        # The reference writes into what it reads.
+        # ONNX's reference may write into its inputs.
         name: constant_value(value).copy()
         for name, value in zip(node.input, inputs, strict=True)
         if value is not None

@@ -264,7 +264,7 @@ def _softmax(node: _NodeRewriter) -> None:
     axis = attributes.get("axis", -1)
     if attributes["opset"] >= _PER_CHANNEL_SINCE:
         result = node.compute("Softmax", [real], axis=axis)
-    else:  # all axes from the given one on count as one
+    else:  # all axes from the given one on are flattened
         flat, shape, back = (f"{node.name}/{word}" for word in ("flat", "shape", "back"))
         add("Flatten", [real], flat, flat, axis=axis)
         add("Shape", [real], shape, shape)

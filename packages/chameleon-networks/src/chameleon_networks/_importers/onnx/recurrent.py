@@ -54,7 +54,7 @@ def _activations_of(node: Node, count: int) -> Iterator[Function]:
     )
     for name in names:
         make, alpha, beta = _ACTIVATIONS[name]
-        # A list of numbers has one for each activation that takes one.
+        # The lists have values only for activations that take them.
         if alpha is not None and alphas:
             alpha = alphas.pop(0)
         if beta is not None and betas:
@@ -127,7 +127,8 @@ class _Direction:
             forgetting = forgetting + self.peepholes[2] * cell
         enter = self.activated(0, entering)
         if self.node.attributes.get("input_forget"):
-            # The standard does not say which gate goes; onnxruntime's forget gate does.
+            # The standard does not say which gate is coupled; as in onnxruntime, the forget gate
+            # is.
             forget = scalar(1, enter) - enter
         else:
             forget = self.activated(0, forgetting)

@@ -55,7 +55,7 @@ def _transform(
     order = [*(place for place in range(rank - 1) if place != axis), axis, rank - 1]
     others = [shape[place] for place in order[:-2]]
     flat = op.reshape(op.permute_dims(signal, order), [math.prod(others), samples_read * parts])
-    # Sums of waves cancel each other, which takes more digits than they have in the end.
+    # Computed in float64, because terms of the sums cancel.
     product = emit(op.matmul(op.astype(flat, "float64"), relax.const(matrix, "float64")))
     transformed = op.reshape(op.astype(product, dtype_of(signal)), [*others, out, parts_left])
     return op.permute_dims(transformed, np.argsort(order).tolist())

@@ -76,14 +76,14 @@ def evaluated(network: Any) -> Any:
     try:
         return network.eval()
     except NotImplementedError:
-        return network  # one that was exported before it was quantized stays what it is
+        return network  # a module that was exported and then quantized has no modes
 
 
 def _differs_in_training(module: Any) -> bool:
     """Whether a module is in training mode and would compute something else in evaluation mode."""
     nn = importlib.import_module("torch").nn
     drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0  # noqa: SLF001
-    # Attentions and recurrent layers call so what they leave out themselves.
+    # Attention and recurrent layers have an attribute ``dropout``.
     rate = getattr(module, "dropout", 0)
     drops = drops or (isinstance(rate, float) and rate > 0)
     averages = getattr(module, "running_mean", None) is not None

@@ -123,7 +123,7 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExamplePro
     network = network.to(getattr(torch, dtype))
     shape = (batch, *record.inputs)
     if record.kind == "tokens":
-        # The largest id there is says how far random ones may go.
+        # The largest id bounds random ids.
         example = torch.full(shape, record.vocabulary - 1, dtype=torch.int64)
     else:
         example = torch.zeros(shape, dtype=getattr(torch, dtype))
@@ -147,7 +147,7 @@ def export_source(source: str) -> ExampleProgram:
 
 def export_module(network: Any, inputs: Any, owner: str) -> ExampleProgram:
     """Export a torch module for example inputs."""
-    # torch takes inputs that are one tensor for one input, as if they were equal in every call.
+    # Detached copies, because torch merges inputs that are the same tensor.
     tree: Any = importlib.import_module("torch.utils._pytree")
     positional, keywords = tree.tree_map_only(
         _torch().Tensor, lambda tensor: tensor.detach(), _arguments(inputs)
@@ -163,7 +163,7 @@ def _check_float(network: Any, source: str) -> None:
             hint="Return the module that was traced or scripted.",
         )
     kinds = [type(module) for module in network.modules()]
-    # `torch.ao.nn.quantized` and its like; a user's own module may have such a name, too.
+    # Modules such as those of `torch.ao.nn.quantized`; a user's module may have such a name.
     names = [k.__name__ for k in kinds if re.match(r"torch\b.*\bquantized\b", k.__module__)]
     if names:
         raise ConfigError(
@@ -180,7 +180,7 @@ def _export_example(
         attempt = partial(_export, network, positional, keywords)
         try:
             return attempt()
-        except Exception as error:  # whatever torch raises at a network of the user's
+        except Exception as error:  # torch raises errors of many classes
             if _is_data_dependent(error) and (
                 program := inference.export_without_checks(network, attempt)
             ):
@@ -241,7 +241,7 @@ def load_saved(file: str) -> ExampleProgram:
     """Load a program that ``torch.export.save`` wrote."""
     try:
         program = _load(file)
-    except Exception as error:  # whatever torch makes of a file of somebody's
+    except Exception as error:  # torch raises errors of many classes
         raise ConfigError(
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file). "
@@ -252,7 +252,7 @@ def load_saved(file: str) -> ExampleProgram:
     def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
         try:
             return _export(program.module(), positional, keywords)
-        except Exception as error:  # whatever torch raises at a program of somebody's
+        except Exception as error:  # torch raises errors of many classes
             raise ConfigError(
                 f"{file} cannot be exported for other shapes: {first_line(error)}",
                 hint="Save it with `dynamic_shapes` that allow them.",
@@ -263,17 +263,17 @@ def load_saved(file: str) -> ExampleProgram:
 
 def _load(file: str) -> Any:
     torch = _torch()
-    # Torch knows the steps of a quantized program once this is imported.
+    # This import registers the operators of quantized programs.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
     load = hold_back_torch_messages()(torch.export.load)
     try:
         return load(file)
-    except Exception as error:  # whatever torch raises at an operator that it does not know
-        # Torch only logs the operator's name, so the name is in a note.
+    except Exception as error:  # torch raises errors of many classes at unknown operators
+        # torch only logs the operator's name, so it is in a note.
         if "transformers" not in "".join(getattr(error, "__notes__", ())):
             raise
-        try:  # it registers an operator that can be read
+        try:  # registers operators that TVM can read
             importlib.import_module("transformers.integrations.moe")
         except Exception:  # noqa: BLE001 - whatever an installed transformers raises
             raise error from None
@@ -305,8 +305,7 @@ def _call_source(source: str) -> Any:
     function = named_object(source, "model")
     torch = _torch()
     try:
-        # Processes that run the network beside this one make it again: random weights have to be
-        # the same in all of them.
+        # Other processes make the network again: random weights must be the same in all of them.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return function()
@@ -333,7 +332,7 @@ def hold_back_torch_messages() -> Iterator[None]:
         ):
             yield
     except Exception as error:
-        # With tracebacks, in which torch hides the cause of an error.
+        # With tracebacks, because torch hides the cause of an error there.
         text = logging.Formatter().format
         logged = [text(record) for record in dict.fromkeys(record for _, record in records)]
         messages = [*logged, out.getvalue().strip(), err.getvalue().strip()]

@@ -193,10 +193,10 @@ def _multiply_axis(tensor: Complex, axis: int, matrix: Complex) -> Complex:
 
 def _dft_matrix(extent: int, rows: int, columns: int, *, forward: bool) -> Complex:
     """The matrix ``exp(-2 pi i r c / extent)`` of rows r and columns c, or its conjugate."""
-    # The remainder first: a large angle has lost its last digits.
+    # The remainder comes first, because large angles lose digits.
     steps_of_angle = torch.arange(rows)[:, None] * torch.arange(columns) % extent
     angle = steps_of_angle.float() * (2.0 * math.pi / extent)
-    # Half a turn is no exact float32; its sine is zero, and so is a real signal's imaginary part.
+    # pi is no exact float32; the sine of half a turn is set to 0 exactly.
     sine = torch.sin(angle) * (steps_of_angle * 2 % extent != 0).float()
     return Complex(torch.cos(angle), -sine if forward else sine)
 
@@ -282,7 +282,7 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
         ),
         _apply_to_parts,
     ),
-    # The parts of a pair may have other strides than the complex tensor, of which torch has a view.
+    # Unlike the complex tensor, the parts may have strides that allow no view.
     **dict.fromkeys(
         ("view", "_unsafe_view", "reshape"),
         lambda _, x, shape: _apply_to_parts(torch.reshape, x, shape),
@@ -299,7 +299,7 @@ def has_complex(program: Any) -> bool:
 
 def remove_complex(program: Any) -> Any:
     """Rewrite a program so that pairs of real numbers replace its complex numbers."""
-    # Decomposing hands on mappings of the user's program, which others run beside this one.
+    # The decomposed program shares mappings with the user's program, which must not change.
     program._state_dict = dict(program.state_dict)  # noqa: SLF001 - it cannot be given otherwise
     program._constants = dict(program.constants)  # noqa: SLF001
     graph = program.graph
@@ -316,7 +316,7 @@ def remove_complex(program: Any) -> Any:
             if is_complex(node):
                 pairs.add(_store_as_pair(program, node))
         elif reads_pair and node.target.__name__.startswith("_assert"):
-            graph.erase_node(node)  # a check of what torch knew while it exported
+            graph.erase_node(node)  # an assertion of torch's export
         elif reads_pair or is_complex(node):
             if is_complex(node):
                 pairs.add(node)
@@ -378,7 +378,7 @@ def _pair_function(node: Any) -> Callable[..., Any]:
     def computed(*arguments: Any, **keywords: Any) -> Any:
         keywords = pytree.tree_map_only(torch.dtype, torch.dtype.to_real, keywords)
         result = convert(operator, *arguments, **keywords)
-        # As torch does, which warns of it: the imaginary part is left out.
+        # Like torch, drop the imaginary part.
         return (
             result if is_complex_result or not isinstance(result, Complex) else result.tensors()[0]
         )

@@ -35,7 +35,7 @@ except ImportError:  # other versions of torch have other private functions
     core_decompositions = None
 try:
     from torch.nn.modules import linear_cross_entropy
-except ImportError:  # versions before 2.13 have no such loss
+except ImportError:  # torch before 2.13
     linear_cross_entropy = None
 
 _ATEN = torch.ops.aten
@@ -45,13 +45,15 @@ _FIRST_RESULT_ONLY = {
     *(_ATEN.max_pool2d_with_indices.default, _ATEN.max_pool3d_with_indices.default),
     _ATEN._native_batch_norm_legit.no_stats,  # noqa: SLF001 - the operator is called so
 }
-"""Operators whose first result is the only one that the importers can give."""
+"""Operators of which the importer supports only the first result."""
 
 
 def decompose(program: Any, readable: Container[str]) -> Any:
     """Rewrite a program in torch's core operators, or in simpler ones that an importer can read."""
     if _is_sparse(program):
-        return program  # torch cannot decompose it; TVM reads some operators as they are
+        return (
+            program  # torch cannot decompose sparse programs; TVM reads some operators as they are
+        )
     table = decomposition_table()
     result = _EARLY_DECOMPOSITIONS.pop(program, None) or run_decompositions(program, table)
     if has_complex(result):
@@ -101,7 +103,7 @@ def _promote_integers(module: torch.fx.GraphModule) -> None:
 
 
 _CONVERSIONS = {_ATEN._to_copy.default, _ATEN.view.dtype}  # noqa: SLF001
-"""Operators that say what fractions to make of whole numbers."""
+"""Operators that define how integers become floats."""
 
 
 def decomposition_table() -> Any:
@@ -254,7 +256,7 @@ def _batch_norm_training(*args: Any) -> Any:
 
 
 _IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
-"""The number that changes nothing in a reduction, by torch's name for the reduction."""
+"""The identity element of each reduction, by torch's name."""
 
 
 def _scatter_reduce(

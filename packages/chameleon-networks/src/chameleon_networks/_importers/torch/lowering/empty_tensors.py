@@ -69,13 +69,13 @@ def _constant_value(node: Any) -> Any:
     args, kwargs = map_arg((call.args, call.kwargs), placeholders.__getitem__)
     result = call.target(*args, **kwargs)
     numbers = (result if call is node else result[node.args[1]]).flatten().tolist()
-    # NaN is unlike itself.
+    # As text, because NaN is unequal to itself.
     return numbers[0] if len({*map(str, numbers)}) == 1 else None
 
 
 def _is_empty(node: Any) -> bool:
     value = node.meta.get("val")
-    # An extent that nobody knows yet cannot be compared.
+    # Symbolic extents cannot be compared.
     return isinstance(value, torch.Tensor) and any(
         isinstance(extent, int) and extent == 0 for extent in value.shape
     )

@@ -14,7 +14,7 @@ from chameleon_tvm.api import (
     BFLOAT16,
     WAY_OUT,
     first_line,
-    tvm,  # imports it without torch, before the next
+    tvm,  # imports TVM without torch, before the next import
 )
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
@@ -61,7 +61,7 @@ def torch_graph(program: Any) -> ImportedGraph:
         if double:
             raise ConfigError(str(error), hint=_IN_FLOAT32) from error
         raise
-    except Exception as error:  # what torch or TVM makes of a program that neither can read
+    except Exception as error:  # torch and TVM raise errors of many classes
         importer.survey.check()
         hint = "Try torch.export.export(...).run_decompositions() by hand."
         raise ConfigError(
@@ -111,7 +111,7 @@ def _unsupported_result(node: Any) -> str:
     value = node.meta.get("val")
     if free_unbacked_symbols(value):
         return "the shape of its result depends on its numbers"
-    # TVM's compiler ends the process at some of them.
+    # TVM's compiler crashes at some bfloat16 operators.
     if getattr(value, "dtype", None) is getattr(torch, BFLOAT16):
         return f"it gives {BFLOAT16}, which the compiler does not compute"
     # TVM's importer would compute it in float32.
@@ -203,7 +203,7 @@ class _Importer(ExportedProgramImporter):
                 self._refuse({node: first_line(error)})
                 return self.zeros(node)
             if isinstance(result, relax.Call):
-                # The importer binds not all that it gives, and asks for shapes of what is bound.
+                # TVM's importer needs the shapes of its results, so bind them.
                 result = self.block_builder.emit(result)
             if not _has_shape(result, node.meta.get("val")):
                 self._refuse({node: "the compiler gives it another shape than torch"})

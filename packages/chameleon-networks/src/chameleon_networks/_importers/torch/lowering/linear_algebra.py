@@ -298,7 +298,7 @@ def _orthogonal_columns(a: Any, rows: int) -> Any:
     count = a.shape[-1]
     half, odd = count // 2, count % 2
     first_half, second_half, last = a.split([half, half, odd], -1)
-    # A column is paired with each other one in a sweep. So many sweeps do for float32.
+    # A sweep pairs each column with each other one; so many sweeps suffice for float32.
     for _ in range((4 if count <= 3 else 6) * (count - 1 + odd)):  # noqa: PLR2004
         first_half, second_half = _rotate(first_half, second_half, rows)
         if count == 2:  # noqa: PLR2004 - it is the only pair

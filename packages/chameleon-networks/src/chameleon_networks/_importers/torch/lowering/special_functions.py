@@ -117,7 +117,7 @@ def _i_scaled(order: int, x: Any) -> Any:
 
 
 def _bessel_i(order: int, x: Any) -> Any:
-    half = (0.5 * x.abs()).exp()  # twice, as it overflows later
+    half = (0.5 * x.abs()).exp()  # applied twice, to overflow later
     return _i_scaled(order, x) * half * half
 
 
@@ -173,7 +173,7 @@ def _log_gamma_from_half(x: Any) -> Any:
 def _digamma(x: Any) -> Any:
     reflected = x < 0.5  # noqa: PLR2004 - as above
     value = _digamma_from_half(torch.where(reflected, 1.0 - x, x))
-    turn = x - x.round()  # what is left near a pole is exact
+    turn = x - x.round()  # the difference is exact near a pole
     value = torch.where(reflected, value - math.pi / torch.tan(math.pi * turn), value)
     poles = torch.where(x == 0, -math.inf, math.nan)
     return torch.where((x <= 0) & (turn == 0), poles, value)
@@ -194,7 +194,7 @@ def _polygamma(order: int, x: Any) -> Any:
     reflected = x < 0.5  # noqa: PLR2004 - as above
     value = _polygamma_from_half(order, torch.where(reflected, 1.0 - x, x))
     turn = x - x.round()
-    # The cosine as a sine, which keeps its digits at a quarter of a turn.
+    # The cosine as a sine, which is more exact at a quarter of a turn.
     sine, cosine = torch.sin(math.pi * turn), torch.sin(math.pi * (0.5 - turn.abs()))
     cotangent = cosine / sine
     wave = math.pi ** (order + 1) * _polynomial(cotangent, _derivative_of_cotangent(order))
