@@ -29,8 +29,8 @@ def module_of(build, *inputs):
 
 def in_eight_bits(affine, values):
     """Numbers as a tensor of eight bits with this range holds them."""
-    step = TensorFormat(kind=STORAGE["uint8"], affine=affine).step(None)
-    return step.dequantize_array(step.quantize_array(values))
+    qparams = TensorFormat(storage=STORAGE["uint8"], affine=affine).qparams(None)
+    return qparams.dequantize_array(qparams.quantize_array(values))
 
 
 def operators_of(module):

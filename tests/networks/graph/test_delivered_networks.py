@@ -179,7 +179,7 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
 def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refused(
     tiny, delivery_of, monkeypatch
 ):
-    original = delivery_steps.compiled
+    original = delivery_steps.compile_network
 
     def asking(*arguments, **options):
         return attrs.evolve(original(*arguments, **options), permissions=frozenset({AMX}))

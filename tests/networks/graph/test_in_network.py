@@ -90,6 +90,6 @@ def test_a_network_is_delivered_with_what_was_tried(tiny, delivery_of, monkeypat
         seen.extend(variants)
         return {}
 
-    monkeypatch.setattr(delivery_steps, "with_fastest_specs", fastest)
+    monkeypatch.setattr(delivery_steps, "fastest", fastest)
     assert NetworkFrontend(tiny).deliver(delivery).failure is None
     assert len(seen) == (2 if in_place else 0)

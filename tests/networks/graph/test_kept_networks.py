@@ -280,7 +280,7 @@ def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch
     first = objects()
     monkeypatch.setattr(compile.tvm, "compile", None)  # calling it fails
     assert objects() == first
-    [file] = (kept_files.user_cache_folder() / compile.KEPT_OBJECTS).iterdir()
+    [file] = (kept_files.user_cache_folder() / compile.OBJECT_CACHE).iterdir()
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     with pytest.raises(TypeError):

@@ -201,7 +201,7 @@ def test_what_the_pipeline_says_is_not_measured():
 
 
 def test_a_network_that_cannot_be_converted_stays_as_it_is(tmp_path, monkeypatch):
-    real = prepared_networks.prepared
+    real = prepared_networks.prepare_module
 
     def refusing(module, layout):
         if layout == "NHWC":

@@ -167,6 +167,6 @@ def test_weights_are_off_by_half_a_step_of_their_channel(weights, kind):
     encoded = quantize_weights(weights, STORAGE[kind])
     assert encoded.values.dtype == np.int8
     assert np.abs(encoded.values.astype(int)).max() <= STORAGE[kind].symmetric
-    off = np.abs(encoded.real.astype(np.float64) - weights).reshape(len(weights), -1)
+    off = np.abs(encoded.dequantized.astype(np.float64) - weights).reshape(len(weights), -1)
     assert (off <= 0.5001 * encoded.scales[:, None].astype(np.float64)).all()
     assert (encoded.values[weights == 0] == 0).all()

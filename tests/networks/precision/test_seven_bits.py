@@ -48,7 +48,7 @@ def test_weights_are_between_the_ends_of_their_range():
     assert [int(np.abs(own.values).max()) for own in encoded.values()] == [127, 64]
     largest = np.abs(encoded["int7"].values.astype(np.int32)).reshape(5, -1).max(1)
     assert largest.tolist() == [64, 64, 0, 64, 64]
-    errors = [np.abs(own.real - weights).max() for own in encoded.values()]
+    errors = [np.abs(own.dequantized - weights).max() for own in encoded.values()]
     assert 1.5 < errors[1] / errors[0] < 3
 
 

@@ -61,7 +61,7 @@ class _Simulated:
         if kind is None:
             return values
         return (
-            quantize_weights(values, STORAGE[kind]).real
+            quantize_weights(values, STORAGE[kind]).dequantized
             if kind in INTEGERS
             else STORAGE[kind].rounded(values)
         )
@@ -144,7 +144,7 @@ def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of, ra
         ranges = {DataFlow(module, fusions).names[tensor]: affine}
         typed = apply_dtypes(module, fusions, {0: kind}, ranges)
         assert [fusion.spec.dtype for fusion in find_fusions(typed)] == ["int8"]
-        weights = quantize_weights(MATRIX.T, STORAGE[kind]).real.T
+        weights = quantize_weights(MATRIX.T, STORAGE[kind]).dequantized.T
         np.testing.assert_allclose(
             ran(typed, x)[0], in_eight_bits(affine, x) @ weights, rtol=1e-5, atol=1e-5
         )
