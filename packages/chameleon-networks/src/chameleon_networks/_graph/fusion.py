@@ -76,7 +76,7 @@ class _FusionFinder:
                 fusion = self._absorb_transpose(fusion)
             extended = self._extend(fusion) if isinstance(product.spec, FusedSpec) else fusion
             if operands is not None:
-                extended = self._typed.assign_int8(extended, fusion, operands)
+                extended = self._typed.assign_integer(extended, fusion, operands)
             else:
                 extended = self._typed.assign(extended)
             self._fused.update(extended.members)

@@ -207,7 +207,7 @@ def _gather(call: Any, emit: Any) -> Any:
     return with_args(call, [data, _clip_indices(indices, chosen, emit)])
 
 
-def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _scatter_booleans(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Make a function that computes scatters of booleans in int8, because LLVM lacks them."""
 
     def scattered(call: Any, emit: Any) -> Any:
@@ -221,14 +221,14 @@ def _bool_as_int8(scatter: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return scattered
 
 
-@_bool_as_int8
+@_scatter_booleans
 def _scatter_nd(call: Any, emit: Any) -> Any:
     data, indices, updates = call.args
     chosen = shape_of(data)[: shape_of(indices)[-1]]
     return with_args(call, [data, _clip_indices(indices, chosen, emit), updates])
 
 
-@_bool_as_int8
+@_scatter_booleans
 def _scatter_elements(call: Any, emit: Any) -> Any:
     """Scatter into the part of the data that the indices cover."""
     # TVM assumes equal extents of data and indices along all axes but the scattered one.

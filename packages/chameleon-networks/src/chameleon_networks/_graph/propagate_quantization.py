@@ -68,7 +68,7 @@ class _BlockFacts:
 
     Attributes:
         dequantized: The parameters of each dequantized variable.
-        as_uint8: For variables of int8, the variable of the same numbers plus 128 in uint8.
+        unsigned: For variables of int8, the variable of the same numbers plus 128 in uint8.
         quantized: For each variable, the parameters that quantize it, and the results.
         clipped: For each clipped variable, the parameters of its source, and the bounds.
         padded: For each variable that was padded with zeros, the parameters of its source.
@@ -76,7 +76,7 @@ class _BlockFacts:
     """
 
     dequantized: dict[Any, QParams] = attrs.field(factory=dict)
-    as_uint8: dict[Any, Any] = attrs.field(factory=dict)
+    unsigned: dict[Any, Any] = attrs.field(factory=dict)
     quantized: dict[Any, list[tuple[QParams, Any]]] = attrs.field(factory=dict)
     clipped: dict[Any, tuple[QParams, Any, Any]] = attrs.field(factory=dict)
     padded: dict[Any, QParams] = attrs.field(factory=dict)
@@ -148,7 +148,7 @@ class _QuantizationMover(relax.PyExprMutator):
         if qparams.dtype == INT8 and qparams.per_tensor and isinstance(source, relax.Var):
             qparams = attrs.evolve(
                 qparams,
-                source=self._as_uint8(source),
+                source=self._to_unsigned(source),
                 zero_point=qparams.zero_point + _UINT8_OFFSET,
                 dtype=UINT8,
             )
@@ -177,7 +177,7 @@ class _QuantizationMover(relax.PyExprMutator):
             shifted = attrs.evolve(
                 qparams, zero_point=qparams.zero_point + _UINT8_OFFSET, dtype=UINT8
             )
-            return self._as_int8(self._quantize(shifted))
+            return self._to_signed(self._quantize(shifted))
         if qparams.source in facts.clipped:
             before, low, high = facts.clipped[qparams.source]
             if before.equals(qparams):
@@ -198,35 +198,35 @@ class _QuantizationMover(relax.PyExprMutator):
             facts.padded_source[bits] = qparams.source
         return bits
 
-    def _as_uint8(self, source: Any) -> Any:
+    def _to_unsigned(self, source: Any) -> Any:
         """A variable of int8, plus 128 in uint8."""
-        shifted = self._facts.as_uint8.get(source)
+        shifted = self._facts.unsigned.get(source)
         if shifted is None:
             wide = relax.op.astype(source, "int32") + relax.const(_UINT8_OFFSET, "int32")
             shifted = self.builder_.emit(relax.op.astype(wide, UINT8))
-            self._facts.as_uint8[source] = shifted
+            self._facts.unsigned[source] = shifted
         return shifted
 
-    def _as_int8(self, as_uint8: Any) -> Any:
+    def _to_signed(self, unsigned: Any) -> Any:
         """The int8 numbers of a variable that holds them plus 128 in uint8."""
-        wide = relax.op.astype(as_uint8, "int32") - relax.const(_UINT8_OFFSET, "int32")
-        as_int8 = self.builder_.emit(relax.op.astype(wide, INT8))
-        self._facts.as_uint8[as_int8] = as_uint8
-        return as_int8
+        wide = relax.op.astype(unsigned, "int32") - relax.const(_UINT8_OFFSET, "int32")
+        signed = self.builder_.emit(relax.op.astype(wide, INT8))
+        self._facts.unsigned[signed] = unsigned
+        return signed
 
     # -- data movement ------------------------------------------
 
     def _move(self, call: Any, variable: Any) -> Any | None:
         source, *others = call.args
-        as_uint8 = self._facts.as_uint8.get(source)
-        if as_uint8 is not None:
-            return self._as_int8(self.builder_.emit(with_args(call, [as_uint8, *others])))
+        unsigned = self._facts.unsigned.get(source)
+        if unsigned is not None:
+            return self._to_signed(self.builder_.emit(with_args(call, [unsigned, *others])))
         qparams = self._movable_qparams(source, variable)
         axis = None if qparams is None else _axis_after(call, qparams)
         if qparams is None or axis is None:
             return None
         if qparams.is_float and operator_name(call) in _POOLS:
-            moved = _max_pool_float16(self.builder_, qparams, call)
+            moved = _max_pool_half(self.builder_, qparams, call)
         else:
             moved = with_args(call, [qparams.source, *others])
         if isinstance(qparams.source, tvm.ir.GenericConst):
@@ -249,10 +249,10 @@ class _QuantizationMover(relax.PyExprMutator):
 
     def _concatenate(self, call: Any, variable: Any) -> Any | None:
         fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
-        as_uint8 = self._facts.as_uint8
-        if fields and all(field in as_uint8 for field in fields):
-            joined = with_args(call, [relax.Tuple([as_uint8[field] for field in fields])])
-            return self._as_int8(self.builder_.emit(joined))
+        unsigned = self._facts.unsigned
+        if fields and all(field in unsigned for field in fields):
+            joined = with_args(call, [relax.Tuple([unsigned[field] for field in fields])])
+            return self._to_signed(self.builder_.emit(joined))
         all_qparams = [self._movable_qparams(field, variable) for field in fields]
         first = all_qparams[0] if all_qparams else None
         if first is None or not all(_same_qparams(first, qparams) for qparams in all_qparams):
@@ -263,11 +263,11 @@ class _QuantizationMover(relax.PyExprMutator):
 
     def _bound(self, call: Any, _: Any) -> Any | None:
         """A bound of quantized numbers, as torch writes it for fewer bits than the dtype has."""
-        as_uint8, bound = self._facts.as_uint8.get(call.args[0]), call.args[1]
-        if as_uint8 is None or not isinstance(bound, tvm.ir.GenericConst):
+        unsigned, bound = self._facts.unsigned.get(call.args[0]), call.args[1]
+        if unsigned is None or not isinstance(bound, tvm.ir.GenericConst):
             return None
         shifted = relax.const((array_of(bound).astype(np.int32) + _UINT8_OFFSET).astype(UINT8))
-        return self._as_int8(self.builder_.emit(with_args(call, [as_uint8, shifted])))
+        return self._to_signed(self.builder_.emit(with_args(call, [unsigned, shifted])))
 
     def _relu(self, call: Any, _: Any) -> Any | None:
         """A ReLU of quantized numbers."""
@@ -332,7 +332,7 @@ def _axis_after(call: Any, qparams: QParams) -> int | None:
     return None
 
 
-def _max_pool_float16(builder: Any, qparams: QParams, call: Any) -> Any:
+def _max_pool_half(builder: Any, qparams: QParams, call: Any) -> Any:
     """Max-pool stored 16-bit floats as integers of the same order, in one function."""
     attributes = call.attrs
     [infinity] = STORAGE[qparams.dtype].stored(np.full(1, np.inf, np.float32)).view(np.int16)

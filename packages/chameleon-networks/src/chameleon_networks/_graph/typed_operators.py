@@ -217,7 +217,7 @@ class DtypeAssigner:
             members=(*fusion.members, *output.skipped),
         )
 
-    def assign_int8(
+    def assign_integer(
         self, fusion: FusionGroup, alone: FusionGroup, operands: IntegerOperands
     ) -> FusionGroup:
         """Make a fusion group compute in int8, without its bias if sums might exceed 32 bits."""
@@ -228,7 +228,7 @@ class DtypeAssigner:
             np.zeros(spec.output_channels, np.float32) if bias_values is None else bias_values
         )
         if bias is None:
-            return self.assign_int8(alone, alone, operands)
+            return self.assign_integer(alone, alone, operands)
         output = self._output_of(fusion, _DATA.name)
         scale, quantization = operands.requantization(
             output.residual, output.qparams, spec.activation
