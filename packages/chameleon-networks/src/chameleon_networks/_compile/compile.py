@@ -227,9 +227,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
     kernels = apply_default_schedules(
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
-    scheduled = {
-        str(variable.name_hint): function for variable, function in kernels.functions_items()
-    }
+    scheduled = {str(var.name_hint): function for var, function in kernels.functions_items()}
     pool = ThreadPoolExecutor(1)
     archive = pool.submit(_object_files, scheduled, target, pool)
     if wait:
@@ -240,9 +238,7 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
         sequence=sequence,
         loops={name: parallel_extents(function) for name, function in scheduled.items()},
     )
-    unscheduled = frozenset(
-        name for name, function in scheduled.items() if not is_scheduled(function)
-    )
+    unscheduled = frozenset(name for name, func in scheduled.items() if not is_scheduled(func))
     return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
 
 

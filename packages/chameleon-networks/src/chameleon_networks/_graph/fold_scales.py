@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from chameleon_networks._graph.constants import array_of, per_channel
 from chameleon_networks._graph.matching_products import convolution_of
 from chameleon_networks._graph.relax_utils import (
-    bindings_of,
     emit_like,
     mutate,
     operator_name,
@@ -23,6 +22,7 @@ from chameleon_networks._graph.relax_utils import (
     shape_of,
     tvm,
     users_of,
+    values_of,
     with_args,
 )
 
@@ -64,11 +64,10 @@ def fold_scales(module: Any) -> Any:
 def _find_chains(function: Any) -> dict[Any, AffineChain]:
     """The longest chains of scales and shifts, by the variable at their end."""
     users = users_of(function)
-    bindings = bindings_of(function)
-    values = {binding.var: binding.value for binding in bindings}
+    values = values_of(function)
     chains: dict[Any, AffineChain] = {}
-    for binding in bindings:
-        chain = _single_operator_chain(binding.value, values)
+    for variable, value in values.items():
+        chain = _single_operator_chain(value, values)
         if chain is None:
             continue
         before = chains.get(chain.base)
@@ -86,7 +85,7 @@ def _find_chains(function: Any) -> dict[Any, AffineChain]:
                 shift=chain.scale * before.shift + chain.shift,
                 steps=before.steps + 1,
             )
-        chains[binding.var] = chain
+        chains[variable] = chain
     return {
         last: chain
         for last, chain in chains.items()
@@ -180,7 +179,7 @@ class _AffineFolder(relax.PyExprMutator):
     def __init__(self, module: Any, chains: dict[Any, AffineChain]) -> None:
         super().__init__(module)
         self._chains = chains
-        self._values = {binding.var: binding.value for binding in bindings_of(module["main"])}
+        self._values = values_of(module["main"])
 
     def visit_var_binding_(self, binding: Any) -> None:
         chain = self._chains.get(binding.var)

@@ -30,6 +30,7 @@ from chameleon_networks._graph.relax_utils import (
     shape_of,
     tvm,
     users_of,
+    values_of,
 )
 from chameleon_networks._graph.typed_operators import DtypeAssigner
 
@@ -44,7 +45,7 @@ def find_fusions(module: Any) -> list[FusionGroup]:
 class _FusionFinder:
     def __init__(self, function: Any, finder: QParamsFinder) -> None:
         self._bindings = bindings_of(function)
-        self._values = {binding.var: binding.value for binding in self._bindings}
+        self._values = values_of(function)
         self._users = users_of(function)
         self._fused: set[Any] = set()
         self._typed = DtypeAssigner(finder, self._values, self._users)

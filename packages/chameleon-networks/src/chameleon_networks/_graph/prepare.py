@@ -28,6 +28,7 @@ from chameleon_networks._graph.relax_utils import (
     shape_of,
     static_shape,
     tvm,
+    values_of,
     with_args,
 )
 from chameleon_networks._graph.transposed_convolutions import (
@@ -186,9 +187,8 @@ def _is_matrix(weights: QParams) -> bool:
 
 def dequantize_constants(module: Any) -> Any:
     """Dequantize constants at compile time, except weights of int8 kernels, for later folding."""
-    bindings = bindings_of(module["main"])
-    values = {binding.var: binding.value for binding in bindings}
-    products = {b.value for b in bindings if operands_of(b.value, values) is not None}
+    values = values_of(module["main"])
+    products = {value for value in values.values() if operands_of(value, values) is not None}
     return mutate(module, _ConstantDequantizer(module, products))
 
 
@@ -261,15 +261,10 @@ class _PadFolder(relax.PyExprMutator):
         if any(widths[: 2 * _NON_SPATIAL_AXES]) or len(widths) != 2 * (_NON_SPATIAL_AXES + axes):
             return None
         before, after = widths[2 * _NON_SPATIAL_AXES :: 2], widths[2 * _NON_SPATIAL_AXES + 1 :: 2]
-        padding_before_fold = [int(width) for width in call.attrs.padding]
-        padding_before_fold = (
-            padding_before_fold
-            if len(padding_before_fold) == 2 * axes
-            else [*padding_before_fold, *padding_before_fold]
-        )
-        padding = [
-            mine + more for mine, more in zip(padding_before_fold, [*before, *after], strict=True)
-        ]
+        inner_padding = [int(width) for width in call.attrs.padding]
+        if len(inner_padding) != 2 * axes:
+            inner_padding *= 2
+        padding = [mine + more for mine, more in zip(inner_padding, [*before, *after], strict=True)]
         arguments = [self.visit_expr(argument) for argument in (source, call.args[1])]
         return with_args(call, arguments, padding=padding)
 

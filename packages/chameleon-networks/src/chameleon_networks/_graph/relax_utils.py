@@ -51,6 +51,11 @@ def bindings_of(function: Any) -> list[Any]:
     return [binding for block in function.body.blocks for binding in block.bindings]
 
 
+def values_of(function: Any) -> dict[Any, Any]:
+    """The value of each variable that a function binds."""
+    return {binding.var: binding.value for binding in bindings_of(function)}
+
+
 def users_of(function: Any) -> dict[Any, list[Any]]:
     """The bindings that read each variable; None stands for the function's result."""
     users: dict[Any, list[Any]] = defaultdict(list)

@@ -119,9 +119,7 @@ class DtypeChoice:
         assignments = self._as_assignments(types)
         assignments += map(self.uniform, range(self.seconds.shape[1]))
         if not exact:
-            assignments = [
-                self._local_search(assignment) for assignment in pareto_front(assignments)
-            ]
+            assignments = [self._local_search(start) for start in pareto_front(assignments)]
         return pareto_front(assignments)
 
     def revert_one(self, types: Sequence[int]) -> tuple[int, ...] | None:

@@ -64,9 +64,7 @@ class Point:
 
     def line(self, fusions: int) -> str:
         """The point as a phrase for the log."""
-        counts = ", ".join(
-            f"{count} in {kind}" for kind, count in self.dtype_counts(fusions).items()
-        )
+        counts = ", ".join(f"{n} in {kind}" for kind, n in self.dtype_counts(fusions).items())
         return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
 
 
@@ -160,9 +158,7 @@ class ParetoFront:
         return tuple(self._kinds.index(types.get(index, FLOAT32)) for index in self._order)
 
     def _point(self, row: Sequence[int]) -> Point:
-        types = {
-            index: self._kinds[kind] for index, kind in zip(self._order, row, strict=True) if kind
-        }
+        types = {i: self._kinds[kind] for i, kind in zip(self._order, row, strict=True) if kind}
         return Point(
             types=dict(sorted(types.items())),
             seconds=self._choice.assignment(row).seconds,

@@ -66,12 +66,8 @@ class Precision(Section):
             raise ValueError("'metric' and 'max_drop' belong together")
         if self.search and not self.bounded:
             raise ValueError("'search' needs a bound; name 'max_error', or 'metric' and 'max_drop'")
-        bounds_given = (self.max_error, self.calibrate, self.metric)
-        if (
-            self.type is None
-            and not self.search
-            and any(value is not None for value in bounds_given)
-        ):
+        bounds = (self.max_error, self.calibrate, self.metric)
+        if self.type is None and not self.search and any(value is not None for value in bounds):
             raise ValueError("names no type; add 'type' or 'search'")
 
     @property

@@ -118,9 +118,7 @@ def _match_fusions(
     start = 0
     for fusion in before:
         signature = signatures_of(fusion.spec)
-        replacement = next(
-            (index for index in range(start, len(now)) if names[index] == signature), None
-        )
+        replacement = next((i for i in range(start, len(now)) if names[i] == signature), None)
         places.append(replacement)
         start = start if replacement is None else replacement + 1
     return tuple(places)

@@ -82,9 +82,7 @@ def _constants(
         fusion = network.fusions[index]
         if fusion.constants.weights is None:
             continue
-        group_bindings = [
-            node for node in network.bindings if network.fusion_at.get(node.var) == index
-        ]
+        group_bindings = [b for b in network.bindings if network.fusion_at.get(b.var) == index]
         # The first member with a constant reads the weights; a transpose before it has none.
         constant_readers = [
             binding.var for binding in group_bindings if any(map(_is_constant, binding.value.args))

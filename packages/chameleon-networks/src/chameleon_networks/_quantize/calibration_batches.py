@@ -182,9 +182,7 @@ def _check_iterable(result: Any, source: str) -> Iterable[Any]:
 
 def _to_arrays(batch: Any, examples_of: Mapping[str, NDArray[Any]], label: str) -> Arrays:
     """Convert one batch to arrays of the dtypes that the network takes. Shapes are not checked."""
-    inputs_text = ", ".join(
-        f"{name} {list(example.shape)}" for name, example in examples_of.items()
-    )
+    inputs_text = ", ".join(f"{name} {list(array.shape)}" for name, array in examples_of.items())
     if isinstance(batch, Mapping):
         missing, unknown = (examples_of.keys() - batch.keys(), batch.keys() - examples_of.keys())
         if missing or unknown:
@@ -199,9 +197,7 @@ def _to_arrays(batch: Any, examples_of: Mapping[str, NDArray[Any]], label: str) 
                 hint=f"The network takes {inputs_text}.",
             )
     pairs = zip(arrays, examples_of.items(), strict=True)
-    return [
-        _to_array(array, example, f"{label}: input {name!r}") for array, (name, example) in pairs
-    ]
+    return [_to_array(array, like, f"{label}: input {name!r}") for array, (name, like) in pairs]
 
 
 def _to_array(value: Any, example: NDArray[Any], label: str) -> NDArray[Any]:

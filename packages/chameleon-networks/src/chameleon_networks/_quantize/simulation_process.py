@@ -106,9 +106,7 @@ class Calibrator:
     def ranges(self) -> dict[str, dict[str, Affine]]:
         """The 8-bit ranges that several methods, such as percentiles, choose for all tensors."""
         names = {*self._names.values(), *self._group_of}
-        by_group = {
-            group: candidate_ranges(histogram) for group, histogram in self._histograms.items()
-        }
+        by_group = {group: candidate_ranges(counts) for group, counts in self._histograms.items()}
         ranges: dict[str, dict[str, Affine]] = {}
         for name in sorted(names):
             for method, affine in by_group.get(self._group_of.get(name, name), {}).items():

@@ -276,9 +276,7 @@ def _byte_span(tensor: Tensor) -> int:
     """Bytes from the start of a tensor's first element to the end of its last one."""
     if 0 in tensor.shape:
         return 0
-    last = sum(
-        (extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
-    )
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.strides, strict=True))
     return (last + 1) * bytes_of((1,), tensor.dtype)
 
 

@@ -25,6 +25,7 @@ from chameleon_networks._graph.relax_utils import (
     shape_of,
     static_shape,
     tvm,
+    values_of,
 )
 from chameleon_networks._graph.strided_views import (
     Rearrangement,
@@ -290,7 +291,7 @@ def view_kind(function: Any) -> str | None:
 class _ViewMarker(relax.PyExprMutator):
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self._values = {binding.var: binding.value for binding in bindings_of(module["main"])}
+        self._values = values_of(module["main"])
 
     def visit_call_(self, call: Any) -> Any:
         shuffle = match_shuffle(call, self._values)

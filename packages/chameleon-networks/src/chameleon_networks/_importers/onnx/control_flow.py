@@ -45,9 +45,7 @@ Convert = Callable[[Graphs, Any, Sequence[Value], dict[str, Value], Mapping[str,
 
 
 def _attributes(node: Any) -> dict[str, Any]:
-    return {
-        attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
-    }
+    return {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
 
 
 def _constant_value(value: Value) -> Any:

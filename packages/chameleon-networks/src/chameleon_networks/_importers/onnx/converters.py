@@ -84,9 +84,7 @@ def _broadcast_parameter(node: Node, parameter: Any) -> Any:
 
 def _is_supported_by_tvm(node: Node, dtype: str) -> bool:
     """Whether TVM's importer supports the form of a quantization node."""
-    of_few_bits = dtype in EMULATED or any(
-        name in EMULATED for name in node.emulated_dtypes if name
-    )
+    of_few_bits = dtype in EMULATED or any(name in EMULATED for name in node.emulated_dtypes)
     return not of_few_bits and not node.attributes.get("block_size")
 
 

@@ -31,14 +31,9 @@ def _conv_transpose(node: Node) -> Any:
     x, filters, options = node[0], node[1], node.attributes
     size, kernel = shape_of(x)[2:], shape_of(filters)[2:]
     rank = len(size)
-    strides, dilations = (
-        list(options.get(name) or [1] * rank) for name in ("strides", "dilations")
-    )
+    strides, dilations, pads = node.window(rank)
     added = list(options.get("output_padding") or [0] * rank)
-    pads, transform = (
-        list(options.get("pads") or [0] * 2 * rank),
-        options.get("auto_pad", "NOTSET"),
-    )
+    transform = options.get("auto_pad", "NOTSET")
     out = options.get("output_shape")
     if out is None and transform in {"SAME_UPPER", "SAME_LOWER"}:
         out = [extent * stride for extent, stride in zip(size, strides, strict=True)]
@@ -69,11 +64,8 @@ def _conv_transpose(node: Node) -> Any:
 def _col2im(node: Node) -> Any:
     """``Col2Im``: overlapping blocks are added up, as a transposed convolution with ones does."""
     columns, image, block = node[0], node.integers(1), node.integers(2)
-    options, rank = node.attributes, len(image)
-    strides, dilations = (
-        list(options.get(name) or [1] * rank) for name in ("strides", "dilations")
-    )
-    pads = list(options.get("pads") or [0] * 2 * rank)
+    rank = len(image)
+    strides, dilations, pads = node.window(rank)
     if rank > _MAX_AXES:
         raise NodeError(f"it has {rank} spatial axes")
     reach = [(size - 1) * dilation + 1 for size, dilation in zip(block, dilations, strict=True)]
@@ -166,11 +158,8 @@ def _max_pool(node: Node) -> Any:
     x, options = node[0], node.attributes
     images, block = shape_of(x)[2:], list(options["kernel_shape"])
     rank = len(images)
-    steps, spread = (list(options.get(name) or [1] * rank) for name in ("strides", "dilations"))
-    pads, transform = (
-        list(options.get("pads") or [0] * 2 * rank),
-        options.get("auto_pad", "NOTSET"),
-    )
+    steps, spread, pads = node.window(rank)
+    transform = options.get("auto_pad", "NOTSET")
     if transform in {"SAME_UPPER", "SAME_LOWER"}:
         for axis, extent in enumerate(images):
             reach = (block[axis] - 1) * spread[axis] + 1
@@ -217,10 +206,10 @@ def _max_pool(node: Node) -> Any:
 
 def _max_unpool(node: Node) -> Any:
     """``MaxUnpool``; a given output shape appends zeros to the shape that other attributes give."""
-    x, out, options = node[0], node.known(2), node.attributes
-    shape, block = shape_of(x), list(options["kernel_shape"])
+    x, out = node[0], node.known(2)
+    shape, block = shape_of(x), list(node.attributes["kernel_shape"])
     rank = len(block)
-    steps, pads = options.get("strides") or [1] * rank, options.get("pads") or [0] * 2 * rank
+    steps, _, pads = node.window(rank)
     for axis, size in enumerate(block):
         shape[axis + 2] = (shape[axis + 2] - 1) * steps[axis] - pads[axis] - pads[rank + axis]
         shape[axis + 2] += size
@@ -237,11 +226,11 @@ def _max_unpool(node: Node) -> Any:
 def _deform_conv(node: Node) -> Any:
     """``DeformConv``: a convolution over pixels that are interpolated at computed places."""
     x, filters, offsets, bias, mask = (node[index] for index in range(5))
-    options, images, block = node.attributes, shape_of(node[0])[2:], shape_of(node[1])[2:]
+    images, block = shape_of(x)[2:], shape_of(filters)[2:]
     if len(images) != _PLANE_AXES:
         raise NodeError(f"it has {len(images)} spatial axes")
-    steps, spread = (options.get(name) or [1, 1] for name in ("strides", "dilations"))
-    pads, groups = options.get("pads") or [0] * 4, int(options.get("offset_group", 1))
+    steps, spread, pads = node.window(_PLANE_AXES)
+    groups = int(node.attributes.get("offset_group", 1))
     batch, channels = shape_of(x)[:2]
     taps, outs = math.prod(block), shape_of(offsets)[2:]
     corners = np.indices([*block, *outs])
@@ -266,7 +255,7 @@ def _deform_conv(node: Node) -> Any:
         columns = columns * shares
     columns = node.emit(op.reshape(columns, [batch, channels, taps, math.prod(outs)]))
     rows = op.reshape(filters, [*shape_of(filters)[:2], taps, 1])
-    y = op.nn.conv2d(columns, node.emit(rows), groups=int(options.get("group", 1)))
+    y = op.nn.conv2d(columns, node.emit(rows), groups=int(node.attributes.get("group", 1)))
     y = op.reshape(node.emit(y), [batch, -1, *outs])
     return y if bias is None else y + op.reshape(bias, [1, -1, 1, 1])
 
@@ -397,10 +386,7 @@ def _resized_axes(node: Node, chosen: Sequence[int]) -> dict[int, _ResizedAxis]:
     else:
         ratios = [float(scale) for scale in (() if scales is None else scales)]
         # onnxruntime multiplies in float32, so that 2.8 times 10 is 28.
-        out = [
-            int(np.float32(r) * np.float32(extent))
-            for r, extent in zip(ratios, extents, strict=True)
-        ]
+        out = [int(np.float32(r) * np.float32(n)) for r, n in zip(ratios, extents, strict=True)]
     return {
         axis: _ResizedAxis(
             size=size, out=new, scale=ratio, crop=(crops[index], crops[count + index])

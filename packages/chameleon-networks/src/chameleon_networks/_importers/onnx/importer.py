@@ -493,9 +493,7 @@ def _empty_outputs(node: Any, inputs: Sequence[Value], opset: int) -> list[Value
         outputs = nodes.evaluate_node(node, zeros, opset)
     except NodeError:
         return None
-    return (
-        outputs if all(value is None or 0 in nodes.shape_of(value) for value in outputs) else None
-    )
+    return outputs if all(out is None or 0 in nodes.shape_of(out) for out in outputs) else None
 
 
 def _constant(tensor: Any) -> Any:

@@ -87,9 +87,7 @@ def sort_nodes(graph: Any) -> None:
         try:
             order = [*TopologicalSorter(reads).static_order()]
         except CycleError as error:
-            cycle = " -> ".join(
-                nodes[index].name or nodes[index].op_type for index in error.args[1]
-            )
+            cycle = " -> ".join(nodes[i].name or nodes[i].op_type for i in error.args[1])
             raise ValueError(f"its nodes form a cycle: {cycle}") from error
         del graph.node[:]
         graph.node.extend(nodes[index] for index in order)

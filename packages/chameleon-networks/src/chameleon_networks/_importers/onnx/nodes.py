@@ -109,6 +109,11 @@ class Node:
         """The value of an input that must be a constant, as a list of integers."""
         return [int(number) for number in self.value(index).reshape(-1)]
 
+    def window(self, rank: int) -> list[list[int]]:
+        """The strides, dilations and pads of an operator over ``rank`` spatial axes."""
+        defaults = {"strides": [1] * rank, "dilations": [1] * rank, "pads": [0] * 2 * rank}
+        return [list(self.attributes.get(name) or some) for name, some in defaults.items()]
+
     @property
     def axes(self) -> list[int]:
         """The node's axes, from its attribute ``axes`` or its second input; empty without both."""

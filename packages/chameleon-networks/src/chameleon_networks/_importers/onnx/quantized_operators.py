@@ -158,9 +158,7 @@ class _NodeRewriter:
 
     def attributes(self, *dropped: str) -> Mapping[str, Any]:
         """The node's attributes, except the named ones."""
-        found = {
-            item.name: _onnx().helper.get_attribute_value(item) for item in self.node.attribute
-        }
+        found = {a.name: _onnx().helper.get_attribute_value(a) for a in self.node.attribute}
         return {name: value for name, value in found.items() if name not in dropped}
 
     def dequantize_input(self, index: int, *, axis: int | None = None) -> str:

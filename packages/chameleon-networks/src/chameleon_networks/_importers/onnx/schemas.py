@@ -59,9 +59,7 @@ def function_body(node: Any, schema: Any, inputs: Sequence[Value], opset: int) -
             raw = schema.get_function_with_opset_version(max(versions))
             return _parse_function(raw)
     if schema.has_context_dependent_function:
-        versions = [
-            item for item in schema.context_dependent_function_opset_versions if item <= opset
-        ]
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
         types = [_type_of(value).SerializeToString() for value in inputs]
         if versions:
             raw = schema.get_context_dependent_function_with_opset_version(

@@ -16,11 +16,9 @@ def _float_attribute(node: Node, name: str) -> float:
     return float(node.attributes[name])
 
 
-def _moving_average(node: Node, weight_of_old: float, state: Any, change: Any) -> Any:
-    """A moving average. The weight of the old value is ``weight_of_old``."""
-    return node.emit(
-        scalar(weight_of_old, state) * state + scalar(1 - weight_of_old, state) * change
-    )
+def _moving_average(node: Node, old_weight: float, state: Any, change: Any) -> Any:
+    """A moving average. The weight of the old value is ``old_weight``."""
+    return node.emit(scalar(old_weight, state) * state + scalar(1 - old_weight, state) * change)
 
 
 def _for_all_tensors(step: Step, states: int) -> Callable[[Node], list[Any]]:
@@ -57,8 +55,8 @@ def _adam(  # noqa: PLR0917 - the operator's inputs
     squares = _moving_average(node, beta, squares, gradient * gradient)
     root = scalar(_float_attribute(node, "epsilon"), tensor) + op.sqrt(squares)
     first, second = (
-        scalar(1.0, iteration) - op.power(scalar(weight_of_old, iteration), iteration)
-        for weight_of_old in (alpha, beta)
+        scalar(1.0, iteration) - op.power(scalar(old_weight, iteration), iteration)
+        for old_weight in (alpha, beta)
     )
     rate = op.where(iteration > scalar(0.0, iteration), rate * op.sqrt(second) / first, rate)
     decay = scalar(1.0 - _float_attribute(node, "norm_coefficient_post"), tensor)
@@ -72,8 +70,8 @@ def _momentum(  # noqa: PLR0917 - the operator's inputs
         scalar(_float_attribute(node, "alpha"), speed),
         scalar(_float_attribute(node, "beta"), iteration),
     )
-    weight_of_old = op.where(iteration > scalar(0.0, iteration), beta, scalar(1.0, iteration))
-    change = speed = node.emit(alpha * speed + weight_of_old * gradient)
+    old_weight = op.where(iteration > scalar(0.0, iteration), beta, scalar(1.0, iteration))
+    change = speed = node.emit(alpha * speed + old_weight * gradient)
     if node.attributes["mode"] == "nesterov":
         change = gradient + alpha * speed
     return [tensor - rate * change, speed]

@@ -174,9 +174,7 @@ def _remove_non_tensors(program: Any) -> None:
     constants = {
         spec.arg.name for spec in signature.input_specs if _is_non_tensor(spec, only_assertions)
     }
-    signature.input_specs[:] = [
-        spec for spec in signature.input_specs if spec.arg.name not in constants
-    ]
+    signature.input_specs[:] = [s for s in signature.input_specs if s.arg.name not in constants]
     last = graph.output_node()
     outputs = [
         (spec, value)
