@@ -356,13 +356,13 @@ def _check_shape(parameter: Any) -> None:
     """Check that the shape of an input is known."""
     kind = getattr(parameter, "ty", None)
     if static_shape(kind) is None:
-        weight_qparams = [
+        extents = [
             getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()
         ]
-        restored = f"[{', '.join(map(str, weight_qparams))}]" if weight_qparams else "unknown"
+        shape_text = f"[{', '.join(map(str, extents))}]" if extents else "unknown"
         name = str(parameter.name)
         raise ConfigError(
-            f"the shape of the network's input {name!r} is open: {restored}",
+            f"the shape of the network's input {name!r} is open: {shape_text}",
             hint=f"Fix it: beside `source` under `model` write `shapes: {{{name}: [...]}}`, or "
             "export a torch program without `dynamic_shapes`.",
         )

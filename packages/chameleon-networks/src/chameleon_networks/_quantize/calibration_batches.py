@@ -202,8 +202,8 @@ def _to_arrays(batch: Any, examples_of: Mapping[str, NDArray[Any]], label: str) 
 
 def _to_array(value: Any, example: NDArray[Any], label: str) -> NDArray[Any]:
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    kind, examples_of = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
-    if kind != examples_of:
+    kind, wanted_kind = _KINDS.get(array.dtype.kind), _KINDS.get(example.dtype.kind)
+    if kind != wanted_kind:
         raise ConfigError(
             f"{label} is of {array.dtype} instead of {example.dtype}",
             hint=f"Yield what the network gets later, as .astype({str(example.dtype)!r}).",

@@ -89,12 +89,12 @@ def _shift(node: Node) -> Any:
 
 def _is_infinite(node: Node) -> Any:
     x, names = node[0], {"detect_positive": math.inf, "detect_negative": -math.inf}
-    computed_dtype = [
-        scalar(number, x) for name, number in names.items() if node.attributes.get(name)
+    detected = [
+        scalar(infinity, x) for name, infinity in names.items() if node.attributes.get(name)
     ]
-    if not computed_dtype:
+    if not detected:
         return relax.const(np.zeros(shape_of(x), np.bool_))
-    return reduce(op.logical_or, (op.equal(x, number) for number in computed_dtype))
+    return reduce(op.logical_or, (op.equal(x, infinity) for infinity in detected))
 
 
 def _reduce_extremum(node: Node) -> Any:
@@ -213,8 +213,8 @@ def _eliminate(node: Node, rows: Any, product: Any, size: int) -> tuple[Any, Any
         return rows, product
     # The first row and the pivot's row are exchanged.
     top = op.strided_slice(rows, [1], [0], [1])
-    new_running = op.where(op.expand_dims(pivot, 2), top, rows)
-    below = emit(op.strided_slice(new_running, [1, 2], [1, 0], [size, size]))
+    swapped = op.where(op.expand_dims(pivot, 2), top, rows)
+    below = emit(op.strided_slice(swapped, [1, 2], [1, 0], [size, size]))
     divisor = op.where(op.equal(head, scalar(0, rows)), scalar(1, rows), head)
     rest = below - op.strided_slice(below, [2], [0], [1]) / divisor * row
     return emit(op.strided_slice(rest, [2], [1], [size])), product

@@ -50,9 +50,9 @@ def _split(node: Node) -> Any:
     extent = shape_of(node[0])[nodes.normalize_axis(axis, len(shape_of(node[0])))]
     sizes = list(node.attributes.get("split") or ([] if node[1] is None else node.integers(1)))
     if not sizes:
-        target = int(node.attributes.get("num_outputs", count)) - 1
-        most = -(-extent // (target + 1))
-        sizes = [most] * target + [extent - most * target]
+        full_parts = int(node.attributes.get("num_outputs", count)) - 1
+        most = -(-extent // (full_parts + 1))
+        sizes = [most] * full_parts + [extent - most * full_parts]
     if len(sizes) != count or min(sizes) < 0 or sum(sizes) != extent:
         parts = ", ".join(map(str, sizes))
         raise NodeError(
@@ -194,9 +194,9 @@ def _scatter(node: Node) -> Any:
     shape, [*free, depth] = shape_of(data), shape_of(indices)
     # Slices are rows of a table, with one flat index for each.
     steps = np.cumprod([1, *shape[1:depth][::-1]])[::-1].astype(np.int64)
-    target = node.emit(op.astype(indices, "int64"))
+    wide_indices = node.emit(op.astype(indices, "int64"))
     extents = constant_of(np.asarray(shape[:depth], np.int64))
-    positions = op.multiply(op.floor_mod(target, extents), constant_of(steps))
+    positions = op.multiply(op.floor_mod(wide_indices, extents), constant_of(steps))
     positions = op.reshape(node.emit(op.sum(node.emit(positions), [-1])), [-1, 1])
     count, width = math.prod(free), math.prod(shape[depth:])
     table = op.reshape(data, [-1, width])

@@ -222,7 +222,7 @@ class _Importer:
         except Exception as error:  # noqa: BLE001 - of a file that is too large, or of no known operator
             log.info("shapes_not_inferred", problem=first_line(error))
             return {}
-        return {value.name: value.type for value in (*graph.info, *graph.output)}
+        return {value.name: value.type for value in (*graph.value_info, *graph.output)}
 
     def _convert_nodes(
         self, protos: Sequence[Any], scope: Scope, opsets: Mapping[str, int]

@@ -250,7 +250,7 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
 def _shape_text(shape: Sequence[int | str], word: str | None = None) -> str:
     """A shape as text. An open extent is shown as ``word``, or as the file's own name if None."""
     return ", ".join(
-        str(word or proto) if isinstance(proto, str) else str(proto) for proto in shape
+        str(word or extent) if isinstance(extent, str) else str(extent) for extent in shape
     )
 
 

@@ -392,18 +392,18 @@ def input_tensors(program: Any) -> Keywords:
 
 
 def _check_shapes(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
-    messages = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
+    found = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
     for name, shape in shapes.items():
         if name not in tensors:
             raise ConfigError(
                 f"{owner} has no input {name!r}{did_you_mean(name, tensors)}",
-                hint=f"Its inputs are {messages}.",
+                hint=f"Its inputs are {found}.",
             )
         if len(shape) != tensors[name].ndim or 0 in tensors[name].shape:
             raise ConfigError(
                 f"input {name!r} of {owner} is {list(tensors[name].shape)} in the example, which "
                 f"cannot be made {list(shape)}",
-                hint=f"Give as many extents as it has axes. Its inputs are {messages}.",
+                hint=f"Give as many extents as it has axes. Its inputs are {found}.",
             )
 
 

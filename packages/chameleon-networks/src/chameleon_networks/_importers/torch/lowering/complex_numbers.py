@@ -372,7 +372,8 @@ def _pair_function(node: Any) -> Callable[..., Any]:
         if longest > MAX_DFT_LENGTH:
             raise ConfigError(
                 f"a Fourier transform of {longest} numbers is too long",
-                hint=f"Up to {MAX_DFT_LENGTH} are computed, by a matrix; compute it outside.",
+                hint=f"Up to {MAX_DFT_LENGTH} are computed, as a matrix product; "
+                "compute it outside.",
             )
 
     def computed(*arguments: Any, **keywords: Any) -> Any:

@@ -249,8 +249,8 @@ def _batch_norm_training(*args: Any) -> Any:
     """Batch normalization in training mode, by the statistics of the batch."""
     _, _, _, _, _, training, *_ = args
     operator = _ATEN._native_batch_norm_legit_functional.default  # noqa: SLF001
-    known_decompositions = global_decomposition_table["post_autograd"][operator]
-    return known_decompositions(*args) if training else NotImplemented
+    decompose = global_decomposition_table["post_autograd"][operator]
+    return decompose(*args) if training else NotImplemented
 
 
 _IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
@@ -369,8 +369,8 @@ def _diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2:
     moved = x.movedim((dim1, dim2), (0, 1))
     places = torch.arange(source.shape[-1])
     rows, columns = places + max(-offset, 0), places + max(offset, 0)
-    known_decompositions = moved.index_put((rows, columns), source.movedim(-1, 0))
-    return known_decompositions.movedim((0, 1), (dim1, dim2))
+    result = moved.index_put((rows, columns), source.movedim(-1, 0))
+    return result.movedim((0, 1), (dim1, dim2))
 
 
 def _nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:

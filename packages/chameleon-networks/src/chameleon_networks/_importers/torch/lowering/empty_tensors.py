@@ -89,8 +89,8 @@ def reduces_scalar(node: Any) -> bool:
     """Whether a node applies an operator along an axis to a scalar, unlike TVM."""
     schema = getattr(node.target, "_schema", None)
     names = [] if schema is None else [argument.name for argument in schema.arguments]
-    placeholders = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    has_axis = any(name in _AXES and placeholders.get(name) != [] for name in names)
+    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    has_axis = any(name in _AXES and arguments.get(name) != [] for name in names)
     return has_axis and any(map(is_scalar, node.all_input_nodes))
 
 

@@ -62,19 +62,17 @@ def _index_tensors(
 ) -> tuple[list[int], list[Any]]:
     """The indexed axes, and a non-negative index tensor for each. All indices have one shape."""
     shape = extents(data)
-    positions = [
-        position for position, index_or_none in enumerate(arguments) if index_or_none is not None
-    ]
-    indices = [call.tensor(arguments[position]) for position in positions]
+    positions = [i for i, item in enumerate(arguments) if item is not None]
+    indices = [call.tensor(arguments[i]) for i in positions]
     if any(str(index.ty.dtype) in {"bool", UINT8} for index in indices):
         raise NotImplementedError("how many numbers a mask selects is known only when it runs")
     common = np.broadcast_shapes(*(tuple(extents(index)) for index in indices))
     result = []
-    for position, argument in zip(positions, indices, strict=True):
+    for i, argument in zip(positions, indices, strict=True):
         index = argument
         if len(indices) > 1 and tuple(extents(index)) != common:
             index = call.emit(op.broadcast_to(index, common))
-        zero, extent = (relax.const(number, str(index.ty.dtype)) for number in (0, shape[position]))
+        zero, extent = (relax.const(number, str(index.ty.dtype)) for number in (0, shape[i]))
         result.append(call.emit(op.where(index < zero, index + extent, index)))
     return positions, result
 

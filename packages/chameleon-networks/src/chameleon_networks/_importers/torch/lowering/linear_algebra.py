@@ -236,9 +236,9 @@ def _geqrf(a: Any) -> Any:
         column, head = torch.where(rows >= step, a[..., step], 0.0), a[..., step, step, None]
         is_nonzero = torch.where(rows > step, column, 0.0).abs().amax(-1, keepdim=True) > 0
         norm = (column * column).sum(-1, keepdim=True).sqrt()
-        difference = head + torch.where(head < 0, -norm, norm)
-        factor = torch.where(is_nonzero, difference / torch.where(head < 0, -norm, norm), 0.0)
-        vector = torch.where(rows > step, column / torch.where(is_nonzero, difference, 1.0), 0.0)
+        head_change = head + torch.where(head < 0, -norm, norm)
+        factor = torch.where(is_nonzero, head_change / torch.where(head < 0, -norm, norm), 0.0)
+        vector = torch.where(rows > step, column / torch.where(is_nonzero, head_change, 1.0), 0.0)
         vector = (vector + (rows == step)).unsqueeze(-1)
         factors.append(torch.where(is_nonzero, factor, 0.0))
         reflected = a - vector * (factors[-1].unsqueeze(-1) * (vector.mT @ a))
@@ -319,12 +319,8 @@ def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, **_: Any)
     if min(rows, count) > MAX_SINGULAR_VALUES:
         return NotImplemented
     if rows < count:
-        first_half, values, second_half = _svd(a.mT, full_matrices, compute_uv)
-        return (
-            (second_half.mT, values, first_half.mT)
-            if compute_uv
-            else (first_half, values, second_half)
-        )
+        left, values, right = _svd(a.mT, full_matrices, compute_uv)
+        return (right.mT, values, left.mT) if compute_uv else (left, values, right)
     stacked = torch.cat([a, torch.eye(count).expand(*a.shape[:-2], count, count)], -2)
     stacked = _orthogonal_columns(stacked, rows) if count > 1 else stacked
     values = (stacked[..., :rows, :] ** 2).sum(-2).sqrt()
