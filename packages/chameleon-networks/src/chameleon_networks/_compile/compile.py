@@ -163,7 +163,7 @@ def functions_without_kernels(
     def visit(expression: Any) -> None:
         if isinstance(expression, relax.Call):
             calls.update(
-                str(arg.name_hint) for arg in expression.args if isinstance(arg, tvm.ir.GlobalVar)
+                str(a.name_hint) for a in expression.args if isinstance(a, tvm.ir.GlobalVar)
             )
 
     relax.analysis.post_order_visit(functions["main"], visit)

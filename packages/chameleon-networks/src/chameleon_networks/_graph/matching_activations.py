@@ -62,7 +62,7 @@ def match_activation(
         members.append(last)
         inside = {*known} - {last}
         closed = all(
-            user is not None and user.var in known for member in inside for user in users[member]
+            user is not None and user.var in known for inner in inside for user in users[inner]
         )
         name = _matching_name(outputs.reshape(-1)) if closed else None
         if name is not None:

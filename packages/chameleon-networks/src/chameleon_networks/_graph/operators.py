@@ -89,11 +89,7 @@ def find_owners(
         known[signature].append(owner)
     signatures = [signatures_of(fusion.spec) for fusion in fusions]
     counted = Counter(signature for several in signatures for signature in several)
-    turns = {
-        signature: iter(names)
-        for signature, names in known.items()
-        if len(names) == counted[signature]
-    }
+    turns = {key: iter(names) for key, names in known.items() if len(names) == counted[key]}
     fusion_owners = []
     for several in signatures:
         names = [next(turns[signature], "") if signature in turns else "" for signature in several]

@@ -60,9 +60,7 @@ def move_past_reshape(
         return min(real or origins[block], default=-1)
 
     order = sorted(range(len(blocks)), key=first_of)
-    places = {
-        index: number for number, index in enumerate(_concatenate_axes(blocks[b][1] for b in order))
-    }
+    places = {i: n for n, i in enumerate(_concatenate_axes(blocks[b][1] for b in order))}
     return PermutedReshape(
         first=_concatenate_axes(origins[block] for block in order),
         shape=tuple(reshaped[position] for position in places),

@@ -146,9 +146,7 @@ class DtypeChoice:
         errors, seconds = np.zeros(1), np.zeros(1)
         exact = True
         for index in range(operators):
-            possible = [
-                dtype for dtype in range(dtype_count) if np.isfinite(self.seconds[index, dtype])
-            ]
+            possible = [d for d in range(dtype_count) if np.isfinite(self.seconds[index, d])]
             types = np.tile(types, (len(possible), 1))
             types[:, index] = np.repeat(np.array(possible, np.byte), len(errors))
             chosen = types[:, index]

@@ -60,7 +60,7 @@ class DataFlow:
         self.fusions = fusions
         self.users = users_of(function)
         self.fusion_at = {
-            member: index for index, fusion in enumerate(fusions) for member in fusion.members
+            member: i for i, fusion in enumerate(fusions) for member in fusion.members
         }
         self._operand_of = {
             (reader, operand): index

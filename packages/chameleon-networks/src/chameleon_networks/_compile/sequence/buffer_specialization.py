@@ -45,9 +45,7 @@ def specialize_buffers(
     variants: dict[str, Function] = {}
     calls = []
     for call in sequence.calls:
-        layouts = tuple(
-            _layout_of(tensor, external=tensor.storage in external) for tensor in call.arguments
-        )
+        layouts = tuple(_layout_of(t, external=t.storage in external) for t in call.arguments)
         axes = tuple((gather.position, gather.axis) for gather in call.gathers)
         variant = call.kernel, axes, layouts
         if variant not in names:

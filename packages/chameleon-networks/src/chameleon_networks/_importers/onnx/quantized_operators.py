@@ -37,9 +37,7 @@ def inline_functions(model: Any) -> Any:
         return model
     result = _onnx().ModelProto()
     result.CopyFrom(model)
-    defaults = {
-        (item.domain, item.name, item.overload): item.attribute_proto for item in result.functions
-    }
+    defaults = {(f.domain, f.name, f.overload): f.attribute_proto for f in result.functions}
     pending = [*result.graph.node, *(node for item in result.functions for node in item.node)]
     while pending:
         node = pending.pop()

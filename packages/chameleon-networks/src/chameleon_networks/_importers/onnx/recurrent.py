@@ -50,7 +50,7 @@ def _activations_of(node: Node, count: int) -> Iterator[Function]:
     """The activations of all directions, in the order of the directions."""
     names = node.attributes.get("activations") or _DEFAULT_ACTIVATIONS[node.op_type] * count
     alphas, betas = (
-        list(node.attributes.get(f"activation_{word}", ())) for word in ("alpha", "beta")
+        list(node.attributes.get(f"activation_{key}", ())) for key in ("alpha", "beta")
     )
     for name in names:
         make, alpha, beta = _ACTIVATIONS[name]

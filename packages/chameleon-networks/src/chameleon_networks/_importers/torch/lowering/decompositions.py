@@ -171,9 +171,7 @@ def _remove_non_tensors(program: Any) -> None:
     signature, graph = program.graph_signature, program.graph_module.graph
     effects = [node for node in graph.nodes if node.target is with_effects]
     only_assertions = all(map(_is_assertion, effects))
-    constants = {
-        spec.arg.name for spec in signature.input_specs if _is_non_tensor(spec, only_assertions)
-    }
+    constants = {s.arg.name for s in signature.input_specs if _is_non_tensor(s, only_assertions)}
     signature.input_specs[:] = [s for s in signature.input_specs if s.arg.name not in constants]
     last = graph.output_node()
     outputs = [

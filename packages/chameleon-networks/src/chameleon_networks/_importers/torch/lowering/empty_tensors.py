@@ -63,9 +63,7 @@ def _constant_value(node: Any) -> Any:
     inputs = call.all_input_nodes
     if not inputs or not all(map(_is_empty, inputs)):
         return None
-    placeholders = {
-        part: torch.empty(part.meta["val"].shape, dtype=part.meta["val"].dtype) for part in inputs
-    }
+    placeholders = {p: torch.empty(p.meta["val"].shape, dtype=p.meta["val"].dtype) for p in inputs}
     args, kwargs = map_arg((call.args, call.kwargs), placeholders.__getitem__)
     result = call.target(*args, **kwargs)
     numbers = (result if call is node else result[node.args[1]]).flatten().tolist()
