@@ -110,7 +110,7 @@ class ImportedNetwork(ABC):
 
     @property
     def quantized(self) -> bool:
-        """Whether the model that was imported contains quantization steps."""
+        """Whether the model that was imported quantizes or dequantizes tensors."""
         return self.graph.is_quantized
 
     @property
@@ -144,8 +144,8 @@ class ImportedNetwork(ABC):
         """The operators of the network, each with the reasons why it cannot be compiled, if any."""
         try:
             survey = OperatorSurvey(operators=Counter(self.graph.operators))
-        except UnsupportedOperatorsError as refused:
-            survey = refused.survey
+        except UnsupportedOperatorsError as error:
+            survey = error.survey
         return survey.coverage()
 
     def kept_programs(self) -> Mapping[str, str]:

@@ -39,14 +39,14 @@ class UnsupportedOperatorsError(ConfigError):
     """
 
     def __init__(self, survey: OperatorSurvey) -> None:
-        hints = dict.fromkeys(refusal.hint for refusal in survey.refusals)
+        hints = dict.fromkeys(unsupported.hint for unsupported in survey.unsupported)
         message = "; ".join(
             f"{first.sentence}{_count_more(len(others))} cannot be compiled: {first.reason}"
-            for first, *others in survey.alike()
+            for first, *others in survey.grouped()
         )
         super().__init__(message, hint="\n".join(hints))
         self.survey = survey
-        self.names = tuple(dict.fromkeys(name for one in survey.refusals for name in one.inputs))
+        self.names = tuple(dict.fromkeys(name for one in survey.unsupported for name in one.inputs))
 
 
 def _count_more(others: int) -> str:
@@ -61,27 +61,27 @@ class OperatorSurvey:
         operators: How often each operator occurs, by name.
         assumed: How often each operator reads tensors of unknown shape, by name. These occurrences
             are assumed to be supported, since only the name of the operator can be checked.
-        refusals: The nodes that cannot be compiled.
+        unsupported: The nodes that cannot be compiled.
     """
 
     operators: Counter[str] = attrs.field(factory=Counter)
     assumed: Counter[str] = attrs.field(factory=Counter)
-    refusals: list[UnsupportedNode] = attrs.field(factory=list)
+    unsupported: list[UnsupportedNode] = attrs.field(factory=list)
 
     def check(self) -> None:
         """Raise one error for all operators of the network that cannot be compiled, if any."""
-        if self.refusals:
+        if self.unsupported:
             raise UnsupportedOperatorsError(self)
 
-    def alike(self) -> Iterator[Sequence[UnsupportedNode]]:
+    def grouped(self) -> Iterator[Sequence[UnsupportedNode]]:
         """Group the nodes that cannot be compiled by operator and reason, for the message."""
         groups = defaultdict(list)
-        for refusal in self.refusals:
-            groups[refusal.operator, refusal.reason].append(refusal)
+        for unsupported in self.unsupported:
+            groups[unsupported.operator, unsupported.reason].append(unsupported)
         yield from groups.values()
 
     def coverage(self) -> list[OperatorCoverage]:
-        """The operators with their refusals, the most frequent operators first."""
+        """The operators with their unsupported nodes, the most frequent operators first."""
         return [
             OperatorCoverage(
                 name=name,
@@ -89,7 +89,7 @@ class OperatorSurvey:
                 assumed=self.assumed[name],
                 missing={
                     f"{first.sentence}{_count_more(len(others))}: {first.reason}": first.hint
-                    for first, *others in self.alike()
+                    for first, *others in self.grouped()
                     if first.operator == name
                 },
             )

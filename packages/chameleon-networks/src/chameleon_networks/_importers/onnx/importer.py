@@ -59,12 +59,12 @@ class _UnsupportedNodeError(Exception):
     """A node cannot be converted.
 
     Attributes:
-        refusal: The node, and the reason why it cannot be converted.
+        unsupported: The node, and the reason why it cannot be converted.
     """
 
-    def __init__(self, refusal: UnsupportedNode) -> None:
-        super().__init__(refusal.reason)
-        self.refusal = refusal
+    def __init__(self, unsupported: UnsupportedNode) -> None:
+        super().__init__(unsupported.reason)
+        self.unsupported = unsupported
 
 
 def import_model(
@@ -125,7 +125,9 @@ class _Importer:
                     scope[name] = _fold_empty(value)
                 self._convert_network(scope, opsets)
                 # TVM warns of functions without an output.
-                output_names = [] if self.survey.refusals else [item.name for item in graph.output]
+                output_names = (
+                    [] if self.survey.unsupported else [item.name for item in graph.output]
+                )
                 outputs = [self._output(scope, name) for name in output_names] or [relax.const(0.0)]
                 result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
                 result = self._builder.emit_output(result)
@@ -187,12 +189,12 @@ class _Importer:
                 if converters.has_operator(node):
                     survey.assumed[node.op_type] += 1
                 else:
-                    survey.refusals.append(_unsupported_node(node, _NO_OPERATOR))
+                    survey.unsupported.append(_unsupported_node(node, _NO_OPERATOR))
                 continue
             try:
                 self._convert_nodes([node], scope, opsets)
-            except _UnsupportedNodeError as refused:
-                survey.refusals.append(refused.refusal)
+            except _UnsupportedNodeError as error:
+                survey.unsupported.append(error.unsupported)
                 scope.update({name: self._stand_in(name) for name in node.output if name})
             for name in node.output:
                 if isinstance(scope.get(name), relax.Var):
@@ -253,8 +255,8 @@ class _Importer:
             names = self._sources(needed.value)
             listed = " and ".join(map(repr, names)) or "something that is computed"
             reason = f"it needs the value of {listed} before"
-            refusal = _unsupported_node(node, reason, hint=_MAKE_CONSTANT, inputs=tuple(names))
-            raise _UnsupportedNodeError(refusal) from needed
+            unsupported = _unsupported_node(node, reason, hint=_MAKE_CONSTANT, inputs=tuple(names))
+            raise _UnsupportedNodeError(unsupported) from needed
         except NodeError as error:
             raise _UnsupportedNodeError(_unsupported_node(node, str(error))) from error
 
@@ -392,12 +394,12 @@ class _Importer:
         protos = [schemas.bind_attributes(item, attributes, node) for item in body.node]
         try:
             self._convert_nodes(protos, scope, opsets)
-        except _UnsupportedNodeError as refused:
-            inner = refused.refusal
+        except _UnsupportedNodeError as error:
+            inner = error.unsupported
             reason = f"{inner.reason} (in its {inner.operator})"
             raise _UnsupportedNodeError(
                 _unsupported_node(node, reason, hint=inner.hint, inputs=inner.inputs)
-            ) from refused
+            ) from error
         # A function body computes only the outputs that the node names.
         return [scope.get(name) for name in body.output]
 

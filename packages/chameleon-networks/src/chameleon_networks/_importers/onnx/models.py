@@ -112,7 +112,7 @@ class OnnxFacts:
         inputs: The shapes of the inputs, by name; an extent without a number is a string.
         ranges: The smallest and the largest number of each integer input that names places of a
             table, or that the network divides by. The largest place is 0 if no table is constant.
-        is_quantized: Whether the network contains quantization steps.
+        is_quantized: Whether the network quantizes or dequantizes tensors.
     """
 
     inputs: Mapping[str, list[int | str]]

@@ -215,7 +215,7 @@ _NOT_FOLDED = frozenset(
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
     )
 )
-"""Operators that are never computed during import: quantization steps and random operators."""
+"""Operators that are never computed during import: quantization and random operators."""
 
 
 def is_foldable(node: Any, inputs: Sequence[Value]) -> bool:

@@ -27,7 +27,7 @@ def _onnx() -> Any:
 
 
 def is_quantized_model(model: Any) -> bool:
-    """Whether a model contains quantization steps or quantized operators."""
+    """Whether a model quantizes or dequantizes tensors, or has quantized operators."""
     return any(node.op_type in {*QDQ_OPERATORS, *_REWRITERS} for node in model.graph.node)
 
 

@@ -151,7 +151,7 @@ def _convert_as_vectors(convert: Callable[[], Any], node: Any, importer: Any) ->
 
 
 class _Importer(ExportedProgramImporter):
-    """Notes the node that each variable comes from, and continues after nodes that are refused."""
+    """Notes the node that each variable comes from, and continues after unsupported nodes."""
 
     def __init__(self, hint: str) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class _Importer(ExportedProgramImporter):
             source_location.operator_of(node) for node in calls if node.target is not getitem
         )
         self._refuse({node: reason for node in calls if (reason := _unsupported_result(node))})
-        has_unsupported_result = bool(self.survey.refusals)
+        has_unsupported_result = bool(self.survey.unsupported)
         unsupported_calls = [node for node in calls if node.target.__name__ not in self.convert_map]
         self._refuse(dict.fromkeys(unsupported_calls, "the compiler has no such operator"))
         if has_unsupported_result:
@@ -178,10 +178,10 @@ class _Importer(ExportedProgramImporter):
         for node, reason in reasons.items():
             operator = source_location.operator_of(node)
             sentence = source_location.location_of(node).sentence
-            refusal = UnsupportedNode(
+            unsupported = UnsupportedNode(
                 operator=operator, sentence=sentence, reason=reason, hint=self._hint
             )
-            self.survey.refusals.append(refusal)
+            self.survey.unsupported.append(unsupported)
 
     def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
         """See the base class."""
