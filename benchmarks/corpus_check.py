@@ -25,8 +25,8 @@ from chameleon_core._loop.start.tasks import frontend_of, named_tasks, target_of
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._stages import Delivery, Frontend, Trials, Winner
 from chameleon_core._task import Task
-from chameleon_networks._delivery.frontends import NetworksFrontend
-from chameleon_networks._step_seconds import StepSeconds
+from chameleon_networks._frontends.lazy import NetworksFrontend
+from chameleon_networks._step_times import StepSeconds
 from chameleon_system._cores import usable_cores
 from corpus_precision import in_types, told
 

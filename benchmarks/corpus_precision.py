@@ -21,11 +21,11 @@ import numpy as np
 from chameleon_core._loop.end.delivery import guessed, guesses_of
 from chameleon_core._stages import Delivery, SpaceProvider, Winner
 from chameleon_core._task import Task
-from chameleon_networks._delivery.baselines import Baselines
+from chameleon_networks._artifact.writer import read_manifest
+from chameleon_networks._comparison.baselines import Baselines
+from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._evaluation.verify import compared, magnitudes
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._package.package import read_manifest
-from chameleon_networks._running.processes import delivered_process
-from chameleon_networks._running.verify import compared, magnitudes
 
 FRESH = 8
 """Inputs that the delivered network is compared on."""

@@ -43,19 +43,19 @@ from case_suite import (
 )
 from chameleon_core._errors import ChameleonError
 from chameleon_core._plugins import NoOptions
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_package
 from chameleon_networks._compile.compile import compiled
+from chameleon_networks._evaluation.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
 from chameleon_networks._export.bundles import write_c_bundle
 from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.fused_operators import fastest
 from chameleon_networks._graph.prepare import prepared
 from chameleon_networks._graph.warnings_once import warnings_once
 from chameleon_networks._importers.options import DEFAULT
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._precision.networks import TypedNetworks
 from chameleon_networks._quantize.simulated import SimulatedNetwork, guessed_kernels
 from chameleon_networks._quantize.simulating import Calibrator
-from chameleon_networks._running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
 from chameleon_system._processor import own_architecture
 from chameleon_tvm._device.cpus.features import (
     LINUX_NAMES,

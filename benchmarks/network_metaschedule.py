@@ -33,11 +33,11 @@ import numpy as np
 from chameleon_core._run_folder import NETWORK
 from chameleon_core._run_view import RunView
 from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._evaluation.latency import turn_seconds
+from chameleon_networks._evaluation.messages import request_of
+from chameleon_networks._evaluation.processes import delivered_process, framework_process
+from chameleon_networks._evaluation.verify import SAMPLES, compared
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._running.latency import turn_seconds
-from chameleon_networks._running.processes import delivered_process, framework_process
-from chameleon_networks._running.requests import request_of
-from chameleon_networks._running.verify import SAMPLES, compared
 from chameleon_system._cores import usable_cores
 from chameleon_system._processes.conversation import Message
 from chameleon_tvm._rivals.launch import answer_of, tuning_limit

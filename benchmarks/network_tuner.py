@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from chameleon_networks._artifact.writer import manifest_of, write_package
 from chameleon_networks._compile.uncompilable import no_kernels
+from chameleon_networks._evaluation.messages import requested_network
 from chameleon_networks._graph.prepare import prepared
 from chameleon_networks._graph.relaxed import relax, tvm
-from chameleon_networks._package.package import manifest_of, write_package
-from chameleon_networks._running.requests import requested_network
 from chameleon_system._processes.conversation import Message
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics

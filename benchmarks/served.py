@@ -38,14 +38,18 @@ from chameleon_core._errors import ChameleonError
 from chameleon_core._run_folder import NETWORK
 from chameleon_core._run_view import RunView
 from chameleon_core._words import counted
+from chameleon_networks._artifact.writer import read_manifest
 from chameleon_networks._commands.runs import network_of, pipeline_of
-from chameleon_networks._delivery.bucketed import BucketedFrontend
-from chameleon_networks._delivery.side_by_side import result_of
+from chameleon_networks._comparison.comparison import result_of
 from chameleon_networks._export.bundles import write_c_bundle
-from chameleon_networks._package.package import read_manifest
-from chameleon_networks._serving.clients import busy
-from chameleon_networks._serving.model_files import ModelFile, model_files
-from chameleon_networks._serving.streams import network_request, onnxruntime_ways, openvino_ways
+from chameleon_networks._frontends.bucketed import BucketedFrontend
+from chameleon_networks._throughput.clients import busy
+from chameleon_networks._throughput.comparison import (
+    network_request,
+    onnxruntime_ways,
+    openvino_ways,
+)
+from chameleon_networks._throughput.model_files import ModelFile, model_files
 from served_processes import FailedError, answering, c_turn, median_of, memory, one_core, turn
 
 OURS, C = "network", "network from C"

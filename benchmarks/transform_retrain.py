@@ -15,11 +15,11 @@ import attrs
 import torch
 from chameleon_core._plugins import default_registry
 from chameleon_transforms._delivery import retrain
-from chameleon_transforms._delivery.point import write_candidate, write_network
+from chameleon_transforms._delivery.network_folder import write_candidate, write_network
 from chameleon_transforms._delivery.weights import Carrier
-from chameleon_transforms._network.changed import changed_network
+from chameleon_transforms._network.replacement import changed_network
 from chameleon_transforms._network.space import Candidate, NetworkSpace
-from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._scores.scorer import Judge
 from chameleon_transforms._section import Transformation
 from transform_digits import DIGIT, digits, drawn, space_of, training, untrained
 

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from chameleon_core._plugins import default_registry
 from chameleon_transforms._delivery import retrain
-from chameleon_transforms._network.changed import changed_network, replacements
+from chameleon_transforms._network.replacement import changed_network, replacements
 from chameleon_transforms._network.space import Candidate, NetworkSpace
-from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._scores.scorer import Judge
 from chameleon_transforms._search.search import Bound
 from numpy.typing import NDArray
 from scipy.stats import rankdata

@@ -1,6 +1,6 @@
 """A network of torch whose inputs have an open length, with a mask, in buckets of lengths."""
 
-from chameleon_networks._delivery.bucketed import BucketedFrontend, work_on
+from chameleon_networks._frontends.bucketed import BucketedFrontend, work_on
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._shapes import Buckets
 

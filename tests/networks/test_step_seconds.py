@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from chameleon_networks._step_seconds import StepSeconds
+from chameleon_networks._step_times import StepSeconds
 
 
 def test_steps_are_told_apart(monkeypatch):

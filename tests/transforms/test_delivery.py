@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core._errors import ConfigError
-from chameleon_transforms._delivery import point, retrain
+from chameleon_transforms._delivery import network_folder, retrain
 from chameleon_transforms._delivery.weights import Carrier, carried, dense
 from chameleon_transforms._nest.modules import module_of
 from chameleon_transforms._nest.program import whole
-from chameleon_transforms._network.changed import changed_network
 from chameleon_transforms._network.channels import traced
+from chameleon_transforms._network.replacement import changed_network
 from programs import completed
 from torch import nn
 
@@ -128,7 +128,7 @@ def test_written_code_is_the_network(small, images, space, tmp_path):
         candidate = space.candidate(row)
         folder = tmp_path / str(number)
         folder.mkdir()
-        point.write_candidate(space, candidate, images, folder)
+        network_folder.write_candidate(space, candidate, images, folder)
         network, (example,) = loaded(folder / "network.py").make()
         modules, _ = Carrier(space, candidate).modules()
         expected = changed_network(space.network.module, modules).eval()
@@ -146,14 +146,14 @@ class Scale(nn.Module):
 
 def test_a_module_without_a_text_of_its_own_is_told():
     with pytest.raises(ConfigError, match="'scale', a Scale"):
-        point.constructor(Scale(3), "scale")
+        network_folder.constructor(Scale(3), "scale")
 
 
 @pytest.fixture(scope="module")
 def digits_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     images = torch.randn(60, 1, 8, 8)
-    point.write_data([(images, (images.mean((1, 2, 3)) > 0).long())], folder / "data")
+    network_folder.write_data([(images, (images.mean((1, 2, 3)) > 0).long())], folder / "data")
     return folder
 
 
@@ -165,8 +165,8 @@ def test_data_are_split(digits_folder):
 
 @pytest.mark.full
 def test_the_script_runs_by_itself(small, images, space, digits_folder):
-    point.write_candidate(space, space.candidate(space.original), images, digits_folder)
-    point.write_network(space.network.module, images, digits_folder, "original")
+    network_folder.write_candidate(space, space.candidate(space.original), images, digits_folder)
+    network_folder.write_network(space.network.module, images, digits_folder, "original")
     script = digits_folder / "retrain.py"
     shutil.copyfile(retrain.__file__, script)
     done = completed([sys.executable, "-I", script, "--epochs", "1"], cwd=digits_folder.parent)

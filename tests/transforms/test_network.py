@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core._errors import ConfigError
-from chameleon_transforms._network.changed import changed_network, replacements
 from chameleon_transforms._network.channels import channel_groups, traced
+from chameleon_transforms._network.replacement import changed_network, replacements
 from chameleon_transforms._network.space import AS_IS, NetworkSpace
 from torch import nn
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from chameleon_core._errors import ConfigError
 from chameleon_transforms import hooks
-from chameleon_transforms._network.changed import changed_network, replacements
 from chameleon_transforms._network.channels import traced
+from chameleon_transforms._network.replacement import changed_network, replacements
 from chameleon_transforms._network.space import NetworkSpace
-from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._scores.scorer import Judge
 from torch import nn
 
 

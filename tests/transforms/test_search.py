@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 from chameleon_transforms._nest.tasks import specs_of
-from chameleon_transforms._scores.judge import Judge
-from chameleon_transforms._search.figure import page, table
+from chameleon_transforms._scores.scorer import Judge
 from chameleon_transforms._search.front import Point, front, not_dominated
+from chameleon_transforms._search.report import page, table
 from chameleon_transforms._search.search import Evolution, OperatorPredictor, TransformSearch, prior
 from chameleon_transforms._section import Transformation
 from hypothesis import given

@@ -12,10 +12,10 @@ import torch
 from chameleon_core._fallbacks import STRICT
 from chameleon_core._loop.start import shared_records
 from chameleon_networks._backends import graph_deliveries as deliveries
-from chameleon_networks._backends import graph_exports, waiting_run
+from chameleon_networks._backends import graph_exports, idle_run
 from chameleon_networks._backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_networks._evaluation.network_cache import KeptNetwork
 from chameleon_networks._importers.torch.lowering import decompositions
-from chameleon_networks._running.kept_networks import KeptNetwork
 from structlog.testing import capture_logs
 from torch import nn
 from torch._dynamo.convert_frame import compile_lock
@@ -196,15 +196,15 @@ def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):
 
 
 def test_one_delivery_takes_the_process_that_was_started_early(tmp_path, monkeypatch):
-    monkeypatch.setattr(waiting_run, "ChildProcess", lambda *_, **__: Mock())
-    with waiting_run.started_early():
-        [early] = waiting_run._early
-        assert waiting_run.waiting_run(tmp_path, idle=True) is not early
-        assert waiting_run.waiting_run(tmp_path) is early
-        assert waiting_run.waiting_run(tmp_path) is not early
+    monkeypatch.setattr(idle_run, "ChildProcess", lambda *_, **__: Mock())
+    with idle_run.started_early():
+        [early] = idle_run._early
+        assert idle_run.waiting_run(tmp_path, idle=True) is not early
+        assert idle_run.waiting_run(tmp_path) is early
+        assert idle_run.waiting_run(tmp_path) is not early
     assert not early.kill.called
-    with waiting_run.started_early():
-        [unused] = waiting_run._early
+    with idle_run.started_early():
+        [unused] = idle_run._early
     assert unused.kill.called
 
 
@@ -328,6 +328,6 @@ def test_the_backend_imports_nothing_that_only_a_first_process_needs(run_python)
 
 
 def test_a_waiting_run_imports_no_rich_tracebacks(run_python):
-    program = "import sys, chameleon_networks._backends.waiting_run as child\n"
+    program = "import sys, chameleon_networks._backends.idle_run as child\n"
     program += "list(map(__import__, child._IMPORTS)); print('rich' in sys.modules)"
     assert run_python(program) == "False\n"

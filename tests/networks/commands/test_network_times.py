@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from chameleon_networks._commands import network_times
 from chameleon_networks._commands.network_times import Timed, Timing, show
-from chameleon_networks._delivery.reduced_rivals import ComputedIn
-from chameleon_networks._delivery.side_by_side import SideBySide
+from chameleon_networks._comparison.comparison import SideBySide
+from chameleon_networks._comparison.reduced_precision import ComputedIn
 
 TIMING = Timing(
     rivals=None, precisions=(), calibrate=None, streams=(), neighbours=0, rounds=None, seconds=1.0

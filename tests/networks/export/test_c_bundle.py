@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._c_runtime.linking import OBJECTS
 from chameleon_networks._export.bundles import name_for, write_c_bundle
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import read_manifest, write_manifest
-from chameleon_networks._runtime.linking import OBJECTS
 from chameleon_tvm._operators.specs import Conv2dSpec
 from programs import completed
 

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from chameleon_networks._c_runtime.pack import replayed
 from chameleon_networks._export.operators import NotRecordedError, Recording
-from chameleon_networks._runtime.pack import replayed
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,15 +7,15 @@ from itertools import count
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_networks._checks import check, worker
+from chameleon_networks._checks.check import CheckReport, tried
+from chameleon_networks._checks.worker import Examination
 from chameleon_networks._compile.loop_tasks import LARGE
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery import checking, examine
-from chameleon_networks._delivery.checking import CheckReport, tried
-from chameleon_networks._delivery.examine import Examination
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation.verify import TOLERANCE
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import TorchNetwork
-from chameleon_networks._running.verify import TOLERANCE
 from structlog.testing import capture_logs
 
 NETS = """
@@ -142,8 +142,8 @@ def test_what_depends_on_earlier_calls_is_refused(network, target, monkeypatch):
 
 
 def test_no_operator_is_blamed_if_the_network_is_compiled(network, target, monkeypatch):
-    monkeypatch.setattr(examine, "_profiled", lambda *_: ([np.zeros((400, 20), "f")], []))
-    monkeypatch.setattr(examine, "first_uncompilable", lambda *_: "a blamed operator")
+    monkeypatch.setattr(worker, "_profiled", lambda *_: ([np.zeros((400, 20), "f")], []))
+    monkeypatch.setattr(worker, "first_uncompilable", lambda *_: "a blamed operator")
     with pytest.raises(ConfigError, match="compared with torch"):
         Examination(network("ordered"), target, 2).report(["NHWC"])
 
@@ -165,7 +165,7 @@ def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
             raise ChameleonError("the compiler ended with SIGSEGV")
         return CheckReport(layout="NCHW", max_relative_error=0.0, reference="torch")
 
-    monkeypatch.setattr(checking, "_asked", asked)
+    monkeypatch.setattr(check, "_asked", asked)
     report = tried(network("several"), ["NHWC", "NCHW"], "llvm", 1)
     assert (report.layout, report.crashed) == ("NCHW", True)
     assert "not in NHWC: the compiler ended with SIGSEGV" in report.summary

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_networks._delivery.dispatch import probes
-from chameleon_networks._package.buckets import Buckets
+from chameleon_networks._artifact.buckets import Buckets
+from chameleon_networks._artifact.dispatch import probes
 from chameleon_networks._shapes import Axis, Dimension
 from hypothesis import given
 from hypothesis import strategies as st

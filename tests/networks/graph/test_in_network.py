@@ -7,8 +7,8 @@ from chameleon_core._stages import Winner
 from chameleon_core._task import Task
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery import delivery_steps
-from chameleon_networks._delivery.in_network import choices, fastest, seconds_in_network
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._delivery.kernel_choice import choices, fastest, seconds_in_network
+from chameleon_networks._frontends.network import NetworkFrontend
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

@@ -12,12 +12,22 @@ import pytest
 import torch
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._stages import Delivery
+from chameleon_networks._checks.check import CheckReport
+from chameleon_networks._comparison import baselines
 from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
 from chameleon_networks._compile.uncompilable import no_kernels
-from chameleon_networks._delivery import baselines, networks
-from chameleon_networks._delivery.checking import CheckReport
 from chameleon_networks._delivery.delivery_steps import DeliverySteps
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation import network_cache
+from chameleon_networks._evaluation.messages import (
+    read_arrays,
+    request_of,
+    requested_network,
+    write_arrays,
+)
+from chameleon_networks._evaluation.network_cache import KeptAnswers, KeptNetwork, kept_network
+from chameleon_networks._evaluation.processes import Begun, reading_process
+from chameleon_networks._frontends import network as network_frontend
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.prepare import prepared
 from chameleon_networks._graph.relaxed import relax, tvm, with_constants, without_constants
@@ -30,15 +40,6 @@ from chameleon_networks._importers.sources import (
     network_of,
 )
 from chameleon_networks._importers.torch import programs
-from chameleon_networks._running import kept_networks
-from chameleon_networks._running.kept_networks import KeptAnswers, KeptNetwork, kept_network
-from chameleon_networks._running.processes import Begun, reading_process
-from chameleon_networks._running.requests import (
-    read_arrays,
-    request_of,
-    requested_network,
-    write_arrays,
-)
 from chameleon_system import _kept as kept_files
 from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.auto import AutoSpace
@@ -127,7 +128,7 @@ def test_changed_bytes_and_changed_code_make_another_network(tmp_path, monkeypat
     changed = kept_network(saved(5))
     assert changed.graph() is None
     saved(4).keep()
-    monkeypatch.setattr(kept_networks, "_surroundings", lambda: ["another version"])
+    monkeypatch.setattr(network_cache, "_surroundings", lambda: ["another version"])
     updated = kept_network(TorchNetwork(options))
     assert updated.graph() is None
 
@@ -246,7 +247,7 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch, target):
         checked.append(arguments[1:])
         return CheckReport(layout="NHWC", max_relative_error=1e-7, reference="torch")
 
-    monkeypatch.setattr(networks, "tried", tried)
+    monkeypatch.setattr(network_frontend, "tried", tried)
     first = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
     second = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
     assert len(checked) == 1
@@ -262,7 +263,7 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch, target):
 def test_a_network_is_checked_again_after_a_crash(monkeypatch, target):
     reports = [CheckReport(layout="NCHW", refused={"NHWC": "SIGKILL"}, crashed=True)]
     reports += [CheckReport(layout="NHWC"), None]
-    monkeypatch.setattr(networks, "tried", lambda *_: reports.pop(0))
+    monkeypatch.setattr(network_frontend, "tried", lambda *_: reports.pop(0))
     layouts = [
         NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)["layout"] for _ in "abc"
     ]
@@ -399,7 +400,7 @@ def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():
 
     known = reader(messages=[{"event": "left_out", "log_level": "warning", "what": "chance"}])
     with capture_logs() as messages:
-        assert networks._finished(known) is known
+        assert network_frontend._finished(known) is known
     assert messages == [{"event": "left_out", "log_level": "warning", "what": "chance"}]
     known.opened = failed
-    assert networks._finished(known) is None
+    assert network_frontend._finished(known) is None

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
 from chameleon_core._stages import ComparisonPlan
-from chameleon_networks._running import latency
-from chameleon_networks._running.latency import FEW_ROUNDS, RETAKES, ROUNDS, median_seconds
-from chameleon_networks._running.requests import write_arrays
-from chameleon_networks._running.serve import Server
+from chameleon_networks._evaluation import latency
+from chameleon_networks._evaluation.latency import FEW_ROUNDS, RETAKES, ROUNDS, median_seconds
+from chameleon_networks._evaluation.messages import write_arrays
+from chameleon_networks._evaluation.worker import Server
 
 
 class Scripted:
@@ -134,5 +134,7 @@ def test_times_taken_again_count_if_they_are_better():
 
 
 def test_the_process_that_runs_networks_starts_without_rich(run_python):
-    program = "import sys; import chameleon_networks._running.serve; print('rich' in sys.modules)"
+    program = (
+        "import sys; import chameleon_networks._evaluation.worker; print('rich' in sys.modules)"
+    )
     assert run_python(program) == "False\n"

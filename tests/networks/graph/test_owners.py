@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from chameleon_cli._main import run as command_line
-from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._evaluation.profile import AROUND, summed
+from chameleon_networks._frontends.bucketed import work_on
 from chameleon_networks._importers.options import OnnxOptions, TorchOptions
-from chameleon_networks._running.profile import AROUND, summed
 from chameleon_tvm._sources import named_object
 from chameleon_tvm._words import identifier, symbol_of
 

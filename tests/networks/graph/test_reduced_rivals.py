@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._network_result import NetworkResult, RivalTime
-from chameleon_networks._delivery import baselines
-from chameleon_networks._delivery.delivery_steps import SettledNetwork
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._delivery.reduced_rivals import (
+from chameleon_networks._comparison import baselines
+from chameleon_networks._comparison.reduced_precision import (
     ReducedRequest,
     ReducedRivals,
     max_relative_error,
@@ -21,10 +19,12 @@ from chameleon_networks._delivery.reduced_rivals import (
     reduced_request,
     reduces_by_default,
 )
+from chameleon_networks._delivery.delivery_steps import SettledNetwork
+from chameleon_networks._evaluation.processes import framework_process, reduced_process
+from chameleon_networks._evaluation.verify import Sample
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._graph.relaxed import tvm
 from chameleon_networks._importers.sources import OnnxNetwork
-from chameleon_networks._running.processes import framework_process, reduced_process
-from chameleon_networks._running.verify import Sample
 from chameleon_system._processor import own_architecture
 
 pytestmark = pytest.mark.usefixtures("forked_networks")

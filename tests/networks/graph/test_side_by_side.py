@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 from chameleon_core._errors import ChameleonError
-from chameleon_networks._delivery import side_by_side as module
-from chameleon_networks._delivery.side_by_side import Compared, result_of, side_by_side
-from chameleon_networks._package.package import write_manifest
+from chameleon_networks._artifact.writer import write_manifest
+from chameleon_networks._comparison import comparison as module
+from chameleon_networks._comparison.comparison import Compared, result_of, side_by_side
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

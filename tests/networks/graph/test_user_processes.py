@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_core._network_result import Footprint
-from chameleon_networks._frameworks import running
+from chameleon_networks._evaluation import latency
+from chameleon_networks._evaluation.latency import first_answer
+from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._frameworks import inference
 from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._running import latency
-from chameleon_networks._running.latency import first_answer
-from chameleon_networks._running.processes import delivered_process
 from chameleon_system._thread_limit import allowed_cores
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
@@ -38,8 +38,8 @@ def test_a_delivered_network_has_the_variables_of_its_caller(folder, monkeypatch
 
 
 def test_frameworks_choose_their_threads_unless_there_are_fewer():
-    assert running.asked_threads(10**6) is None
-    assert running.asked_threads(0) == 0
+    assert inference.asked_threads(10**6) is None
+    assert inference.asked_threads(0) == 0
 
 
 def test_a_new_process_gives_an_answer(folder):

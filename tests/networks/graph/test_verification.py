@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
-from chameleon_networks._running import verify
+from chameleon_networks._evaluation import verify
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,12 +1,12 @@
 """Networks compiled as they are before anything is measured."""
 
 import pytest
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_package
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
+from chameleon_networks._frontends.network import NetworkFrontend
 
 
 @pytest.fixture

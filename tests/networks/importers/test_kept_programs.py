@@ -6,10 +6,10 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from chameleon_networks._evaluation.messages import request_of, requested_network
 from chameleon_networks._importers.imported_network import BucketedNetwork
 from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks._importers.sources import network_of
-from chameleon_networks._running.requests import request_of, requested_network
 from chameleon_networks._shapes import Buckets
 
 NAMED = """

@@ -4,12 +4,12 @@ import pytest
 from chameleon_core._stages import Trials
 from chameleon_networks._compile import prepared_networks
 from chameleon_networks._delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation.messages import request_of, requested_network
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._graph.operators import moved_elements
 from chameleon_networks._graph.prepare import LayoutError
 from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks._running.requests import request_of, requested_network
 from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 

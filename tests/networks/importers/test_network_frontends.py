@@ -13,7 +13,7 @@ import structlog
 import torch
 from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.load import from_dict
-from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._frontends.bucketed import work_on
 from chameleon_networks._importers import sources
 from chameleon_networks._importers.options import (
     NETWORKS,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from chameleon_core._errors import ConfigError
-from chameleon_networks._delivery.bucketed import work_on
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation.verify import ROUNDINGS
 from chameleon_networks._frameworks.precision import half_type
+from chameleon_networks._frontends.bucketed import work_on
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks._running.verify import ROUNDINGS
 from chameleon_tvm._types import STORAGE
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders

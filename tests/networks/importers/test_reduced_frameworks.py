@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_networks._frameworks import AS_IT_COMES, PRECISIONS, reductions, running
+from chameleon_networks._frameworks.inference import NetworkForms
 from chameleon_networks._frameworks.precision import half_type, in_half
-from chameleon_networks._frameworks.reductions import (
+from chameleon_networks._frameworks.reduced_precision import (
     REDUCED_FRAMEWORKS,
     asked_for,
     left_out_reduced,
     reduced_named,
 )
-from chameleon_networks._frameworks.running import NetworkForms
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork
 from chameleon_system._processor import Processor

@@ -9,11 +9,11 @@ import pytest
 import torch
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._pipeline.load import from_dict
-from chameleon_networks._delivery.bucketed import BucketedFrontend, work_on
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation.messages import request_of, requested_network
+from chameleon_networks._frontends.bucketed import BucketedFrontend, work_on
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks._running.requests import request_of, requested_network
 from chameleon_networks._shapes import Buckets, buckets_of, converter, dimensions_of
 
 NETWORKS = """

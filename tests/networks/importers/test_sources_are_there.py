@@ -9,7 +9,7 @@ from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.yaml import dump_yaml
 from chameleon_core._plugins.factory import load_factory
 from chameleon_networks import hooks
-from chameleon_networks._delivery.frontends import NetworksFrontend
+from chameleon_networks._frontends.lazy import NetworksFrontend
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.source_checks import imported_library, onnx_models, torch_models
 from chameleon_networks._precision.section import Precision

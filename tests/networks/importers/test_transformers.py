@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._frontends.bucketed import work_on
 from chameleon_networks._importers.options import TorchOptions
 
 pytest.importorskip("transformers")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from chameleon_core._stages import Winner
-from chameleon_networks._delivery.networks import NetworkFrontend
 from chameleon_networks._export.metaschedule import NETWORK_MODULE, to_metaschedule
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork
 from chameleon_tvm._operators.base import operator_of

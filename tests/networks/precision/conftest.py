@@ -9,10 +9,10 @@ from chameleon_core._stages import Delivery, Trials, Winner
 from chameleon_networks._compile.compile import untuned
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery.bucketed import work_on
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._delivery.typed import decisions as settling
-from chameleon_networks._delivery.typed import delivery as delivering
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision import delivery as delivering
+from chameleon_networks._frontends.bucketed import work_on
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.fused_operators import specs_for
 from chameleon_networks._graph.prepare import prepared

@@ -12,14 +12,14 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._network_result import FrontPoint, NetworkResult, RivalTime
 from chameleon_core._run_folder import read_store
 from chameleon_core._task import Task
-from chameleon_networks._delivery.deliver_buckets import summed
-from chameleon_networks._delivery.frontends import NetworksFrontend
-from chameleon_networks._delivery.reduced_rivals import kept_samples, reduced_request
+from chameleon_networks._comparison.reduced_precision import kept_samples, reduced_request
+from chameleon_networks._delivery.buckets import summed
+from chameleon_networks._evaluation.verify import Sample
+from chameleon_networks._frontends.lazy import NetworksFrontend
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._quantize import batches as reading
 from chameleon_networks._quantize.batches import batches_of
-from chameleon_networks._running.verify import Sample
 from chameleon_networks._shapes import Buckets
 from synthetic import measurements_in
 

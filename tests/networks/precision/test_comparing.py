@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_networks._delivery.reduced_rivals import kept_samples, reduced_request
+from chameleon_networks._comparison.reduced_precision import kept_samples, reduced_request
 
 DATA = """
 from pathlib import Path

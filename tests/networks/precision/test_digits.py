@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from chameleon_core._pipeline.load import load_pipeline
-from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._artifact.load import load
+from chameleon_networks._frontends.bucketed import work_on
 from chameleon_networks._importers.options import TorchOptions
-from chameleon_networks._package.load import load
 from chameleon_networks._precision.section import Precision
 
 

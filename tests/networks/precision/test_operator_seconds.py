@@ -5,7 +5,10 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_networks._delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
+from chameleon_networks._delivery.mixed_precision.operator_seconds import (
+    BuiltNetwork,
+    OperatorSeconds,
+)
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,14 @@
 
 import numpy as np
 from chameleon_core._stages import Winner
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_package
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._evaluation.profile import kernel_seconds
 from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._precision.networks import TypedNetworks
 from chameleon_networks._quantize.ranges import Affine
-from chameleon_networks._running.profile import kernel_seconds
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from chameleon_core._errors import TargetError
 from chameleon_core._plugins import NoOptions
-from chameleon_networks._delivery.reduced_rivals import precisions_beside
-from chameleon_networks._delivery.typed import decisions as settling
-from chameleon_networks._delivery.typed.operator_seconds import OperatorSeconds
+from chameleon_networks._artifact.writer import check_target
+from chameleon_networks._comparison.reduced_precision import precisions_beside
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision.operator_seconds import OperatorSeconds
 from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._package.package import check_target
 from chameleon_networks._precision.edges import tensors_of
 from chameleon_networks._precision.networks import TypedNetworks
 from chameleon_networks._precision.points import Front, in_words

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery.typed.errors import Simulation
+from chameleon_networks._delivery.mixed_precision.simulation import Simulation
+from chameleon_networks._evaluation.messages import request_of
+from chameleon_networks._evaluation.verify import error_between, magnitudes
 from chameleon_networks._graph.relaxed import relax
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork
@@ -15,8 +17,6 @@ from chameleon_networks._quantize.simulated import SimulatedNetwork
 from chameleon_networks._quantize.simulating import CORRECTED, Calibrator, Server
 from chameleon_networks._quantize.types import with_types
 from chameleon_networks._quantize.weights import channel_means, constants_in
-from chameleon_networks._running.requests import request_of
-from chameleon_networks._running.verify import error_between, magnitudes
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError, TargetError
 from chameleon_core._plugins import NoOptions
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._delivery.typed import decisions as settling
-from chameleon_networks._delivery.typed import delivery as candidates
-from chameleon_networks._delivery.typed import delivery as delivering
-from chameleon_networks._package.load import load
+from chameleon_networks._artifact.load import load
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision import delivery as candidates
+from chameleon_networks._delivery.mixed_precision import delivery as delivering
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._quantize import eligibility
 from chameleon_tvm._device.targets import TVMTargets

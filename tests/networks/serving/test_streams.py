@@ -14,9 +14,9 @@ from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._network_result import NetworkResult
 from chameleon_networks._commands import network_times as command
 from chameleon_networks._commands.bench_network import stream_numbers
-from chameleon_networks._serving import clients, model_files, streams
-from chameleon_networks._serving.model_files import ModelFile
-from chameleon_networks._serving.streams import Served, figures_of, onnxruntime_ways, served
+from chameleon_networks._throughput import clients, model_files, streams
+from chameleon_networks._throughput.comparison import Served, figures_of, onnxruntime_ways, served
+from chameleon_networks._throughput.model_files import ModelFile
 from chameleon_system._cores import usable_cores
 from chameleon_system._processes.stamps import TOKEN
 from programs import completed
@@ -114,7 +114,7 @@ def test_busy_processes_end_with_those_who_need_them():
 
 def test_busy_processes_end_where_their_parent_is_killed():
     code = (
-        "import time; from chameleon_networks._serving.clients import busy\n"
+        "import time; from chameleon_networks._throughput.clients import busy\n"
         "with busy(1):\n    print('busy', flush=True)\n    time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:

@@ -18,10 +18,10 @@ FRONTENDS = tuple(
     PluginRecord(
         name=name,
         summary=f"The operators of {summary}",
-        factory="chameleon_networks._delivery.frontends:NetworksFrontend",
+        factory="chameleon_networks._frontends.lazy:NetworksFrontend",
         options=options,
         precisions=PRECISIONS,
-        complete="chameleon_networks._package.load:check_files",
+        complete="chameleon_networks._artifact.load:check_files",
         detect=detect and f"chameleon_networks._importers.source_checks:{detect}",
     )
     for name, summary, options, detect in (

@@ -22,13 +22,13 @@ from chameleon_tvm.api import named_object
 from torch import Tensor, nn
 
 from chameleon_transforms._data import batches, checked, minibatch
-from chameleon_transforms._delivery.point import write_point
+from chameleon_transforms._delivery.network_folder import write_point
 from chameleon_transforms._network.channels import TracedNetwork, checked_scores, traced
 from chameleon_transforms._network.space import NetworkSpace
-from chameleon_transforms._scores.judge import Judge
-from chameleon_transforms._search.figure import page, table
+from chameleon_transforms._scores.scorer import Judge
 from chameleon_transforms._search.front import Point
 from chameleon_transforms._search.latency import OperatorTimes
+from chameleon_transforms._search.report import page, table
 from chameleon_transforms._search.search import TransformSearch
 from chameleon_transforms._section import Transformation
 

@@ -28,7 +28,7 @@ from chameleon_transforms._nest.program import Program, whole
 from chameleon_transforms._nest.tasks import Spec, spec_of
 from chameleon_transforms._network.channels import traced
 from chameleon_transforms._network.space import NetworkSpace
-from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._scores.scorer import Judge
 from chameleon_transforms._transforms.grouping import Depthwise
 
 _SAMPLES = 4

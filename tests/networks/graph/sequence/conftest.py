@@ -9,14 +9,14 @@ import numpy as np
 from chameleon_core._loop.end.delivery import guesses_of
 from chameleon_core._plugins import NoOptions
 from chameleon_core._stages import Winner
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_package
 from chameleon_networks._compile.compile import CompiledNetwork, compiled
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.fused_operators import fastest
 from chameleon_networks._graph.operators import specs_of
 from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from chameleon_system.api import keep_bytes, kept_path, without_collecting
 
-from chameleon_networks._backends.waiting_run import started_early
+from chameleon_networks._backends.idle_run import started_early
 
 if TYPE_CHECKING:
     from torch import nn

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from chameleon_networks._backends import StaysError
 from chameleon_networks._backends.graph_deliveries import bytes_of
-from chameleon_networks._running.verify import TOLERANCE, agreement
+from chameleon_networks._evaluation.verify import TOLERANCE, agreement
 
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""

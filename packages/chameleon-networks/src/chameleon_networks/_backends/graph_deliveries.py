@@ -35,7 +35,7 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverloadPacket
 
 from chameleon_networks._backends import StaysError
-from chameleon_networks._backends.waiting_run import waiting_run
+from chameleon_networks._backends.idle_run import waiting_run
 
 log = structlog.get_logger()
 

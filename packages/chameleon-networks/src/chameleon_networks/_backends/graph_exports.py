@@ -24,13 +24,13 @@ from torch.export.graph_signature import OutputKind
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from chameleon_networks._backends import StaysError
-from chameleon_networks._frameworks.running import TORCH, torch_inference
+from chameleon_networks._evaluation.network_cache import KeptAnswers, kept_network
+from chameleon_networks._evaluation.verify import samples_of
+from chameleon_networks._frameworks.inference import TORCH, torch_inference
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import TorchNetwork
 from chameleon_networks._importers.torch import inference
 from chameleon_networks._importers.torch.lowering.decompositions import calls_of, in_core_operators
-from chameleon_networks._running.kept_networks import KeptAnswers, kept_network
-from chameleon_networks._running.verify import samples_of
 
 log = structlog.get_logger()
 

@@ -17,6 +17,8 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_package
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.uncompilable import no_kernels
 from chameleon_networks._graph.chains import chains_of
@@ -28,8 +30,6 @@ from chameleon_networks._importers.onnx.quantized import in_real_numbers
 from chameleon_networks._importers.onnx.typed import from_interface, to_interface
 from chameleon_networks._importers.options import DEFAULT
 from chameleon_networks._importers.refusals import OperatorsRefusedError
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
 
 _SMALL = 16
 """Largest size of a floating-point input whose values may be compiled into a network, such as the

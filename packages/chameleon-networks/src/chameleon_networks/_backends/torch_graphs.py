@@ -25,11 +25,11 @@ from chameleon_system.api import write_whole
 from torch import Tensor, fx
 from torch.autograd import forward_ad
 
+from chameleon_networks._artifact.load import load
 from chameleon_networks._backends import StaysError, graph_checks
 from chameleon_networks._backends.graph_checks import Weights, check_outputs
 from chameleon_networks._backends.graph_deliveries import Delivery
 from chameleon_networks._backends.graph_options import BACKGROUND, PREDICTED, BackendOptions
-from chameleon_networks._package.load import load
 
 log = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from chameleon_system.api import user_cache_folder
 
 from chameleon_networks._backends import COMPILED_MODULES
 from chameleon_networks._compile.sequence.library import KEPT_OBJECTS
-from chameleon_networks._running.kept_networks import KEPT_NETWORKS
+from chameleon_networks._evaluation.network_cache import KEPT_NETWORKS
 
 _DAY = 86_400.0
 _MIB = 1 << 20

@@ -13,9 +13,9 @@ from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner, recal
 from chameleon_tvm.api import Exported
 
 from chameleon_networks._commands.runs import pipeline_of, threads_of, winners_of
-from chameleon_networks._delivery.frontends import NetworksFrontend
 from chameleon_networks._export.bundles import network_to_c, to_c, to_libraries
 from chameleon_networks._export.metaschedule import to_metaschedule, to_tvmscript
+from chameleon_networks._frontends.lazy import NetworksFrontend
 
 METASCHEDULE, TVMSCRIPT, C = "metaschedule", "tvmscript", "c"
 

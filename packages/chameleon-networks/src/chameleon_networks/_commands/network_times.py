@@ -16,13 +16,13 @@ from chameleon_core.api import InferenceResult, RivalTime, RunView, counted, def
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
 from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._delivery.reduced_rivals import ComputedIn
-from chameleon_networks._delivery.side_by_side import Compared, SideBySide, side_by_side
+from chameleon_networks._comparison.comparison import Compared, SideBySide, side_by_side
+from chameleon_networks._comparison.reduced_precision import ComputedIn
 from chameleon_networks._frameworks import AS_IT_COMES
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._serving.model_files import FRAMEWORKS
-from chameleon_networks._serving.streams import Served, served
+from chameleon_networks._throughput.comparison import Served, served
+from chameleon_networks._throughput.model_files import FRAMEWORKS
 
 Summary = Mapping[str, Any]
 """Results of one comparison, as JSON values."""

@@ -29,8 +29,8 @@ from chameleon_core.plugin_api import (
     winner,
 )
 
-from chameleon_networks._delivery.bucketed import NetworkWork
-from chameleon_networks._delivery.frontends import NetworksFrontend
+from chameleon_networks._frontends.bucketed import NetworkWork
+from chameleon_networks._frontends.lazy import NetworksFrontend
 
 
 def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:

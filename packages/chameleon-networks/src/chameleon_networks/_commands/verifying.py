@@ -20,18 +20,18 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitC
 from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
 
+from chameleon_networks._artifact.writer import MANIFEST, manifest_of, read_manifest, write_package
 from chameleon_networks._commands import runs
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._evaluation import verify
+from chameleon_networks._evaluation.processes import delivered_process, framework_process
 from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.prepare import prepared
 from chameleon_networks._graph.relaxed import bindings_of, relax, tvm
 from chameleon_networks._graph.warnings_once import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._package.package import MANIFEST, manifest_of, read_manifest, write_package
 from chameleon_networks._quantize.batches import user_samples
-from chameleon_networks._running import verify
-from chameleon_networks._running.processes import delivered_process, framework_process
 from chameleon_networks._source_location import SourceLocation
 
 log = structlog.get_logger()

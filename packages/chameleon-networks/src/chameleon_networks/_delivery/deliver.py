@@ -13,12 +13,12 @@ from chameleon_core.api import LayoutResult, NetworkResult
 from chameleon_core.plugin_api import Delivery
 from chameleon_system.api import replace_folder
 
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
 from chameleon_networks._delivery.delivery_steps import DeliverySteps, SettledNetwork, blamed
-from chameleon_networks._delivery.typed.delivery import in_types
-from chameleon_networks._package.package import read_manifest, write_manifest
-from chameleon_networks._running.latency import first_answer
-from chameleon_networks._running.verify import SAMPLES, OutputCheck
+from chameleon_networks._delivery.mixed_precision.delivery import in_types
+from chameleon_networks._evaluation.latency import first_answer
+from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
 
 log = structlog.get_logger()
 

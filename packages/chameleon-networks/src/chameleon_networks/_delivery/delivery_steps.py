@@ -15,28 +15,27 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import STORAGE, one_line
 
+from chameleon_networks._artifact.writer import check_target, manifest_of, write_package
+from chameleon_networks._c_runtime.linking import compiler_command
+from chameleon_networks._comparison.baselines import Baselines
+from chameleon_networks._comparison.reduced_precision import ReducedRequest
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery.baselines import Baselines
-from chameleon_networks._delivery.in_network import (
+from chameleon_networks._delivery.kernel_choice import (
     choices,
     fastest,
     seconds_in_network,
 )
 from chameleon_networks._delivery.layout_choice import LayoutChoice
-from chameleon_networks._delivery.reduced_rivals import ReducedRequest
-from chameleon_networks._delivery.typed.decisions import PrecisionDecisions
-from chameleon_networks._frameworks import AS_IT_COMES
-from chameleon_networks._frameworks.running import TORCH
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.warnings_once import warnings_once
-from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._package.package import check_target, manifest_of, write_package
-from chameleon_networks._precision.networks import TypedNetwork
-from chameleon_networks._running.kept_networks import KeptAnswers, KeptNetwork
-from chameleon_networks._running.processes import NetworkProcess, delivered_process, waiting_process
-from chameleon_networks._running.verify import (
+from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
+from chameleon_networks._evaluation.network_cache import KeptAnswers, KeptNetwork
+from chameleon_networks._evaluation.processes import (
+    NetworkProcess,
+    delivered_process,
+    waiting_process,
+)
+from chameleon_networks._evaluation.verify import (
     ROUNDINGS,
     Expected,
     OutputCheck,
@@ -47,8 +46,13 @@ from chameleon_networks._running.verify import (
     guilty,
     samples_of,
 )
-from chameleon_networks._runtime.linking import compiler_command
-from chameleon_networks._step_seconds import StepSeconds
+from chameleon_networks._frameworks import AS_IT_COMES
+from chameleon_networks._frameworks.inference import TORCH
+from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._precision.networks import TypedNetwork
+from chameleon_networks._step_times import StepSeconds
 
 log = structlog.get_logger()
 

@@ -26,7 +26,7 @@ from chameleon_tvm.api import (
     with_rank,
 )
 
-from chameleon_networks._delivery.checking import Facts
+from chameleon_networks._checks.check import Facts
 from chameleon_networks._importers.options import DEFAULT
 
 log = structlog.get_logger()

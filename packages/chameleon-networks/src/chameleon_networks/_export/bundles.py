@@ -18,11 +18,11 @@ from chameleon_core.plugin_api import (
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
 
+from chameleon_networks._artifact.writer import FORMAT, MANIFEST, digest_of_file, read_manifest
+from chameleon_networks._c_runtime.linking import OBJECTS, compiler_command, filled, link_library
+from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
 from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_networks._export.operators import deliver_operator
-from chameleon_networks._package.package import FORMAT, MANIFEST, digest_of_file, read_manifest
-from chameleon_networks._runtime.linking import OBJECTS, compiler_command, filled, link_library
-from chameleon_networks._runtime.pack import PACKING, PACKING_FILES
 
 
 def name_for(folder: Path, asked: str | None) -> str:

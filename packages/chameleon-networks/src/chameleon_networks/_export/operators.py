@@ -29,6 +29,9 @@ from chameleon_tvm.api import (
 )
 from numpy.typing import NDArray
 
+from chameleon_networks._artifact.writer import build_facts, described_tensor, write_package
+from chameleon_networks._c_runtime.linking import SOURCES, compiler_command
+from chameleon_networks._c_runtime.pack import ARRAYS, PACKING, replayed
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor
 from chameleon_networks._compile.sequence.library import (
     SequenceExecutable,
@@ -37,9 +40,6 @@ from chameleon_networks._compile.sequence.library import (
     parallel_extents,
 )
 from chameleon_networks._compile.sequence.variants import extents, with_variants
-from chameleon_networks._package.package import build_facts, described_tensor, write_package
-from chameleon_networks._runtime.linking import SOURCES, compiler_command
-from chameleon_networks._runtime.pack import ARRAYS, PACKING, replayed
 
 Array = NDArray[Any]
 

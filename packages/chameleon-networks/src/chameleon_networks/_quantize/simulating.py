@@ -21,6 +21,13 @@ from chameleon_tvm.api import INT8
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._evaluation.messages import (
+    read_arrays,
+    requested_network,
+    serve,
+    write_arrays,
+)
+from chameleon_networks._evaluation.verify import Sample, error_between, magnitudes
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import (
     Affine,
@@ -32,8 +39,6 @@ from chameleon_networks._quantize.ranges import (
 from chameleon_networks._quantize.reads import Network
 from chameleon_networks._quantize.simulated import SimulatedNetwork
 from chameleon_networks._quantize.weights import Means, channel_means
-from chameleon_networks._running.requests import read_arrays, requested_network, serve, write_arrays
-from chameleon_networks._running.verify import Sample, error_between, magnitudes
 
 log = structlog.get_logger()
 

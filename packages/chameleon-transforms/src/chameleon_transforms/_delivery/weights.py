@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from chameleon_transforms._nest.domain import Nest
 from chameleon_transforms._nest.modules import TransformedConvolution
 from chameleon_transforms._nest.program import Program, Stage
-from chameleon_transforms._network.changed import replacements
 from chameleon_transforms._network.channels import ChannelGroup
+from chameleon_transforms._network.replacement import replacements
 from chameleon_transforms._network.space import Candidate, NetworkSpace
 
 _TINY = 1e-12

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from chameleon_transforms._contract import NetworkScore
 from chameleon_transforms._nest.tasks import Spec, specs_of
 from chameleon_transforms._network.space import AS_IS, Candidate, NetworkSpace
-from chameleon_transforms._scores.judge import Judge
+from chameleon_transforms._scores.scorer import Judge
 from chameleon_transforms._search.front import Point, front, not_dominated
 from chameleon_transforms._search.latency import OperatorTimes
 from chameleon_transforms._section import Transformation

@@ -24,6 +24,7 @@ import attrs
 import numpy as np
 from chameleon_tvm.api import emit, tirx
 
+from chameleon_networks._c_runtime.pack import ALIGNMENT
 from chameleon_networks._compile.sequence.accesses import table_axis, takes_strides
 from chameleon_networks._compile.sequence.calls import (
     Call,
@@ -36,7 +37,6 @@ from chameleon_networks._compile.sequence.calls import (
 from chameleon_networks._compile.sequence.changes import Changes, part_of
 from chameleon_networks._compile.sequence.marks import SHUFFLE, SLICE, mark_of
 from chameleon_networks._graph.strides import dense_strides, reshaped_strides
-from chameleon_networks._runtime.pack import ALIGNMENT
 
 Function = Any
 Channel = tuple[Tensor, int]

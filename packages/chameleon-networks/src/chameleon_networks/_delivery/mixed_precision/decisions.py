@@ -1,0 +1,269 @@
+"""Decides which dtypes a network's operators may have, before they become tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.plugin_api import ConfigError, TargetError, Task
+from chameleon_system.api import usable_cores
+from chameleon_tvm.api import COMPUTE, kind_of, narrow_weights_pay
+
+from chameleon_networks._artifact.writer import check_target
+from chameleon_networks._checks.check import Facts
+from chameleon_networks._comparison.reduced_precision import (
+    ReducedRequest,
+    kept_samples,
+    precisions_beside,
+    reduced_request,
+)
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._delivery.mixed_precision.simulation import Simulation
+from chameleon_networks._evaluation.verify import Run, Sample
+from chameleon_networks._graph.fused_operators import fastest
+from chameleon_networks._graph.operators import owners, specs_of
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._precision.metrics import metric_of, scored
+from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._quantize.batches import batches_of
+from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
+from chameleon_networks._quantize.weights import Means
+from chameleon_networks._step_times import StepSeconds
+
+log = structlog.get_logger()
+
+
+class PrecisionDecisions:
+    """The dtypes that a network's fused operators may have, with the ranges that int8 needs.
+
+    Args:
+        network: The imported network.
+        precision: The section ``precision`` of the pipeline.
+
+    Attributes:
+        precision: The argument ``precision``.
+        notes: Sentences for the log, for example about dtypes that the target does not support.
+    """
+
+    def __init__(self, network: ImportedNetwork, precision: Precision) -> None:
+        self.precision = precision
+        self.notes: tuple[str, ...] = ()
+        self._network = network
+        self._types: tuple[str, ...] | None = None
+        self._ranges: Mapping[str, Affine] | None = None
+        self._means: Means = {}
+        self._networks: dict[str, TypedNetworks] = {}
+        self._samples: list[Sample] | None = None
+        self._seconds: Mapping[str, float] = {}
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The dtypes other than float32 that fused operators may have.
+
+        Before ``decide`` has run, these are all dtypes that the pipeline requests.
+        """
+        return self.precision.types if self._types is None else self._types
+
+    @property
+    def _called(self) -> str:
+        """The name of the network in messages."""
+        bucket = self._network.bucket
+        return "the network" if bucket is None else f"the network in bucket {bucket.name}"
+
+    @property
+    def networks(self) -> TypedNetworks:
+        """Makes the network with chosen dtypes, in the current layout."""
+        layout = self._network.layout
+        if layout not in self._networks:
+            module, chains = prepared_network(self._network)
+            self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
+        return self._networks[layout]
+
+    def decide(self, target: str) -> Facts:
+        """Find the dtypes that the target supports, and calibrate the ranges that int8 needs.
+
+        Args:
+            target: The resolved target.
+
+        Returns:
+            The decisions as JSON values, for ``restore``.
+
+        Raises:
+            ConfigError: No operator can have any of the requested dtypes, or calibration fails.
+            TargetError: Reduced precision is not supported for the target.
+        """
+        if kind_of(target) != "llvm":
+            raise TargetError(
+                f"networks are computed in {' or '.join(self.types)} on CPUs alone, and the target "
+                f"is {kind_of(target)!r}",
+                hint="Leave 'precision' out of the pipeline, or name a CPU.",
+            )
+        try:
+            check_target(target)
+        except TargetError as error:
+            raise TargetError(
+                f"ranges and errors are found by running the network: {error}",
+                hint="Run it on a machine of the target's kind, or leave 'precision' out.",
+            ) from error
+        steps = StepSeconds("types")
+        self._settle_types(target)
+        if self._needs_ranges or self.precision.metric is not None:
+            with steps.during("calibration"):
+                self._calibrate(target)
+        elif self.precision.calibrate is not None:
+            self.kept_batches()  # what is wrong with them is told before anything is measured
+        self._seconds = steps.until_now()
+        for sentence in self.notes:
+            log.warning("type_left_out", why=sentence)
+        return self.to_json()
+
+    @property
+    def _needs_ranges(self) -> bool:
+        """Whether a dtype needs ranges, as int8 does."""
+        return any(COMPUTE[kind].quantized for kind in self.types)
+
+    def _calibrate(self, target: str) -> None:
+        """Find the ranges of tensors, and check that the user's metric can run the network."""
+        precision = self.precision
+        with self.simulation(target, max(1, len(usable_cores()))) as simulation:
+            if self._needs_ranges:
+                batches = batches_of(self._network, precision.calibrate)
+                self._ranges, self._means = simulation.calibrated(batches)
+                if precision.calibrate is not None:
+                    self._samples = batches.samples
+                log.info("precision_calibrated", how=batches.summary)
+            if precision.metric is not None:
+                metric = metric_of(precision.metric)
+                score = scored(metric, precision.metric, partial(simulation.outputs, types={}))
+                log.info("metric_in_float32", metric=precision.metric, score=score)
+        self._networks.clear()
+
+    def simulation(self, target: str, threads: int) -> Simulation:
+        """Start a process that computes the network's outputs with any choice of dtypes.
+
+        If calibration has already found the tensors' ranges for int8, the process gets them.
+
+        Args:
+            target: The resolved target.
+            threads: Number of threads that the process computes with.
+        """
+        module, chains = prepared_network(self._network)
+        simulation = Simulation(self._network, module, chains, target, threads)
+        if self._ranges is not None:
+            simulation.restore(self._ranges, self._means)
+        return simulation
+
+    def kept_batches(self) -> list[Sample]:
+        """The inputs on which a network's errors are measured; calibration does not use them.
+
+        If ``decide`` has read the user's inputs, they are not read again.
+        """
+        if self._samples is None:
+            self._samples = kept_samples(self._network, self.precision.calibrate)
+        return self._samples
+
+    def reduced_request(self, run: Run) -> ReducedRequest:
+        """Prepare to compare the network with frameworks that compute in reduced precision.
+
+        The frameworks compute in the dtypes that this network may have besides float32, and in the
+        dtype that each framework chooses.
+
+        Args:
+            run: A function that runs the reference in float32.
+
+        Raises:
+            ChameleonError: The calibration inputs cannot be read, or the reference fails.
+        """
+        precisions = precisions_beside(self.types)
+        return reduced_request(self._network, precisions, self.precision.calibrate, run)
+
+    def _settle_types(self, target: str) -> None:
+        """Leave out the dtypes that no operator of the network can have."""
+        able = {kind: self.networks.able(kind) for kind in self._tried(target)}
+        usable = tuple(kind for kind, places in able.items() if places)
+        if not usable:
+            raise ConfigError(
+                f"no operator of {self._called} can be computed in "
+                f"{' or '.join(self.precision.types)} on this target"
+                f"{self._reason(next(iter(able)))}",
+                hint="Leave 'precision' out of the pipeline, or name another type.",
+            )
+        self.notes = tuple(
+            f"no operator of {self._called} can be computed in {kind} on this target; it is left "
+            "out"
+            for kind in self.precision.types
+            if kind not in usable
+        )
+        self._types = usable
+
+    def _tried(self, target: str) -> tuple[str, ...]:
+        """The requested dtypes, and int8 with weights of fewer bits if that pays."""
+        asked = self.precision.types
+        variants = [name for name, kind in COMPUTE.items() if kind.variant_of in asked]
+        return (*asked, *variants) if variants and narrow_weights_pay(target) else asked
+
+    def _reason(self, kind: str) -> str:
+        """The most frequent reason why operators cannot have a dtype, after a colon."""
+        reasons = Counter(eligible(self.networks.chains, kind).reasons.values())
+        return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
+
+    def to_json(self) -> Facts:
+        """The decisions about dtypes as JSON values, which a resumed run passes to ``restore``.
+
+        The JSON also has the seconds that each step of ``decide`` took, such as the calibration, so
+        that the run folder records them.
+        """
+        means = {name: mean.tolist() for name, mean in self._means.items()}
+        return {
+            "types": list(self.types),
+            "ranges": None if self._ranges is None else ranges_to_json(self._ranges),
+            "means": means,
+            "told": list(self.notes),
+            "seconds": dict(self._seconds),
+        }
+
+    def restore(self, decisions: Mapping[str, Any]) -> None:
+        """Take over the decisions that ``decide`` of another object returned."""
+        self._types = tuple(decisions["types"])
+        self.notes = tuple(decisions["told"])
+        if decisions["ranges"] is not None:
+            self._ranges = ranges_from_json(decisions["ranges"])
+            self._means = {
+                name: np.array(mean, np.float64) for name, mean in decisions["means"].items()
+            }
+        self._networks.clear()
+
+    def alternatives(self, named: Sequence[Any], target: str) -> list[Task]:
+        """Make tasks that compute the fused operators in dtypes other than float32 (alternatives).
+
+        Args:
+            named: The distinct operators in float32, with names, as ``specs_of`` returns them.
+            target: The resolved target.
+        """
+        networks = self.networks
+        before = fastest(networks.chains, target)
+        distinct = dict.fromkeys(chain.spec for chain in before)
+        own = dict(zip(distinct, (spec.name for spec in named), strict=True))
+        tasks: dict[str, Task] = {}
+        for kind in self._tried(target) if self._types is None else self._types:
+            network, able = networks.uniform(kind), networks.able(kind)
+            chains = [typed for position in able if (typed := network.chain(position)) is not None]
+            chains = fastest(chains, target)
+            first: dict[Any, str] = {}
+            for position, chain in zip(able, chains, strict=True):
+                first.setdefault(chain.spec, own[before[position].spec])
+            specs = specs_of(
+                chains, owners(chains, self._network.imported, self._network.graph.locations)
+            )
+            for spec, of in zip(specs, first.values(), strict=True):
+                name = f"{spec.name} {kind}"
+                task = attrs.evolve(spec, name=name).task(name, target)
+                tasks.setdefault(task.key, attrs.evolve(task, alternative_of=of))
+        return list(tasks.values())

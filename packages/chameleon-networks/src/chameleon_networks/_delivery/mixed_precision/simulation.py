@@ -1,0 +1,167 @@
+"""Simulates a network with reduced dtypes in a child process, to find the errors of its outputs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import structlog
+from chameleon_core.plugin_api import Arrays, ChameleonError
+from chameleon_system.api import Message
+
+from chameleon_networks._evaluation.messages import read_arrays, request_of
+from chameleon_networks._evaluation.processes import RUN_SECONDS, AskedProcess
+from chameleon_networks._evaluation.verify import Sample
+from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
+from chameleon_networks._quantize.reads import Network
+from chameleon_networks._quantize.weights import Means
+
+log = structlog.get_logger()
+
+_MODULE = "chameleon_networks._quantize.simulating"
+
+Types = Mapping[int, str]
+
+
+class Simulation(AskedProcess):
+    """A process that simulates a network for any choice of dtypes of its fused operators.
+
+    The process compiles the network once. An error is the largest |difference| of all samples over
+    the largest |output| of all samples.
+
+    Args:
+        network: The imported network.
+        module: The prepared module of the network, in the current layout.
+        chains: The fused operators of the network.
+        target: The resolved target, which must be this machine.
+        threads: Number of threads that the process computes with.
+
+    Attributes:
+        during: A function that returns a context manager, which counts the seconds. The context is
+            entered while the process works.
+
+    Raises:
+        ConfigError: The process reads a different network from the same source.
+        ChameleonError: The process ended.
+    """
+
+    def __init__(
+        self,
+        network: ImportedNetwork,
+        module: Any,
+        chains: Sequence[FusedOperator],
+        target: str,
+        threads: int,
+    ) -> None:
+        names = list(Network(module, chains).names.values())
+        request = {"target": target, "names": names, **request_of(network)}
+        super().__init__("the simulated network", request, module=_MODULE, threads=threads)
+        self._chains = chains
+        self.during: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+        self._samples = 0
+        self._known: dict[frozenset[tuple[int, str]], float] = {}
+        self._places = frozenset(self.answer["places"])
+
+    def _ask(self, request: Message, limit: float = RUN_SECONDS) -> Message:
+        with self.during():
+            return super()._ask(request, limit)
+
+    def calibrated(self, batches: Iterable[Arrays]) -> tuple[Mapping[str, Affine], Means]:
+        """Find the ranges of the tensors that fused operators read in int8.
+
+        Args:
+            batches: The calibration inputs, one batch at a time.
+
+        Returns:
+            The range of each tensor, by tensor name, and the mean of each channel of the tensors.
+            ``with_types`` corrects biases with the means. There are none if the correction would
+            not reduce the error.
+
+        Raises:
+            ConfigError: A batch makes a tensor of the network infinite or NaN.
+        """
+        self._known.clear()
+        for batch in batches:
+            self._ask({"do": "observe", "inputs": self._written(batch)})
+        file = self._file("means")
+        reply = self._ask({"do": "calibrate", "means": str(file)})
+        ranges, method = ranges_from_json(reply["ranges"]), reply["method"]
+        log.info("calibrated", tensors=len(ranges), method=method, errors=reply["errors"])
+        return ranges, dict(zip(reply["means"], read_arrays(file), strict=True))
+
+    def restore(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:
+        """Use ranges and means of an earlier calibration."""
+        self._known.clear()
+        known = {"ranges": ranges_to_json(ranges), "names": list(means)}
+        self._ask({"do": "recall", **known, "inputs": self._written(list(means.values()))})
+
+    def sample(self, samples: Iterable[Sample]) -> None:
+        """Add inputs on which errors are measured."""
+        self._known.clear()
+        for sample in samples:
+            written = self._written(sample.inputs)
+            self._ask({"do": "sample", "inputs": written, "kept": list(sample.cuts)})
+            self._samples += 1
+
+    def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
+        """The error of the network for each fused operator in each reduced dtype.
+
+        In each case, only this operator has the reduced dtype, and all others are in float32.
+
+        Args:
+            kinds: Names of reduced dtypes.
+
+        Returns:
+            The error for each pair of an operator's index and a dtype that the operator can have.
+        """
+        return {
+            (position, kind): self.error_of({position: kind})
+            for kind in kinds
+            for position in eligible(self._chains, kind).places
+        }
+
+    def error_of(self, types: Types) -> float:
+        """The error of the network's outputs for a choice of dtypes.
+
+        The error is infinite if an operator has no kernel to simulate it with, or if a dtype cannot
+        represent the numbers of a tensor.
+
+        Args:
+            types: The dtypes of fused operators, by index. Other operators are in float32.
+
+        Raises:
+            ChameleonError: There are no samples.
+        """
+        if not self._samples:
+            raise ChameleonError(
+                "there are no inputs to measure errors on", hint="Give some to `sample` first."
+            )
+        if not self._places.issuperset(types):
+            return math.inf
+        key = frozenset(types.items())
+        if key not in self._known:
+            answer = self._ask({"do": "error", "types": _as_json(types)})
+            self._known[key] = float(answer["value"])
+        return self._known[key]
+
+    def outputs(self, inputs: Arrays, types: Types) -> Arrays:
+        """Compute the network's outputs for a choice of dtypes.
+
+        Args:
+            inputs: The inputs of one inference.
+            types: The dtypes of fused operators, by index. Other operators are in float32.
+        """
+        file = self._file("outputs")
+        request = {"inputs": self._written(inputs), "outputs": str(file), "types": _as_json(types)}
+        self._ask({"do": "outputs", **request})
+        return read_arrays(file)
+
+
+def _as_json(types: Types) -> dict[str, str]:
+    return {str(position): kind for position, kind in types.items()}

@@ -1,0 +1,166 @@
+"""Facts about a network, kept in the user's cache folder for later runs on this machine.
+
+Importing a torch network takes longer than compiling it. Starting a framework to compute outputs
+for the comparison takes longer too. Both results depend on the network's source, on versions and on
+the processor alone, so a later process reads the results from files.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import cattrs
+import chameleon_tvm
+import numpy as np
+from chameleon_core.plugin_api import Arrays
+from chameleon_system.api import keep, kept_path, recalled, replacing, surroundings, write_whole
+from numpy.typing import NDArray
+
+from chameleon_networks._evaluation.messages import batches_in, read_arrays, save_arrays
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._source_location import ImportedGraph
+
+KEPT_NETWORKS = "networks"
+"""Folder in the user's cache folder with a folder of each network."""
+_DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnx", "onnxruntime")
+GRAPH = "graph"
+"""Name of the fact that holds the network's Relax module."""
+
+
+@attrs.frozen(kw_only=True)
+class KeptAnswers:
+    """The outputs that a framework computed for some inputs, as the reference of a network.
+
+    Attributes:
+        reference: Name of the framework.
+        outputs: One list of arrays for each inference.
+        day: The day on which an earlier run had the framework compute them, as ``2026-11-25``; None
+            if this run did.
+    """
+
+    reference: str
+    outputs: Sequence[Arrays]
+    day: str | None = None
+
+
+class KeptNetwork:
+    """The cached files about one network that later runs on this machine reuse, such as its graph.
+
+    If a file is missing or damaged, or cannot be written, the run computes the content of the file
+    again.
+
+    Args:
+        folder: The folder of the files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def fact(self, name: str) -> tuple[Any, str] | None:
+        """A cached fact as a JSON value, with the day on which it was cached; None without one.
+
+        Args:
+            name: The name of the fact.
+        """
+
+        def read(file: Path) -> tuple[Any, str]:
+            value = json.loads(file.read_text(encoding="utf-8"))
+            return value["value"], str(value["day"])
+
+        return recalled(self._folder / f"{name}.json", read)
+
+    def keep_fact(self, name: str, value: Any, arrays: Sequence[NDArray[Any]] = ()) -> None:
+        """Keep a value as JSON, and arrays beside it."""
+        day = dt.datetime.now(tz=dt.UTC).date().isoformat()
+
+        def write(file: Path) -> None:
+            if arrays:
+                with replacing(file.with_suffix(".arrays")) as stream:
+                    save_arrays(stream, arrays)
+            write_whole(file, json.dumps({"day": day, "value": value}))
+
+        keep(self._folder / f"{name}.json", write)
+
+    def answers(self, samples: Sequence[Arrays]) -> KeptAnswers | None:
+        """The framework's outputs that were kept for the inputs of some inferences, or None."""
+        name = _answers_name(samples)
+        known, read = self.fact(name), partial(batches_in, count=len(samples))
+        outputs = recalled(self._folder / f"{name}.arrays", read)
+        if known is None or not outputs:
+            return None
+        return KeptAnswers(reference=known[0], outputs=outputs, day=known[1])
+
+    def keep_answers(self, answers: KeptAnswers, samples: Sequence[Arrays]) -> None:
+        """Keep a framework's answers; see ``answers``."""
+        arrays = [array for outputs in answers.outputs for array in outputs]
+        self.keep_fact(_answers_name(samples), answers.reference, arrays)
+
+    def forget(self) -> None:
+        """Remove all files of this network."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def graph(self) -> ImportedGraph | None:
+        """The network as Relax has it, if it is known."""
+        known = self.fact(GRAPH)
+        arrays = recalled(self._folder / f"{GRAPH}.arrays", read_arrays)
+        if known is None or arrays is None:
+            return None
+        module = _relaxed().with_constants(known[0]["module"], arrays)
+        return cattrs.structure({**known[0], "module": module}, ImportedGraph)
+
+    def keep_graph(self, graph: ImportedGraph) -> None:
+        """Keep the network as Relax has it, unless it is known."""
+        if self.fact(GRAPH) is not None:
+            return
+        text, arrays = _relaxed().without_constants(graph.module)
+        facts = attrs.asdict(attrs.evolve(graph, module=text))
+        self.keep_fact(GRAPH, facts, [*arrays, np.zeros(0)])
+
+
+def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | None:
+    """The files with facts about a network that are kept on this machine for later runs.
+
+    Such facts are, for example, the network's graph and the reference's outputs. The name of the
+    folder of these files is a digest of the network's source, of installed versions and of the
+    machine.
+
+    Nothing is kept for later runs with the option ``check: false``, or if no later run could
+    recognize the network's source. The files are then in a folder of this run, for its other
+    processes. If there is no such folder, the result is None.
+
+    Args:
+        network: The imported network.
+        scratch: A folder of this run, or an empty string.
+    """
+    if network.origin is None or not network.options.check:
+        return KeptNetwork(Path(scratch) / KEPT_NETWORKS) if scratch else None
+    facts = [network.origin, sorted(network.shapes.items())]
+    return KeptNetwork(kept_path(KEPT_NETWORKS, [_surroundings(), facts]))
+
+
+def _relaxed() -> Any:
+    from chameleon_networks._graph import relaxed  # noqa: PLC0415 - needs TVM
+
+    return relaxed
+
+
+def _surroundings() -> list[Any]:
+    """Versions, code and machine that a network's reading and its answers depend on."""
+    own = Path(__file__).parents[1]
+    return surroundings(_DISTRIBUTIONS, (own, Path(chameleon_tvm.__file__).parent))
+
+
+def _answers_name(samples: Sequence[Arrays]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (array for inputs in samples for array in inputs):
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data)
+    return f"answers-{len(samples)}-{digest.hexdigest()}"

@@ -1,0 +1,420 @@
+"""Starts child processes that run one network each, and ends processes that hang."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+from chameleon_core.api import KernelTime
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, TargetError
+from chameleon_system.api import (
+    ChildEndedError,
+    ChildProcess,
+    Conversation,
+    Message,
+    status_words,
+    temporary_folder,
+)
+
+from chameleon_networks._evaluation.messages import (
+    batches_in,
+    read_arrays,
+    request_of,
+    write_arrays,
+    write_batches,
+)
+from chameleon_networks._evaluation.network_cache import GRAPH, kept_network
+from chameleon_networks._importers.imported_network import ImportedNetwork
+
+_MODULE = "chameleon_networks._evaluation.worker"
+_START_SECONDS = 300.0
+"""Limit for importing and compiling: torch.compile takes minutes on a large network."""
+
+_REDUCE_SECONDS = 900.0
+"""Limit for a process that calibrates and quantizes the network before compiling it."""
+
+RUN_SECONDS = 300.0
+"""Limit for one answer."""
+
+_DYING_SECONDS = 10.0
+"""Limit for the end of a process that closed its pipes: freeing gigabytes takes seconds."""
+
+
+class AskedProcess:
+    """A child process that holds an open network and answers requests about it.
+
+    Args:
+        name: The name of the process in messages.
+        request: The request that says which network to open. None to open it later.
+        module: The Python module that the process runs.
+        preloads: The names of modules that the process imports before it answers.
+        threads: Number of threads that the process computes with.
+        warm_up: Inputs of inferences to run while opening the network; see ``first_outputs``.
+        wait: Whether to wait until the network is open. If False, call ``opened`` before any other
+            method.
+        start_seconds: Limit in seconds for opening the network.
+
+    Attributes:
+        answer: The reply of the process to the request that opened the network.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request: Message | None,
+        *,
+        module: str,
+        threads: int,
+        preloads: Sequence[str] = (),
+        warm_up: Sequence[Arrays] = (),
+        wait: bool = True,
+        start_seconds: float = _START_SECONDS,
+    ) -> None:
+        self.name = name
+        self.answer: Message = {}
+        self._start_seconds = start_seconds
+        self._warmed_up = 0
+        self._folder = temporary_folder()
+        self._child = ChildProcess(module, preloads, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._conversation = Conversation(self._child)
+        try:
+            if request is not None:
+                self._open({"threads": threads, **request}, warm_up)
+            if wait:
+                self.opened()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, request: Message, warm_up: Sequence[Arrays] = ()) -> None:
+        self._warmed_up = len(warm_up)
+        files = {}
+        if warm_up:
+            inputs, outputs = self._file("warm_up"), self._file("first_outputs")
+            write_batches(inputs, warm_up)
+            files = {"inputs": str(inputs), "outputs": str(outputs), "warm_up": len(warm_up)}
+        self._tell({"do": "open", **request, **files})
+
+    @property
+    def first_outputs(self) -> list[Arrays]:
+        """The outputs of the inferences with which the network was opened (``warm_up``)."""
+        return batches_in(self._file("first_outputs"), self._warmed_up) if self._warmed_up else []
+
+    def opened(self) -> None:
+        """Wait until the child process has opened its network.
+
+        Raises:
+            ChameleonError: The network cannot be opened, or the process died or hung. The process
+                is closed then.
+        """
+        try:
+            self.answer = self._answer(self._start_seconds + RUN_SECONDS * self._warmed_up)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether the child process still runs."""
+        return self._child.alive
+
+    def pause(self) -> None:
+        """Stop the process until its next request, so that it does not disturb other timings.
+
+        Idle thread pools would otherwise keep cores busy for a while.
+        """
+        self._child.signal(signal.SIGSTOP)
+
+    def close(self) -> None:
+        """End the child process and all processes that it started.
+
+        A second call does nothing.
+        """
+        self._child.kill()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _file(self, name: str) -> Path:
+        return Path(self._folder.name, f"{name}.arrays")
+
+    def _written(self, inputs: Arrays) -> str:
+        file = self._file("inputs")
+        write_arrays(file, inputs)
+        return str(file)
+
+    def _ask(self, request: Message, limit: float = RUN_SECONDS) -> Message:
+        self._tell(request)
+        return self._answer(limit)
+
+    def _tell(self, request: Message) -> None:
+        self._child.signal(signal.SIGCONT)
+        try:
+            self._conversation.tell(request)
+        except ChildEndedError as error:
+            raise gone(self.name, self._child) from error
+
+    def _answer(self, limit: float) -> Message:
+        return awaited(self.name, self._child, self._conversation, limit)
+
+
+def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: float) -> Message:
+    """Wait for the next reply of a child process.
+
+    Args:
+        name: The name of the process in messages.
+        child: The process.
+        conversation: The channel to the process.
+        limit: Seconds after which the process is killed.
+
+    Raises:
+        ConfigError: The process reports a problem that the user can solve.
+        TargetError: The problem is the target.
+        ChameleonError: The process reports a failure, died or hung.
+    """
+    try:
+        answer = conversation.answer(limit)
+    except TimeoutError:
+        child.kill()
+        raise ChameleonError(
+            f"{name} did not answer within {limit:.0f} s and was killed",
+            hint="Is the machine busy? Run the command again.",
+        ) from None
+    except ChildEndedError as error:
+        raise gone(name, child) from error
+    if "problem" in answer:
+        kind = TargetError if answer.get("target") else ConfigError
+        raise kind(answer["problem"], hint=answer["hint"])
+    if "error" in answer:
+        raise ChameleonError(
+            f"{name} failed: {answer['error']}", hint="Run it by hand to see all of its output."
+        )
+    return answer
+
+
+def gone(name: str, child: ChildProcess) -> ChameleonError:
+    """The error for a process that has ended unexpectedly."""
+    status = child.reap(_DYING_SECONDS)
+    words = child.log.splitlines()
+    return ChameleonError(
+        f"the process of {name} ended with {status_words(status)}",
+        hint=f"Its last words: {words[-1][:400]}" if words else "It said nothing.",
+    )
+
+
+class NetworkProcess(AskedProcess):
+    """A child process that runs one network.
+
+    Args:
+        name: The name of the process in messages.
+        request: The request that says which network to open; see ``running.serve``. None to open
+            it later.
+        options: Other arguments of ``AskedProcess``.
+
+    Attributes:
+        folder: The folder of a delivered network. None if a framework runs the network.
+    """
+
+    def __init__(self, name: str, request: Message | None, **options: Any) -> None:
+        delivered = request is not None and request["role"] == "delivered"
+        self.folder = Path(request["folder"]) if request and delivered else None
+        super().__init__(name, request, module=_MODULE, **options)
+
+    @property
+    def compiled_ahead(self) -> bool:
+        """Whether the network is delivered, with nothing to compile in its first inference."""
+        return self.folder is not None
+
+    def open(self, name: str, threads: int, warm_up: Sequence[Arrays]) -> None:
+        """Let a process from ``reading_process`` open its network in a framework.
+
+        Call ``opened`` before any other method.
+
+        Args:
+            name: The name of the framework, one of ``network.frameworks``.
+            threads: Number of threads that the framework computes with.
+            warm_up: Inputs of inferences to run while opening the network.
+
+        Raises:
+            ChameleonError: The process died.
+        """
+        self.name = name
+        self._open({"role": "framework", "name": name, "threads": threads}, warm_up)
+
+    def open_delivered(self, folder: Path, threads: int) -> None:
+        """Let a process without a network open the delivered network of a folder, and wait for it.
+
+        Args:
+            folder: The folder of the network.
+            threads: Number of threads that the process computes with.
+
+        Raises:
+            ChameleonError: The network cannot be opened, or the process died or hung.
+        """
+        self.folder = folder
+        self._open({"role": "delivered", "folder": str(folder), "threads": threads})
+        self.opened()
+
+    def programs(self) -> Mapping[str, str]:
+        """Let a process from ``reading_process`` write files of the programs that it exported.
+
+        Returns:
+            The files, as ``ImportedNetwork.kept_programs`` returns them.
+
+        Raises:
+            ChameleonError: The process died or hung.
+        """
+        return dict(self._ask({"do": "save"}, self._start_seconds)["programs"])
+
+    def outputs(self, inputs: Arrays) -> Arrays:
+        """Run the network once in its process, and return its outputs.
+
+        Args:
+            inputs: One array for each input.
+
+        Raises:
+            ChameleonError: The network failed, or the process died or hung.
+        """
+        file = self._file("outputs")
+        self._ask({"do": "outputs", "inputs": self._written(inputs), "outputs": str(file)})
+        return read_arrays(file)
+
+    def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
+        """Time one inference after another, for about a number of seconds.
+
+        Args:
+            inputs: The inputs of each inference.
+            about: Seconds that all inferences together should take.
+
+        Returns:
+            The seconds of each inference.
+
+        Raises:
+            ChameleonError: The network failed, or the process died or hung.
+        """
+        request = {"do": "time", "inputs": self._written(inputs), "seconds": about}
+        return list(self._ask(request)["seconds"])
+
+    def about(self) -> Message:
+        """Ask the process for facts about itself.
+
+        They are ``memory_bytes``, ``cores``, and the names of environment ``variables``.
+
+        Raises:
+            ChameleonError: The process died or hung.
+        """
+        return self._ask({"do": "about"})
+
+    def profile(self, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
+        """Measure the seconds of each kernel of a delivered network, which is loaded once more.
+
+        Args:
+            inputs: The inputs of one inference.
+            quantile: The quantile, over several inferences, that counts as the time of a call.
+
+        Raises:
+            ChameleonError: The network failed, or the process died or hung.
+        """
+        request = {"do": "profile", "inputs": self._written(inputs), "folder": str(self.folder)}
+        answer = self._ask({**request, "quantile": quantile})
+        return [KernelTime(**row) for row in answer["kernels"]]
+
+
+def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:
+    """Start a process with the delivered network of a folder.
+
+    Args:
+        name: The name of the process in messages.
+        folder: The folder of the network.
+        threads: Number of threads that the process computes with.
+    """
+    return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
+
+
+def waiting_process() -> NetworkProcess:
+    """Start a process without a network, which ``open_delivered`` tells what to run."""
+    return NetworkProcess("the compiled network", None, threads=0, wait=False)
+
+
+def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:
+    """Start a process in which a framework runs a network.
+
+    Args:
+        network: The imported network.
+        name: The name of the framework, one of ``network.frameworks``.
+        options: Arguments of ``AskedProcess``: ``threads``, ``warm_up`` and ``wait``.
+    """
+    request = {"role": "framework", "name": name, **request_of(network)}
+    return NetworkProcess(name, request, **options)
+
+
+def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
+    """Start a process that imports a network and keeps its graph in a file for this process.
+
+    The process imports torch, which takes seconds. Meanwhile this process can import TVM.
+
+    Args:
+        network: The network, which the process reads anew.
+
+    Returns:
+        The process. Call ``opened`` before any other method. None if no process is needed: the
+        cache folder already has the graph, or the import of the network needs no torch.
+    """
+    if not network.preloads:
+        return None
+    kept = kept_network(network, network.programs_folder)
+    if kept is not None and kept.fact(GRAPH) is not None:
+        return None
+    name = "the network's importer"
+    request = {"role": "framework", "do": "read", **request_of(network, reads=True)}
+    return NetworkProcess(name, request, threads=0, preloads=network.preloads, wait=False)
+
+
+@attrs.define
+class Begun:
+    """A network that another process imports while this one does other work.
+
+    Attributes:
+        network: The network.
+        reader: A process from ``reading_process`` that imports the network, or None.
+        threads: Number of threads that the network will compute with.
+        runner: A process that will run the compiled network, or None if none was started yet.
+    """
+
+    network: ImportedNetwork
+    reader: NetworkProcess | None
+    threads: int
+    runner: NetworkProcess | None = None
+
+    def close(self) -> None:
+        """End the processes that still run, such as after a failed run."""
+        for process in (self.reader, self.runner):
+            if process is not None:
+                process.close()
+
+
+def reduced_process(
+    network: ImportedNetwork, name: str, calibration: tuple[Path, int], **options: Any
+) -> NetworkProcess:
+    """Start a process in which a framework runs a network in reduced precision.
+
+    Args:
+        network: The imported network.
+        name: The name of a ``frameworks.reductions.Reduced``, a framework with a precision.
+        calibration: A file with the inputs of several inferences, one inference after another, and
+            the number of inferences.
+        options: Arguments of ``AskedProcess``: ``threads`` and ``warm_up``.
+    """
+    file, batches = calibration
+    request = {"name": name, "calibration": str(file), "batches": batches, **request_of(network)}
+    return NetworkProcess(
+        name, {"role": "reduced", **request}, start_seconds=_REDUCE_SECONDS, **options
+    )

@@ -1,0 +1,409 @@
+"""Frameworks that run a network in reduced precision, or in a precision that they choose."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+from chameleon_core.plugin_api import FLOAT32, Arrays, ConfigError
+from chameleon_system.api import own_architecture, temporary_folder, this_processor
+from chameleon_tvm.api import BFLOAT16, FLOAT16, INT8
+
+from chameleon_networks._frameworks import AS_IT_COMES, inference
+from chameleon_networks._frameworks.precision import in_half
+
+NAMES = {"f32": FLOAT32, "bf16": BFLOAT16, "f16": FLOAT16}
+"""Names of dtypes by OpenVINO's names of them."""
+
+HINTS = {ours: theirs for theirs, ours in NAMES.items()}
+"""OpenVINO's names of dtypes by the usual names."""
+
+_PT2E = "torchao.quantization.pt2e"
+
+_VNNI = {"avx512_vnni", "avx_vnni"}
+"""Linux's names of instructions that add 8-bit products in 32 bits."""
+
+
+def sums_saturate() -> bool:
+    """Whether int8 kernels of frameworks on this CPU add pairs of products in 16 bits.
+
+    Such sums may saturate (stop at the largest 16-bit number). On x86 CPUs without VNNI, frameworks
+    use ``vpmaddubsw`` and advise weights of 7 bits. See ONNX Runtime, Quantize ONNX models, "When
+    and why do I need to try U8U8"
+    (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). See OpenVINO,
+    the saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
+    """
+    processor = this_processor()
+    if processor is None or processor.architecture != "x86_64":
+        return False
+    return not processor.flags & _VNNI
+
+
+@attrs.frozen(kw_only=True)
+class ReducedNetwork:
+    """A network that a framework has opened in some precision.
+
+    Attributes:
+        run: A function that computes outputs for inputs. Inputs and outputs have the same dtypes as
+            in the float32 network.
+        precision: The precision that the network computes in, as the framework reports it.
+    """
+
+    run: inference.Network
+    precision: str
+
+    def __call__(self, inputs: Arrays) -> Arrays:
+        return self.run(inputs)
+
+
+@attrs.frozen(kw_only=True)
+class Reduction:
+    """A request to open a network in some precision.
+
+    Attributes:
+        forms: The network.
+        calibration: The inputs of several inferences, which show the ranges of the tensors.
+        precision: One of ``frameworks.PRECISIONS``.
+        threads: Number of threads that the framework computes with.
+    """
+
+    forms: inference.NetworkForms
+    calibration: Sequence[Arrays]
+    precision: str
+    threads: int
+
+
+def openvino_as_it_comes(asked: Reduction) -> ReducedNetwork:
+    """Open a network in OpenVINO with OpenVINO's default precision.
+
+    OpenVINO computes in bfloat16 or float16 if the CPU has instructions for that dtype. See
+    "Floating Point Data Types Specifics" on the page "CPU Device" of OpenVINO's documentation.
+
+    Args:
+        asked: The network and the number of threads.
+    """
+    return _opened(inference.openvino_model(asked.forms), threads=asked.threads)
+
+
+def openvino_in_half(asked: Reduction) -> ReducedNetwork:
+    """Open a network in OpenVINO with a hint to compute in bfloat16 or in float16.
+
+    Args:
+        asked: The network, the precision and the number of threads.
+
+    Raises:
+        ConfigError: OpenVINO computes in another precision in spite of the hint.
+    """
+    model, precision = inference.openvino_model(asked.forms), asked.precision
+    network = _opened(model, threads=asked.threads, hint=HINTS[precision])
+    if network.precision != precision:
+        raise ConfigError(
+            f"asked for {precision} it computes in {network.precision} on this CPU",
+            hint="The CPU has no instructions for it that OpenVINO uses.",
+        )
+    return network
+
+
+def openvino_quantized(asked: Reduction) -> ReducedNetwork:
+    """Open a network in OpenVINO in int8, as ``quantized_model`` quantizes it.
+
+    The remaining floating-point operators have the precision that OpenVINO chooses.
+
+    Args:
+        asked: The network, the calibration inputs and the number of threads.
+
+    Raises:
+        Exception: NNCF cannot quantize the network.
+    """
+    network = _opened(quantized_model(asked.forms, asked.calibration), threads=asked.threads)
+    rest = network.precision
+    named = INT8 if rest == FLOAT32 else f"{INT8}, the rest {rest}"
+    return attrs.evolve(network, precision=named)
+
+
+def quantized_model(forms: inference.NetworkForms, calibration: Sequence[Arrays]) -> Any:
+    """Quantize a network to int8 by NNCF's static quantization, and return it as an OpenVINO model.
+
+    All options are NNCF's defaults, except two that its documentation advises. Networks with
+    attention have ``ModelType.TRANSFORMER``. On CPUs whose 8-bit sums saturate, the weights of the
+    first layers have 7 bits (NNCF, ``OverflowFix``).
+
+    Args:
+        forms: The network, in the forms that frameworks read.
+        calibration: The inputs of several inferences.
+
+    Raises:
+        Exception: NNCF cannot quantize the network.
+    """
+    nncf = importlib.import_module("nncf")
+    model = inference.openvino_model(forms)
+    names = [tensor.get_any_name() for tensor in model.inputs]
+    dataset = nncf.Dataset(list(calibration), lambda inputs: dict(zip(names, inputs, strict=True)))
+    fix = nncf.OverflowFix.FIRST_LAYER if sums_saturate() else nncf.OverflowFix.DISABLE
+    return nncf.quantize(
+        model,
+        dataset,
+        subset_size=len(calibration),
+        model_type=nncf.ModelType.TRANSFORMER if _has_attention(model) else None,
+        advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=fix),
+    )
+
+
+def _opened(model: Any, *, threads: int, hint: str | None = None) -> ReducedNetwork:
+    compiled = inference.openvino_compiled(model, threads=threads, hint=hint)
+    run = inference.openvino_inference(compiled)
+    kind = inference.openvino_precision(compiled)
+    return ReducedNetwork(run=run, precision=NAMES.get(kind, kind))
+
+
+def default_precision(framework: str) -> str:
+    """The precision in which a framework computes on this machine if it is asked for none.
+
+    Args:
+        framework: The name of the framework.
+    """
+    kind = inference.openvino_default() if framework == inference.OPENVINO else FLOAT32
+    return NAMES.get(kind, kind)
+
+
+def _has_attention(model: Any) -> bool:
+    """Whether an OpenVINO model has an attention operator or multiplies the result of a softmax."""
+    for node in model.get_ops():
+        kind = node.get_type_name()
+        if kind == "ScaledDotProductAttention":
+            return True
+        if kind == "Softmax" and any(
+            target.get_node().get_type_name() == "MatMul"
+            for target in node.output(0).get_target_inputs()
+        ):
+            return True
+    return False
+
+
+def onnxruntime_quantized(asked: Reduction) -> ReducedNetwork:
+    """Open a network in ONNX Runtime in int8, as ``quantized_file`` quantizes it.
+
+    Args:
+        asked: The network, the calibration inputs and the number of threads.
+
+    Raises:
+        Exception: ONNX Runtime cannot quantize or run the network.
+    """
+    with temporary_folder() as folder:
+        file = quantized_file(asked.forms, asked.calibration, Path(folder))
+        run = inference.onnx_session(file, threads=asked.threads)
+    return ReducedNetwork(run=run, precision=INT8)
+
+
+def quantized_file(
+    forms: inference.NetworkForms, calibration: Sequence[Arrays], folder: Path
+) -> str:
+    """Write an ONNX file of a network in int8.
+
+    ONNX Runtime quantizes it by its static quantization (QDQ), weights per channel. The options
+    follow ONNX Runtime's documentation (Quantize ONNX models, and ``quantize_static``) for CPUs.
+    Activations are uint8 and weights int8. Weights have 7 bits if sums saturate. On ARM,
+    activations are int8 too. As the documentation advises, the network's shapes are inferred and
+    its graph is simplified first.
+
+    Args:
+        forms: The network.
+        calibration: The inputs of several inferences.
+        folder: The folder for the file and for intermediate files.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        Exception: ONNX Runtime cannot quantize the network.
+    """
+    quantization: Any = importlib.import_module("onnxruntime.quantization")
+    preprocess: Any = importlib.import_module("onnxruntime.quantization.shape_inference")
+    onnx: Any = importlib.import_module("onnx")
+    kinds = quantization.QuantType
+    unsigned = own_architecture() != "aarch64"
+    simple, output = str(Path(folder, "simple.onnx")), str(Path(folder, "quantized.onnx"))
+    # Given the content instead of a file, ONNX Runtime loses the weights on the way.
+    preprocess.quant_pre_process(forms.onnx_file(folder), simple, skip_symbolic_shape=True)
+    graph = onnx.load(simple, load_external_data=False).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    names = [tensor.name for tensor in graph.input if tensor.name not in constants]
+    rows = (dict(zip(names, inputs, strict=True)) for inputs in calibration)
+    quantization.quantize_static(
+        simple,
+        output,
+        SimpleNamespace(get_next=lambda: next(rows, None)),
+        quant_format=quantization.QuantFormat.QDQ,
+        per_channel=True,
+        reduce_range=sums_saturate(),
+        activation_type=kinds.QUInt8 if unsigned else kinds.QInt8,
+        weight_type=kinds.QInt8,
+    )
+    return output
+
+
+def torch_in_half(asked: Reduction) -> ReducedNetwork:
+    """Convert a whole network to bfloat16 or float16, and compile it with ``torch.compile``.
+
+    Args:
+        asked: The network, the precision and the number of threads.
+
+    Raises:
+        Exception: torch cannot export or compile the converted network.
+    """
+    program = in_half(_program(asked.forms), asked.precision)
+    run = inference.torch_network(program, compiled=True, threads=asked.threads)
+    return ReducedNetwork(run=run, precision=asked.precision)
+
+
+def torch_quantized(asked: Reduction) -> ReducedNetwork:
+    """Quantize a network to int8 by torchao's static quantization (pt2e) for inductor on x86.
+
+    The steps follow PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through
+    Inductor). Activations are uint8 and weights int8 per channel, and the weights are frozen when
+    the network is compiled. Activations have 7 bits if sums saturate, as torchao advises for CPUs
+    without VNNI.
+
+    Args:
+        asked: The network, the calibration inputs and the number of threads.
+
+    Raises:
+        Exception: torch cannot quantize or compile the network.
+    """
+    pt2e: Any = importlib.import_module(f"{_PT2E}.quantize_pt2e")
+    x86: Any = importlib.import_module(f"{_PT2E}.quantizer.x86_inductor_quantizer")
+    inference.limit_torch(asked.threads)
+    program = _program(asked.forms)
+    quantizer = x86.X86InductorQuantizer()
+    quantizer.set_global(
+        x86.get_default_x86_inductor_quantization_config(reduce_range=sums_saturate())
+    )
+    observed = pt2e.prepare_pt2e(program.module(), quantizer)
+    observe = inference.torch_inference(observed, program)
+    for inputs in asked.calibration:
+        observe(inputs)
+    converted = pt2e.convert_pt2e(observed)
+    run = inference.torch_inference(inference.compiled_by_torch(converted), program)
+    return ReducedNetwork(run=run, precision=INT8)
+
+
+def _program(forms: inference.NetworkForms) -> Any:
+    if forms.program is None:
+        raise ValueError("there is no program of torch")
+    return forms.program()
+
+
+@attrs.frozen(kw_only=True)
+class Reduced:
+    """A framework, together with a precision in which it may run a network.
+
+    Attributes:
+        framework: The name of the framework.
+        precision: One of ``frameworks.PRECISIONS``.
+        open: A function that opens a network.
+        needs: Modules that must be installed.
+        converts: Modules that must be installed in addition if the network is a torch network.
+        of_torch: Whether the framework runs only torch networks.
+        calibrated: Whether the framework needs inputs to calibrate with.
+    """
+
+    framework: str
+    precision: str
+    open: Callable[[Reduction], ReducedNetwork]
+    needs: tuple[str, ...]
+    converts: tuple[str, ...] = ()
+    of_torch: bool = False
+    calibrated: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the framework and the precision in results, such as "openvino int8"."""
+        return f"{self.framework} {self.precision.replace('-', ' ')}"
+
+    def needed(self, forms: inference.NetworkForms) -> tuple[str, ...]:
+        """The modules that must be installed for a given network."""
+        return self.needs + (self.converts if forms.program is not None else ())
+
+    def opened(
+        self, forms: inference.NetworkForms, calibration: Sequence[Arrays], *, threads: int
+    ) -> ReducedNetwork:
+        """Open a network in the framework and the precision.
+
+        Args:
+            forms: The network, in the forms that frameworks read.
+            calibration: The inputs of several inferences, which show the ranges of the tensors.
+            threads: Number of threads that the framework computes with.
+
+        Raises:
+            Exception: The framework cannot run the network in this precision; any exception.
+        """
+        return self.open(
+            Reduction(
+                forms=forms, calibration=calibration, precision=self.precision, threads=threads
+            )
+        )
+
+
+_OF_OPENVINO = partial(Reduced, framework="openvino", needs=("openvino",))
+_OF_TORCH = partial(Reduced, framework="torch.compile", needs=("torch",), of_torch=True)
+
+REDUCED_FRAMEWORKS = (
+    _OF_OPENVINO(precision=AS_IT_COMES, open=openvino_as_it_comes),
+    _OF_OPENVINO(
+        precision=INT8,
+        open=openvino_quantized,
+        needs=("openvino", "nncf"),
+        calibrated=True,
+    ),
+    Reduced(
+        framework="onnxruntime",
+        precision=INT8,
+        open=onnxruntime_quantized,
+        needs=("onnxruntime", "onnx"),
+        converts=("onnxscript",),
+        calibrated=True,
+    ),
+    _OF_TORCH(precision=INT8, open=torch_quantized, needs=("torch", "torchao"), calibrated=True),
+    *(_OF_OPENVINO(precision=kind, open=openvino_in_half) for kind in (BFLOAT16, FLOAT16)),
+    *(_OF_TORCH(precision=kind, open=torch_in_half) for kind in (BFLOAT16, FLOAT16)),
+)
+"""All combinations of a framework and a precision."""
+
+
+def asked_for(forms: inference.NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
+    """The frameworks that can run a network in the given precisions, in the order of precisions.
+
+    A framework is included even if its modules are not installed.
+
+    Args:
+        forms: The network.
+        precisions: Some of ``frameworks.PRECISIONS``.
+    """
+    return [
+        reduced
+        for precision in dict.fromkeys(precisions)
+        for reduced in REDUCED_FRAMEWORKS
+        if reduced.precision == precision and (forms.program is not None or not reduced.of_torch)
+    ]
+
+
+def left_out_reduced(forms: inference.NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
+    """The missing package of each choice that cannot run on this machine.
+
+    The keys are names of choices (``Reduced.name``).
+
+    Args:
+        forms: The files of the network. They decide on the packages that a framework needs.
+        chosen: The frameworks, each with a precision.
+    """
+    return inference.not_installed({reduced.name: reduced.needed(forms) for reduced in chosen})
+
+
+def reduced_named(name: str) -> Reduced:
+    """The item of ``REDUCED_FRAMEWORKS`` with a given name."""
+    return next(reduced for reduced in REDUCED_FRAMEWORKS if reduced.name == name)
