@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
-from chameleon_networks._frameworks import AS_IT_COMES, PRECISIONS, reductions, running
+from chameleon_networks._frameworks import AS_IT_COMES, PRECISIONS, reduced_precision, running
 from chameleon_networks._frameworks.inference import NetworkForms
 from chameleon_networks._frameworks.precision import half_type, in_half
 from chameleon_networks._frameworks.reduced_precision import (
@@ -94,8 +94,8 @@ def test_openvino_says_what_it_computes_in_by_default(monkeypatch):
     pytest.importorskip("openvino")
     monkeypatch.setattr(running, "openvino_compiled", compiled)
     monkeypatch.setattr(running, "openvino_default", running.openvino_default.__wrapped__)
-    assert reductions.default_precision("openvino") == "bfloat16"
-    assert reductions.default_precision("torch") == "float32"
+    assert reduced_precision.default_precision("openvino") == "bfloat16"
+    assert reduced_precision.default_precision("torch") == "float32"
     assert asked == [None], "OpenVINO chooses"
 
 
@@ -236,7 +236,7 @@ def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
     product = _node("MatMul")
     model = _openvino_model(_node("Softmax", product), product)
     monkeypatch.setattr(running, "openvino_model", lambda *_: model)
-    monkeypatch.setattr(reductions, "sums_saturate", lambda: saturate)
+    monkeypatch.setattr(reduced_precision, "sums_saturate", lambda: saturate)
     calibration = [[np.full(2, number), np.full(3, number)] for number in range(4)]
     network = reduced_named("openvino int8").opened(FORMS, calibration, threads=3)
     assert [item["mask"].tolist() for item in nncf["items"]] == [[n] * 3 for n in range(4)]
@@ -283,7 +283,7 @@ def test_torchao_observes_the_same_inputs(source, calibration, inputs, monkeypat
         module = ModuleType(name)
         vars(module).update(values)
         monkeypatch.setitem(sys.modules, f"torchao.quantization.pt2e{name}", module)
-    monkeypatch.setattr(reductions, "sums_saturate", lambda: saturate)
+    monkeypatch.setattr(reduced_precision, "sums_saturate", lambda: saturate)
     monkeypatch.setattr(running, "compiled_by_torch", lambda network: network)
     network = reduced_named("torch.compile int8").opened(source.forms, calibration, threads=1)
     assert config == {"reduce_range": saturate, "quantizer": quantizer}
@@ -305,5 +305,5 @@ def test_sums_of_eight_bits_saturate_on_x86_before_vnni(
     monkeypatch, architecture, flags, *, expected
 ):
     processor = Processor(architecture=architecture, flags=frozenset(flags))
-    monkeypatch.setattr(reductions, "this_processor", lambda: processor)
-    assert reductions.sums_saturate() is expected
+    monkeypatch.setattr(reduced_precision, "this_processor", lambda: processor)
+    assert reduced_precision.sums_saturate() is expected

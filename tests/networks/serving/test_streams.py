@@ -41,7 +41,7 @@ def load(folder, *, threads, instances):
 
 def _request(folder, count, **more):
     np.savez(folder / "inputs.npz", np.zeros(2, np.float32))
-    request = streams.network_request(folder, count, 0)
+    request = comparison.network_request(folder, count, 0)
     return {**request, "inputs": str(folder / "inputs.npz"), "seconds": 0.0, **more}
 
 
@@ -74,12 +74,12 @@ def test_a_client_that_fails_is_told_and_nobody_waits_for_it(tmp_path):
     )
     assert _program(_request(tmp_path, 2), {}) == {"error": "RuntimeError: no memory"}
     with pytest.raises(ChameleonError, match="ours failed: RuntimeError: no memory"):
-        streams.client_turn("ours", _request(tmp_path, 2))
+        comparison.client_turn("ours", _request(tmp_path, 2))
 
 
 def test_a_turn_has_the_variables_of_the_user_alone(tmp_path):
     (tmp_path / "load.py").write_text(LOADER.format(streams=1))
-    theirs = set(streams.client_turn("ours", _request(tmp_path, 1))["variables"])
+    theirs = set(comparison.client_turn("ours", _request(tmp_path, 1))["variables"])
     # One names the process that they end with; a C locale may become one in UTF-8.
     assert theirs - set(os.environ) <= {TOKEN, "LC_CTYPE"}
 
@@ -162,8 +162,8 @@ def asked(tmp_path, monkeypatch):
         ),
         "onnxruntime": ModelFile(framework="onnxruntime", precision="float32", hint=None, path="x"),
     }
-    monkeypatch.setattr(streams, "model_files", lambda *_: (files, {"other": "it is not there"}))
-    monkeypatch.setattr(streams, "result_of", lambda *_: NetworkResult(precision="float32"))
+    monkeypatch.setattr(comparison, "model_files", lambda *_: (files, {"other": "it is not there"}))
+    monkeypatch.setattr(comparison, "result_of", lambda *_: NetworkResult(precision="float32"))
     network = Stub()
     return Served(
         network=network,
@@ -187,7 +187,7 @@ def test_each_has_its_best_way_and_turns_are_interleaved(asked, monkeypatch):
         precision = {"openvino": request.get("hint")}.get(request["by"])
         return {"latencies": [took] * 10, "seconds": 10 * took, "precision": precision}
 
-    monkeypatch.setattr(streams, "client_turn", turn)
+    monkeypatch.setattr(comparison, "client_turn", turn)
     figures, left_out = served(asked)
     assert left_out == {"other": "it is not there"}
     assert order[:7] == [
@@ -216,7 +216,7 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(asked, monkeypatch):
             raise ChameleonError("onnxruntime failed: it has no such operator")
         return {"latencies": [0.1], "seconds": 0.1, "precision": "f32"}
 
-    monkeypatch.setattr(streams, "client_turn", turn)
+    monkeypatch.setattr(comparison, "client_turn", turn)
     figures, left_out = served(asked)
     assert list(figures[1]) == ["network", "openvino"]
     assert left_out["onnxruntime"] == "onnxruntime failed: it has no such operator"
@@ -229,7 +229,7 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(asked, monkeypatch):
             raise ChameleonError("openvino failed: it knows no such hint")
         return {"latencies": [0.1], "seconds": 0.1, "precision": request.get("hint")}
 
-    monkeypatch.setattr(streams, "client_turn", by_latency)
+    monkeypatch.setattr(comparison, "client_turn", by_latency)
     figures, left_out = served(asked)
     assert figures[1]["openvino"]["way"] == "latency hint", "the other way is tried, too"
     assert list(left_out) == ["other"]
@@ -237,7 +237,7 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(asked, monkeypatch):
     def failing(name, request):
         raise ChameleonError(f"{name} failed: it is damaged")
 
-    monkeypatch.setattr(streams, "client_turn", failing)
+    monkeypatch.setattr(comparison, "client_turn", failing)
     with pytest.raises(ChameleonError, match="network failed: it is damaged"):
         served(asked)
 
