@@ -18,7 +18,8 @@ def raise_stage_error(factory: str, reply: Message) -> None:
         ChameleonError: Always. It is a ``PluginError`` if ``type`` names no such error.
     """
     kind = getattr(plugin_api, reply["type"], None) if reply["type"] else None
-    if isinstance(kind, type) and issubclass(kind, plugin_api.ChameleonError):
+    simple = isinstance(kind, type) and kind.__init__ is plugin_api.ChameleonError.__init__
+    if kind is not None and simple:
         raise kind(reply["message"], hint=reply["hint"])
     raise plugin_api.PluginError(
         f"the stage {factory!r} fails in a worker process: {reply['message']}",
