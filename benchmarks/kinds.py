@@ -44,9 +44,9 @@ from case_suite import (
 from chameleon_core._errors import ChameleonError
 from chameleon_core._plugins import NoOptions
 from chameleon_networks._artifact.load import load
-from chameleon_networks._artifact.writer import manifest_of, write_package
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compiled
-from chameleon_networks._evaluation.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
+from chameleon_networks._evaluation.verify import QUANTIZED_TOLERANCE, ROUNDINGS, compare_outputs
 from chameleon_networks._export.bundles import write_c_bundle
 from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.fused_operators import fastest
@@ -240,7 +240,7 @@ class KindNetwork:
             **network.facts,
         }
         folder = Path(self._folder.name)
-        write_package(folder, network.executable, manifest)
+        write_artifact(folder, network.executable, manifest)
         if self._kind.mcpu:
             return load(folder, threads=2)
         return Emulated(folder, manifest)
@@ -304,7 +304,7 @@ def _check_reduced(got: Sequence[Any], expected: Sequence[Any], precision: str) 
     """
     tolerance = _TOLERANCES.get(precision) or ROUNDINGS * STORAGE[precision].rounding
     arrays = [[np.asarray(array, np.float64) for array in side] for side in (got, expected)]
-    check = agreement(*arrays, tolerance=tolerance)
+    check = compare_outputs(*arrays, tolerance=tolerance)
     if check.problem is not None:
         raise WrongAnswerError(check.problem)
 

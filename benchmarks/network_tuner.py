@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chameleon_networks._artifact.writer import manifest_of, write_package
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.uncompilable import no_kernels
-from chameleon_networks._evaluation.messages import requested_network
+from chameleon_networks._evaluation.messages import network_from
 from chameleon_networks._graph.prepare import prepared
 from chameleon_networks._graph.relaxed import relax, tvm
 from chameleon_system._processes.conversation import Message
@@ -33,7 +33,7 @@ def tune(request: Message, scratch: str) -> Message:
     adapted = not request["as_shipped"]
     if adapted:
         load_tensor_intrinsics()
-    module = prepared(requested_network(request).imported, request["layout"])
+    module = prepared(network_from(request).imported, request["layout"])
     fused = _fused(module, target)
     weights = [float(task.weight) for task in relax_integration.extract_tasks(fused, target)]
     progress = Progress(
@@ -61,7 +61,7 @@ def tune(request: Message, scratch: str) -> Message:
     executable = relax_integration.compile_relax(database, module, target, params=None)
     kernels = no_kernels(request["target"])
     manifest = manifest_of(module, (), kernels, request["target"], threads)
-    write_package(Path(request["folder"]), executable, manifest)
+    write_artifact(Path(request["folder"]), executable, manifest)
     return {
         "seconds": time.time() - progress.started,
         "trials": progress.trials,

@@ -88,6 +88,6 @@ def by_default(monkeypatch):
 
         monkeypatch.setattr(module, "reduces_by_default", lambda *_: precision is not None)
         monkeypatch.setattr(reduced_precision, "reduced_process", reduced_process)
-        monkeypatch.setattr(reduced_precision, "left_out_reduced", lambda *_: {})
+        monkeypatch.setattr(reduced_precision, "missing_packages", lambda *_: {})
 
     return make

@@ -11,7 +11,7 @@ from chameleon_core._network_result import NetworkResult
 from chameleon_networks._checks.padding import check_padding
 from chameleon_networks._delivery import buckets
 from chameleon_networks._delivery.buckets import summed
-from chameleon_networks._frontends.bucketed import BucketedFrontend, work_on
+from chameleon_networks._frontends.bucketed import BucketedFrontend, make_frontend
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._shapes import Buckets
@@ -132,7 +132,7 @@ def test_answers_are_the_frameworks_for_any_length(delivered, length):
 
 
 def _bucketed(file, shapes):
-    network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    network = make_frontend(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(network, BucketedFrontend)
     return network
 

@@ -168,10 +168,10 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
     delivery = delivery_of(NetworkFrontend(tiny))
     suspects = [delivery.winners[1], delivery.winners[2]]
     delivery = attrs.evolve(delivery, winners=suspects)
-    guilty = suspects[0].task.name
-    doubling(lambda kernels, chain: kernels.task_of(chain).name == guilty)
+    culprit = suspects[0].task.name
+    doubling(lambda kernels, chain: kernels.task_of(chain).name == culprit)
     result = NetworkFrontend(tiny).deliver(delivery)
-    assert f"the kernel of {guilty} is to blame" in result.failure
+    assert f"the kernel of {culprit} is to blame" in result.failure
     assert result.max_relative_error > TOLERANCE
     assert not delivery.folder.exists()
 

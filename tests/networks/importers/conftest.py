@@ -2,7 +2,7 @@
 
 import pytest
 from chameleon_networks._artifact.load import load
-from chameleon_networks._artifact.writer import manifest_of, write_package
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
@@ -21,7 +21,7 @@ def as_guessed(delivery_into, tmp_path):
         kernels = Kernels(winners, delivery.space, delivery.target)
         result = compiled(module, chains, kernels, delivery.target)
         manifest = manifest_of(module, chains, kernels, delivery.target, 2) | result.facts
-        write_package(folder, result.executable, manifest)
+        write_artifact(folder, result.executable, manifest)
         return load(folder)
 
     return deliver

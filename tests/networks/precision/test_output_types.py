@@ -3,7 +3,7 @@
 import numpy as np
 from chameleon_core._stages import Winner
 from chameleon_networks._artifact.load import load
-from chameleon_networks._artifact.writer import manifest_of, write_package
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._evaluation.profile import kernel_seconds
@@ -45,10 +45,10 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
     assert [kernels.task_of(c).name for c in typed.chains] == ["one int8", "one int8", "one"]
     network = compiled(typed.module, typed.chains, kernels, target)
     manifest = manifest_of(typed.module, typed.chains, kernels, target, 1) | network.facts
-    write_package(tmp_path / "types", network.executable, manifest)
+    write_artifact(tmp_path / "types", network.executable, manifest)
     plain = compiled(module, chains, Kernels({}, space, target), target)
     manifest = manifest_of(module, chains, Kernels({}, space, target), target, 1)
-    write_package(tmp_path / "plain", plain.executable, manifest)
+    write_artifact(tmp_path / "plain", plain.executable, manifest)
     x = np.random.default_rng(1).standard_normal(SHAPE).astype("float32")
     output, wanted = (load(tmp_path / name)(x) for name in ("types", "plain"))
     assert 1e-4 < np.abs(output - wanted).max() / np.abs(wanted).max() < 0.1

@@ -7,7 +7,7 @@ import pytest
 from chameleon_core._errors import TargetError
 from chameleon_core._plugins import NoOptions
 from chameleon_networks._artifact.writer import check_target
-from chameleon_networks._comparison.reduced_precision import precisions_beside
+from chameleon_networks._comparison.reduced_precision import compared_precisions
 from chameleon_networks._delivery.mixed_precision import decisions as settling
 from chameleon_networks._delivery.mixed_precision.operator_seconds import OperatorSeconds
 from chameleon_networks._graph.relaxed import relax
@@ -145,6 +145,6 @@ def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(asked):
 
 
 def test_others_are_compared_with_in_int8():
-    assert precisions_beside(["float32", *KINDS]) == ("int8", "as-it-comes")
+    assert compared_precisions(["float32", *KINDS]) == ("int8", "as-it-comes")
     assert in_words({0: "int7", 1: "int8"}, 2) == "int8"
     assert chosen_types(["int7", "float32"]) == ("int8",)

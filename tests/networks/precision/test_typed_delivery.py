@@ -67,9 +67,9 @@ def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(tiny, ta
 
 def test_each_step_says_what_it_has_taken(whole, settled):
     result, _ = whole
-    in_types = {f"{step} types" for step in ("simulating", "choosing")}
-    in_types |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
-    assert set(result.delivery_seconds) == {"reference", "compiling and verifying", *in_types}
+    steps = {f"{step} types" for step in ("simulating", "choosing")}
+    steps |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
+    assert set(result.delivery_seconds) == {"reference", "compiling and verifying", *steps}
     assert set(settled["types"]["seconds"]) == {"types", "calibration"}
 
 

@@ -18,9 +18,9 @@ import pytest
 from chameleon_networks._artifact.load import load
 from chameleon_networks._artifact.writer import (
     manifest_of,
+    write_artifact,
     write_loader,
     write_manifest,
-    write_package,
 )
 from chameleon_networks._c_runtime.pack import pack_weights
 from chameleon_networks._compile.kernels import Kernels
@@ -98,7 +98,7 @@ def interpreted(tmp_path_factory):
         relax.get_pipeline("zero")(module), tvm.target.Target(json.loads(TARGET))
     )
     kernels = Kernels({}, AutoSpace(AutoOptions()), TARGET)
-    write_package(folder, executable, manifest_of(module, [], kernels, TARGET, THREADS))
+    write_artifact(folder, executable, manifest_of(module, [], kernels, TARGET, THREADS))
     return _sampled(folder, RNG.standard_normal((3, 5), np.float32))
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 
-class StepSeconds:
+class Stopwatch:
     """A stopwatch for work that consists of steps, which run one at a time.
 
     Args:

@@ -18,7 +18,7 @@ FRONTENDS = tuple(
     PluginRecord(
         name=name,
         summary=f"The operators of {summary}",
-        factory="chameleon_networks._frontends.lazy:NetworksFrontend",
+        factory="chameleon_networks._frontends.lazy:LazyFrontend",
         options=options,
         precisions=PRECISIONS,
         complete="chameleon_networks._artifact.load:check_files",

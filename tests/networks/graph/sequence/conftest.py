@@ -10,7 +10,7 @@ from chameleon_core._loop.end.delivery import guesses_of
 from chameleon_core._plugins import NoOptions
 from chameleon_core._stages import Winner
 from chameleon_networks._artifact.load import load
-from chameleon_networks._artifact.writer import manifest_of, write_package
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import CompiledNetwork, compiled
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._graph.chains import chains_of
@@ -69,7 +69,7 @@ def deliverer(base):
         result = compiled(module, chains, kernels, TARGET)
         folder = base / f"network{len(list(base.iterdir()))}"
         manifest = manifest_of(module, chains, kernels, TARGET, THREADS) | result.facts
-        write_package(folder, result.executable, manifest)
+        write_artifact(folder, result.executable, manifest)
         return Delivered(run=load(folder), compiled=result, folder=folder)
 
     return deliver

@@ -15,12 +15,12 @@ from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._importers.imported_network import BucketedNetwork
 from chameleon_networks._shapes import Dimension
 
-Described = tuple[str, Sequence[int], Manifest]
+BucketSignature = tuple[str, Sequence[int], Manifest]
 """A bucket: its name, one extent for each dimension, and the ``inputs`` and ``outputs`` of its
 network, as the manifest of the compiled network or ``signature_of`` has them."""
 
 
-def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[Described]) -> Manifest:
+def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]) -> Manifest:
     """The part of a manifest from which a loaded network chooses a bucket, as JSON values.
 
     Args:
@@ -58,7 +58,7 @@ def _shapes(tensors: Sequence[Manifest]) -> list[list[int]]:
     return [list(tensor["shape"]) for tensor in tensors]
 
 
-def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
+def uncompiled_buckets(bucketed: BucketedNetwork) -> Buckets:
     """Make the ``Buckets`` of a network that is not compiled yet, to test padding.
 
     The object chooses a bucket for some inputs as the delivered network will, but it cannot compute
@@ -78,7 +78,7 @@ def signatures_dispatch(bucketed: BucketedNetwork) -> Buckets:
     return Buckets(dispatch_table(bucketed, described), nothing)
 
 
-def _multiples(dimension: int, buckets: Sequence[Described]) -> list[list[int]]:
+def _multiples(dimension: int, buckets: Sequence[BucketSignature]) -> list[list[int]]:
     """The output axes whose extent is a fixed multiple of a dimension's extent in every bucket.
 
     Returns:
@@ -102,7 +102,7 @@ def _multiples(dimension: int, buckets: Sequence[Described]) -> list[list[int]]:
 
 
 @attrs.frozen(kw_only=True)
-class PaddingProbe:
+class PaddingTest:
     """Extents between the extents of two buckets, to test padding with.
 
     Attributes:
@@ -116,7 +116,7 @@ class PaddingProbe:
     words: str
 
 
-def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
+def padding_tests(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
     """Choose the extents of inputs with which a test finds out whether padding changes outputs.
 
     Each probe has extents between those of two buckets. There is a probe for each padded dimension.
@@ -139,7 +139,7 @@ def probes(dimensions: Sequence[Dimension]) -> list[PaddingProbe]:
         ]
         asked, padded = zip(*pairs, strict=True)
         words = [f"{dimensions[index]} {asked[index]} padded to {padded[index]}" for index in group]
-        result.append(PaddingProbe(asked=asked, padded=padded, words=" and ".join(words)))
+        result.append(PaddingTest(asked=asked, padded=padded, words=" and ".join(words)))
     return result
 
 

@@ -68,7 +68,7 @@ def check_target(target: str) -> None:
         )
 
 
-def write_package(folder: Path, executable: Any, manifest: Manifest) -> None:
+def write_artifact(folder: Path, executable: Any, manifest: Manifest) -> None:
     """Write the folder of a compiled network.
 
     Args:
@@ -233,12 +233,12 @@ def signature_of(module: Any) -> dict[str, list[Manifest]]:
     returned = module["main"].ret_ty
     outputs = returned.fields if hasattr(returned, "fields") else [returned]
     return {
-        "inputs": [described_tensor(parameter) for parameter in module["main"].params],
+        "inputs": [tensor_facts(parameter) for parameter in module["main"].params],
         "outputs": [_described(output) for output in outputs],
     }
 
 
-def described_tensor(tensor: Any) -> Manifest:
+def tensor_facts(tensor: Any) -> Manifest:
     """The name, the shape and the dtype of a variable of Relax or of a buffer."""
     return {"name": str(tensor.name), **_described(tensor.ty)}
 

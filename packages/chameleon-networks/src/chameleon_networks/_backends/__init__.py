@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from chameleon_system.api import keep_bytes, kept_path, without_collecting
 
-from chameleon_networks._backends.idle_run import started_early
+from chameleon_networks._backends.idle_run import early_process
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,7 +23,7 @@ COMPILED_MODULES = "modules"
 _LOCK = threading.Lock()
 
 
-class StaysError(Exception):
+class FallbackError(Exception):
     """Chameleon cannot compile a graph of torch, so torch's own code keeps computing it.
 
     The message names the reason.
@@ -60,7 +60,7 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
             known = kept_path(COMPILED_MODULES, repr(module))
             if "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options:
                 # The process imports TVM while torch imports what it traces with.
-                stack.enter_context(started_early())
+                stack.enter_context(early_process())
             keep_bytes(known, b"")
         # Two threads at once would both register the backend's name in torch.
         with without_collecting(), _LOCK:

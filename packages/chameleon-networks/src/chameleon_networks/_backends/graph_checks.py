@@ -10,9 +10,9 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, nn
 
-from chameleon_networks._backends import StaysError
+from chameleon_networks._backends import FallbackError
 from chameleon_networks._backends.graph_deliveries import bytes_of
-from chameleon_networks._evaluation.verify import TOLERANCE, agreement
+from chameleon_networks._evaluation.verify import TOLERANCE, compare_outputs
 
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
@@ -20,7 +20,7 @@ _OWNED = "_chameleon_sample"
 """The attribute of a weight with these numbers, for all graphs that have the weight."""
 
 
-def reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
+def fallback_reason(example_inputs: Sequence[Any]) -> str | None:
     """The reason why no network can compute a graph with such arguments, or None.
 
     Args:
@@ -61,16 +61,16 @@ def check_answer(answer: Sequence[Any], inputs: Sequence[Tensor]) -> None:
         StaysError: No network can return such an answer.
     """
     if torch.is_autocast_enabled("cpu"):
-        raise StaysError("torch.autocast is on, whose dtypes a network does not have")
+        raise FallbackError("torch.autocast is on, whose dtypes a network does not have")
     if not all(isinstance(value, Tensor) for value in answer):
-        raise StaysError("an output is no tensor")
+        raise FallbackError("an output is no tensor")
     if any(value.requires_grad for value in answer):
-        raise StaysError("gradients of an output are wanted")
+        raise FallbackError("gradients of an output are wanted")
     if not all(value.numel() for value in (*answer, *inputs)):
-        raise StaysError("an input or output is empty")
+        raise FallbackError("an input or output is empty")
     for value in (*answer, *inputs):
         if value.is_floating_point() and value.element_size() < torch.float32.itemsize:
-            raise StaysError(f"an input or output is in {str(value.dtype)[6:]}")
+            raise FallbackError(f"an input or output is in {str(value.dtype)[6:]}")
         value.detach().numpy()  # raises TypeError if NumPy lacks the dtype
 
 
@@ -87,10 +87,10 @@ def check_outputs(outputs: Sequence[Tensor], answer: Sequence[Tensor]) -> None:
     ours, torchs = ([value.detach().numpy() for value in side] for side in (outputs, answer))
     dtypes = [[value.dtype.name for value in side] for side in (ours, torchs)]
     if dtypes[0] != dtypes[1]:
-        raise StaysError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
-    check = agreement(ours, torchs, tolerance=TOLERANCE)
+        raise FallbackError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
+    check = compare_outputs(ours, torchs, tolerance=TOLERANCE)
     if check.problem is not None:
-        raise StaysError(f"its network gives other answers: {check.problem}")
+        raise FallbackError(f"its network gives other answers: {check.problem}")
 
 
 class Weights:
@@ -128,14 +128,14 @@ class Weights:
             and _bits(samples) == self._sampled
         )
 
-    def are_others(self, arguments: Sequence[Tensor]) -> bool:
+    def are_different(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call is of another instance of the layer, or has replaced weights."""
         # Another tensor may have the identity of one that is gone.
         return any(
             id(arguments[i]) != own or sample() is None for i, own, sample, _ in self._weights
         )
 
-    def are_gone(self) -> bool:
+    def are_freed(self) -> bool:
         """Whether one of these weights exists no more."""
         return any(sample() is None for _, _, sample, _ in self._weights)
 

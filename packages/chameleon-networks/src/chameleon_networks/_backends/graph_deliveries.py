@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 from torch._ops import OpOverloadPacket
 
-from chameleon_networks._backends import StaysError
-from chameleon_networks._backends.idle_run import waiting_run
+from chameleon_networks._backends import FallbackError
+from chameleon_networks._backends.idle_run import idle_run_process
 
 log = structlog.get_logger()
 
@@ -133,7 +133,7 @@ class Delivery:
                 an earlier attempt to compile the graph failed.
         """
         if self._refusal.exists():
-            raise StaysError(self._refusal.read_text(encoding="utf-8"))
+            raise FallbackError(self._refusal.read_text(encoding="utf-8"))
         self._folder.mkdir(parents=True, exist_ok=True)
         if exported is not None:
             with contextlib.suppress(OSError):  # the graph is exported again
@@ -147,10 +147,10 @@ class Delivery:
             if whole and self._seconds is None:
                 try:
                     self._forget = graph_exports.kept_program(self._program, program)
-                except StaysError as error:
+                except FallbackError as error:
                     reason = str(error)[:_LONGEST]
                     write_whole(self._refusal, reason)
-                    raise StaysError(reason) from error
+                    raise FallbackError(reason) from error
         # No other process removes the graph while this process lives.
         with contextlib.suppress(OSError):  # ``_deliver`` exports a graph again that is gone
             fcntl.flock(self._used.enter_context(self._program.open("rb")), fcntl.LOCK_SH)
@@ -201,12 +201,12 @@ class Delivery:
         if nice and not self._program.exists():  # calls go on meanwhile, and may change weights
             digest = digest_of(self._graph, self._arguments, self._weights)
             if digest != self._home.name:
-                raise StaysError("weights have changed, and the exported graph was removed")
+                raise FallbackError("weights have changed, and the exported graph was removed")
         log.info("a graph is compiled", folder=str(self._folder))
         if (self._folder / "run" / _RESULT).exists():  # of a network that was damaged and removed
             shutil.rmtree(self._folder / "run")
         try:
-            with waiting_run(self._folder, idle=nice) as child:
+            with idle_run_process(self._folder, idle=nice) as child:
                 with without_collecting():  # of what torch and TVM hold for good
                     self.prepare(whole=not nice)
                     assert child.stdin is not None  # noqa: S101 - it is a pipe
@@ -230,7 +230,7 @@ class Delivery:
         if status in {ExitCode.USAGE, ExitCode.NO_VALID_RESULT}:
             shutil.rmtree(self._folder / "run", ignore_errors=True)
             write_whole(self._refusal, reason)
-        raise StaysError(reason)
+        raise FallbackError(reason)
 
 
 @functools.cache
@@ -299,17 +299,19 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):
-            raise StaysError(f"it calls a module of its own, {name}")
+            raise FallbackError(f"it calls a module of its own, {name}")
         for call in {node.target for node in module.graph.nodes}:
             if getattr(call, "namespace", "aten") not in _READ and not call._can_decompose():  # noqa: SLF001
-                raise StaysError(f"it calls the custom operator {call}, which cannot be compiled")
+                raise FallbackError(
+                    f"it calls the custom operator {call}, which cannot be compiled"
+                )
         digest.update(f"{name} {module.code}".encode())
         for target, value in _constants(module):
             digest.update(f"{target} {value.dtype} {value.shape} {value.stride()}".encode())
             digest.update(bytes_of(value))
     for index, value in enumerate(arguments):
         if value.layout != torch.strided:
-            raise StaysError("an argument is sparse")
+            raise FallbackError("an argument is sparse")
         facts = [value.dtype, value.shape, value.stride(), index in weights]
         digest.update(repr(facts).encode())
         if index in weights:
@@ -342,7 +344,7 @@ def _constants(module: fx.GraphModule) -> Iterator[tuple[str, Tensor]]:
         if isinstance(value, Tensor):
             yield str(node.target), value
         elif not isinstance(value, nn.Module):
-            raise StaysError(f"it reads {node.target}, which is no tensor")
+            raise FallbackError(f"it reads {node.target}, which is no tensor")
 
 
 def bytes_of(value: Tensor) -> memoryview:

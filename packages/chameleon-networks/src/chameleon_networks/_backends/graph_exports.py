@@ -23,8 +23,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from chameleon_networks._backends import StaysError
-from chameleon_networks._evaluation.network_cache import KeptAnswers, kept_network
+from chameleon_networks._backends import FallbackError
+from chameleon_networks._evaluation.network_cache import ReferenceOutputs, cache_of
 from chameleon_networks._evaluation.verify import samples_of
 from chameleon_networks._frameworks.inference import TORCH, torch_inference
 from chameleon_networks._importers.options import TorchOptions
@@ -96,7 +96,7 @@ def in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.Graph
         with _tracing():
             return make_fx(graph, tracing_mode="fake")(*arguments)
     except Exception as error:
-        raise StaysError(f"torch cannot trace it: {first_line(error)}") from error
+        raise FallbackError(f"torch cannot trace it: {first_line(error)}") from error
 
 
 def exported(
@@ -114,26 +114,28 @@ def exported(
     """
     inputs = tuple(value.detach() for i, value in enumerate(arguments) if i not in weights)
     if not inputs:
-        raise StaysError("it has no inputs")
+        raise FallbackError("it has no inputs")
     try:
         with _tracing():
             program = torch.export.export(_Frozen(graph, arguments, weights), inputs, strict=False)
             # Changes in place of arguments and weights become outputs of their own.
             core = in_core_operators(program)
     except Exception as error:
-        raise StaysError(f"torch cannot export it: {first_line(error)}") from error
+        raise FallbackError(f"torch cannot export it: {first_line(error)}") from error
     outputs = core.graph_signature.output_specs
     # Tokens order checks, such as that of a matrix to invert.
     if any(spec.kind not in {OutputKind.USER_OUTPUT, OutputKind.TOKEN} for spec in outputs):
-        raise StaysError("a call changes a tensor in place")
+        raise FallbackError("a call changes a tensor in place")
     for node in (*calls_of(program), *calls_of(core)):
         if inference.draws_numbers(node):
-            raise StaysError(f"it draws random numbers ({node.target})")
+            raise FallbackError(f"it draws random numbers ({node.target})")
     program.graph.eliminate_dead_code()  # torch cannot load a program with an unused ``item``
     for node in calls_of(program):
         offset = len(node.args) > _OFFSET or "storage_offset" in node.kwargs
         if node.target is _STRIDED and offset:
-            raise StaysError("as_strided reads from an offset in memory, which a call may change")
+            raise FallbackError(
+                "as_strided reads from an offset in memory, which a call may change"
+            )
     return program
 
 
@@ -152,19 +154,19 @@ def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | N
     """
     network = TorchNetwork(TorchOptions(source=str(file), compare=False))
     vars(network)["program"] = program
-    network.kept = kept = kept_network(network)
+    network.kept = kept = cache_of(network)
     assert kept is not None  # noqa: S101 - a file has an origin
     try:
         with _tracing():
             network.keep()
         samples = samples_of(network.samples)
         run = torch_inference(program.module(), program)
-        answers = KeptAnswers(reference=TORCH, outputs=[run(inputs) for inputs in samples])
+        answers = ReferenceOutputs(reference=TORCH, outputs=[run(inputs) for inputs in samples])
         if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
-            kept.keep_answers(answers, samples)
+            kept.store_outputs(answers, samples)
     except ConfigError as error:
         kept.forget()
-        raise StaysError(in_one_line(error)) from error
+        raise FallbackError(in_one_line(error)) from error
     except Exception as error:  # noqa: BLE001 - the run may succeed, or raises the same error
         log.info("a graph is not kept for its run", reason=in_one_line(error))
         kept.forget()

@@ -27,10 +27,10 @@ _STAGES = (("runners", "local"), ("spaces", "auto"), ("cost_models", "one-shot")
 """The stages of a run without measurements that import what takes long, by kind and name."""
 
 _early: list[ChildProcess] = []
-"""The process of ``started_early``, until a delivery takes it."""
+"""The process of ``early_process``, until a delivery takes it."""
 
 
-def waiting_run(folder: Path, *, idle: bool = False) -> ChildProcess:
+def idle_run_process(folder: Path, *, idle: bool = False) -> ChildProcess:
     """A process that runs the pipeline of a folder as soon as its standard input names the folder.
 
     Args:
@@ -49,8 +49,8 @@ def _started(folder: Path, *, idle: bool = False) -> ChildProcess:
 
 
 @contextlib.contextmanager
-def started_early() -> Iterator[None]:
-    """Start the process of the first ``waiting_run`` of this context when the context begins."""
+def early_process() -> Iterator[None]:
+    """Start the process of the first ``idle_run_process`` of this context when the context begins."""
     folder = user_cache_folder() / "torch"  # the user's folder may hide modules of libraries
     folder.mkdir(parents=True, exist_ok=True)
     child = _started(folder)

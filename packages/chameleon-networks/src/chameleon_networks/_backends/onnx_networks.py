@@ -18,7 +18,7 @@ from chameleon_tvm.api import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
 from chameleon_networks._artifact.load import load
-from chameleon_networks._artifact.writer import manifest_of, write_package
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.uncompilable import no_kernels
 from chameleon_networks._graph.chains import chains_of
@@ -52,7 +52,7 @@ def untuned(graph: Any, threads: int = 1) -> Any:
     executable = compiled(module, chains, none, target).executable
     folder = temporary_folder()
     manifest = {**manifest_of(module, chains, none, target, threads), "untuned": {}}
-    write_package(Path(folder.name), executable, manifest)
+    write_artifact(Path(folder.name), executable, manifest)
     try:
         network: Any = load(folder.name)
     except RuntimeError as error:

@@ -26,7 +26,7 @@ from torch import Tensor, fx
 from torch.autograd import forward_ad
 
 from chameleon_networks._artifact.load import load
-from chameleon_networks._backends import StaysError, graph_checks
+from chameleon_networks._backends import FallbackError, graph_checks
 from chameleon_networks._backends.graph_checks import Weights, check_outputs
 from chameleon_networks._backends.graph_deliveries import Delivery
 from chameleon_networks._backends.graph_options import BACKGROUND, PREDICTED, BackendOptions
@@ -74,8 +74,8 @@ def chameleon(
         ConfigError: An option is unknown or has a wrong value.
     """
     chosen = BackendOptions.of(mode, options)
-    if reason := graph_checks.reason_to_stay(example_inputs):
-        _log_stay(reason)
+    if reason := graph_checks.fallback_reason(example_inputs):
+        _log_fallback(reason)
         unchanged: Graph = graph.forward
         return unchanged
     weights = [i for i, value in enumerate(example_inputs) if graph_checks.is_weight(value)]
@@ -108,7 +108,7 @@ def _clocked(function: Graph, arguments: Sequence[Tensor]) -> tuple[Any, float]:
     return answer, perf_counter() - start
 
 
-def _log_stay(reason: str) -> None:
+def _log_fallback(reason: str) -> None:
     log.info("torch's own code computes a graph", reason=reason)
 
 
@@ -202,9 +202,9 @@ class CompiledGraph:
                     if self._is_to_compare():
                         self._compare_again(network, arguments)
                     return answer
-            elif not self.weights.are_others(arguments):
+            elif not self.weights.are_different(arguments):
                 self._stay(_CHANGED)
-        if self.weights.are_others(arguments):
+        if self.weights.are_different(arguments):
             return self._answer_of_other(arguments)
         if self._stays or not self._first.acquire(blocking=False):
             return self._graph(*arguments)
@@ -234,13 +234,13 @@ class CompiledGraph:
         """Answer a call with other weights, which get a network if these here have one."""
         known = following = self.next
         if (
-            (known is None or known.weights.are_gone())
+            (known is None or known.weights.are_freed())
             and self.computes
             and self.settled
             and self._first.acquire(blocking=False)
         ):
             try:
-                while (following := self.next) is not None and following.weights.are_gone():
+                while (following := self.next) is not None and following.weights.are_freed():
                     self.next = following.next
                 if following is None:
                     self.next = self._following(arguments, is_first=known is None)
@@ -260,7 +260,7 @@ class CompiledGraph:
         # Weights that each call replaces do not come again, and need no network.
         following.weights = Weights(arguments, self._weight_indices)
         if is_first:
-            _log_stay(_OTHER)
+            _log_fallback(_OTHER)
         return following
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
@@ -304,14 +304,14 @@ class CompiledGraph:
             StaysError: No network can return such an answer.
         """
         if any(arguments[index].is_inference() for index in self._weight_indices):
-            raise StaysError("weights were made in inference mode, where changes go unseen")
+            raise FallbackError("weights were made in inference mode, where changes go unseen")
         self.weights = Weights(arguments, self._weight_indices)
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
         own, places = set(map(_memory, arguments)), range(len(answer))
         self._views = [place for place in places if _shares_memory(answer[place], own)]
         computed = [place for place in places if place not in self._views]
         if not computed:
-            raise StaysError("all outputs are views of arguments")
+            raise FallbackError("all outputs are views of arguments")
         inputs = [arguments[index] for index in self._inputs]
         graph_checks.check_answer([answer[place] for place in computed], inputs)
         outputs = [answer[place].detach() for place in computed]
@@ -344,10 +344,10 @@ class CompiledGraph:
         try:
             if not predicted.is_there():
                 predicted.prepare()
-        except StaysError:  # tuning may find a better network
+        except FallbackError:  # tuning may find a better network
             delivery.prepare()
         else:
-            with contextlib.suppress(StaysError):  # the thread logs the refusal
+            with contextlib.suppress(FallbackError):  # the thread logs the refusal
                 delivery.prepare(exported=predicted)
         thread = threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True)
         self._awaits = True
@@ -387,7 +387,7 @@ class CompiledGraph:
             with contextlib.suppress(OSError):  # so that the next process compiles it again
                 if network is None:
                     (folder / "manifest.json").unlink()
-            raise StaysError(f"its network cannot be used: {error}") from error
+            raise FallbackError(f"its network cannot be used: {error}") from error
         check_outputs(outputs, answer)
         if not self._takes_over(network, folder, arguments):
             log.info("a network is not used", reason="it is slower than the earlier network")
@@ -449,14 +449,14 @@ class CompiledGraph:
         if comparisons.wins and not before:
             log.info("a network computes a graph", folder=str(comparisons.folder), takes=share)
         elif not comparisons.wins and before is not False:
-            _log_stay(f"its network is slower: it takes {share}")
+            _log_fallback(f"its network is slower: it takes {share}")
 
     def _timed(self, network: Any) -> Graph:
         """All that a call does if a network computes it."""
 
         def call(*arguments: Tensor) -> Any:
             if not self.weights.are_same(arguments):
-                raise StaysError(_CHANGED)
+                raise FallbackError(_CHANGED)
             return self._computed(network, arguments)
 
         return call
@@ -489,5 +489,5 @@ class CompiledGraph:
         """Let torch's own code compute all later calls, and log the reason once."""
         if not self._stays:
             self._stays = True
-            _log_stay(reason)
+            _log_fallback(reason)
         self._network = self._candidate = None

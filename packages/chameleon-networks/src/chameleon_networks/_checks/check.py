@@ -18,8 +18,8 @@ from chameleon_tvm.api import WAY_OUT
 
 from chameleon_networks._compile.loop_tasks import CostlyFunction
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._evaluation.messages import request_of
-from chameleon_networks._evaluation.processes import AskedProcess
+from chameleon_networks._evaluation.messages import describe_network
+from chameleon_networks._evaluation.processes import WorkerProcess
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 log = structlog.get_logger()
@@ -135,15 +135,17 @@ def _asked(
     """Start a child process that checks the network, and return its report."""
     options: Mapping[str, Any] = {"preloads": network.preloads, "wait": False}
     started = time.monotonic()
-    with _Examiner("the compiler", None, module=_MODULE, threads=threads, **options) as child:
+    with _CheckProcess("the compiler", None, module=_MODULE, threads=threads, **options) as child:
         # If it can keep the network's graph, torch is not needed here. Otherwise it imports what it
         # needs while torch exports the network here, once for all.
-        described = request_of(network, reads=network.kept is not None and not network.programs)
+        described = describe_network(
+            network, reads=network.kept is not None and not network.programs
+        )
         request = {"layouts": list(layouts), "target": target, "threads": threads}
         return child.report(network, {**request, "started": started, **described})
 
 
-class _Examiner(AskedProcess):
+class _CheckProcess(WorkerProcess):
     """A process that compiles and checks a network, step by step."""
 
     def report(self, network: ImportedNetwork, request: Message) -> CheckReport:

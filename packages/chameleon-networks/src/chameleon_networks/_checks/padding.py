@@ -15,9 +15,9 @@ import numpy as np
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
 
 from chameleon_networks._artifact.buckets import Buckets, Manifest
-from chameleon_networks._artifact.dispatch import PaddingProbe, dispatch_table, probes
+from chameleon_networks._artifact.dispatch import PaddingTest, dispatch_table, padding_tests
 from chameleon_networks._evaluation.processes import NetworkProcess, framework_process
-from chameleon_networks._evaluation.verify import Run, compared, samples_of
+from chameleon_networks._evaluation.verify import Run, compare, samples_of
 from chameleon_networks._importers.imported_network import BucketedNetwork
 
 WAY_OUT = (
@@ -42,7 +42,7 @@ def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
     _check_pads(bucketed)
 
     def run_of(
-        probe: PaddingProbe, inputs: Arrays, expected: Arrays, stack: contextlib.ExitStack
+        probe: PaddingTest, inputs: Arrays, expected: Arrays, stack: contextlib.ExitStack
     ) -> Run:
         process = stack.enter_context(_reference(bucketed, probe.padded, threads))
         samples = bucketed.with_extents(probe.padded).samples(np.random.default_rng(0))
@@ -61,7 +61,9 @@ def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
     problem = padding_problem(bucketed, threads, run_of)
     if problem is not None:
         raise ConfigError(problem, hint=WAY_OUT)
-    return [f"padding keeps the answers ({probe.words})" for probe in probes(bucketed.dimensions)]
+    return [
+        f"padding keeps the answers ({probe.words})" for probe in padding_tests(bucketed.dimensions)
+    ]
 
 
 def _signature(inputs: Arrays, outputs: Arrays) -> Manifest:
@@ -72,7 +74,7 @@ def _signature(inputs: Arrays, outputs: Arrays) -> Manifest:
     }
 
 
-RunOf = Callable[[PaddingProbe, Arrays, Arrays, contextlib.ExitStack], Run]
+RunOf = Callable[[PaddingTest, Arrays, Arrays, contextlib.ExitStack], Run]
 
 
 def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> str | None:
@@ -93,7 +95,7 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
     Raises:
         ConfigError: The framework cannot run the network with other extents.
     """
-    for probe in probes(bucketed.dimensions):
+    for probe in padding_tests(bucketed.dimensions):
         network = bucketed.with_extents(probe.asked)
         samples = samples_of(network.samples)
         # Beside numbers of both signs, padding with zeros changes no maximum and no minimum.
@@ -107,7 +109,7 @@ def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> s
                 if all(np.isfinite(output).all() for output in outputs):
                     samples.append(inputs)
                     expected.append(outputs)
-            verdict = compared(run_of(probe, samples[0], expected[0], stack), samples, expected)
+            verdict = compare(run_of(probe, samples[0], expected[0], stack), samples, expected)
         if verdict.problem is not None:
             return f"padding changes the answers: with {probe.words}, {verdict.problem}"
     return None

@@ -31,26 +31,26 @@ from chameleon_system.api import Answers, Message, requests, temporary_folder
 from chameleon_tvm.api import WAY_OUT, first_line
 
 from chameleon_networks._artifact.load import load
-from chameleon_networks._artifact.writer import check_target, manifest_of, write_package
+from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
 from chameleon_networks._checks.check import CheckReport
 from chameleon_networks._compile.compile import CompiledNetwork, compiled
 from chameleon_networks._compile.loop_tasks import costly_functions, large_shares
 from chameleon_networks._compile.uncompilable import first_uncompilable, no_kernels
-from chameleon_networks._evaluation.messages import preload, requested_network
-from chameleon_networks._evaluation.network_cache import KeptAnswers, KeptNetwork, kept_network
+from chameleon_networks._evaluation.messages import network_from, preload
+from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs, cache_of
 from chameleon_networks._evaluation.profile import Profiler, summed
 from chameleon_networks._evaluation.verify import (
     Expected,
-    agreement,
-    check_comparable,
-    comparable,
-    nudged,
+    are_finite,
+    check_finite,
+    compare_outputs,
+    perturbed,
     samples_of,
 )
 from chameleon_networks._graph.chains import chains_of
 from chameleon_networks._graph.prepare import LayoutError, prepared
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._step_times import StepSeconds
+from chameleon_networks._step_times import Stopwatch
 
 log = structlog.get_logger()
 
@@ -114,8 +114,8 @@ class Reference:
                 f"{self.name} cannot run the network on random inputs: {first_line(error)}",
                 hint="Nothing could be checked against it; call the network by hand.",
             ) from error
-        check_comparable(self.name, [answers])
-        problem = agreement(again, answers).problem
+        check_finite(self.name, [answers])
+        problem = compare_outputs(again, answers).problem
         if problem is not None:
             raise ConfigError(
                 f"{self.name} gives other answers when it gets the same inputs again: {problem}",
@@ -126,8 +126,10 @@ class Reference:
             [self.inputs], [answers], self._exact, rounded=self._network.has_quantized_activations
         )
         kept, outputs = self._network.kept, [answers, *others]
-        if isinstance(kept, KeptNetwork) and comparable(outputs):
-            kept.keep_answers(KeptAnswers(reference=self.name, outputs=outputs), self._samples)
+        if isinstance(kept, NetworkCache) and are_finite(outputs):
+            kept.store_outputs(
+                ReferenceOutputs(reference=self.name, outputs=outputs), self._samples
+            )
 
     def _answers(self) -> tuple[Any, Arrays]:
         run = self._network.framework(self.name, self._threads)
@@ -150,7 +152,7 @@ class Reference:
         """
         if self._network.has_quantized_activations:
             run, _ = self._asked.result()
-            return [run(nudged(_copies(self.inputs)))]
+            return [run(perturbed(_copies(self.inputs)))]
         exact = self._network.exact
         if exact is None:
             return None
@@ -178,10 +180,10 @@ def main() -> None:
     answers = Answers()
     preload(sys.argv[1:])
     request = next(requests())
-    steps = StepSeconds("start", request["started"])
+    steps = Stopwatch("start", request["started"])
     try:
-        network = requested_network(request)
-        network.kept = kept_network(network)
+        network = network_from(request)
+        network.kept = cache_of(network)
         tempfile.tempdir = request["scratch"]
         folder = request["network"]["folder"]
 
@@ -190,7 +192,7 @@ def main() -> None:
                 message = {**message, "programs": network.save_programs(folder)}
             answers.send(message)
 
-        report = Examination(
+        report = NetworkCheck(
             network, request["target"], request["threads"], steps=steps, tell=tell
         ).report(request["layouts"])
         answer = report.to_json()
@@ -216,7 +218,7 @@ class _WrongOutputsError(_LayoutFailedError):
 
 
 @attrs.frozen(eq=False)
-class Examination:
+class NetworkCheck:
     """Compiles a network in one layout after another, and compares it with the reference.
 
     Attributes:
@@ -233,7 +235,7 @@ class Examination:
     network: ImportedNetwork
     target: str
     threads: int
-    steps: StepSeconds = attrs.field(factory=lambda: StepSeconds("start"), kw_only=True)
+    steps: Stopwatch = attrs.field(factory=lambda: Stopwatch("start"), kw_only=True)
     tell: Tell = attrs.field(default=lambda _: None, kw_only=True)
 
     def report(self, layouts: Sequence[str]) -> CheckReport:
@@ -262,11 +264,11 @@ class Examination:
                     refused[layout] = str(error)
                     is_compiled |= isinstance(error, _WrongOutputsError)
         self.steps.begin("find what fails")
-        guilty = None
+        uncompilable = None
         if not is_compiled:
-            guilty = first_uncompilable(imported, self.target, network.graph.locations)
+            uncompilable = first_uncompilable(imported, self.target, network.graph.locations)
         whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
-        raise ConfigError(guilty or f"the network cannot be delivered: {whole}", hint=WAY_OUT)
+        raise ConfigError(uncompilable or f"the network cannot be delivered: {whole}", hint=WAY_OUT)
 
     def _tried(self, layout: str, reference: Reference) -> CheckReport:
         """Compile and check the network in one layout.
@@ -325,7 +327,7 @@ class Examination:
         if self._runs_here():
             self.steps.begin("link")
             manifest = manifest_of(module, chains, none, self.target, self.threads)
-            write_package(folder, network.executable, manifest)
+            write_artifact(folder, network.executable, manifest)
         return network
 
     def _runs_here(self) -> bool:

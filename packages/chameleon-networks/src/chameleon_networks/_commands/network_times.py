@@ -16,12 +16,12 @@ from chameleon_core.api import InferenceResult, RivalTime, RunView, counted, def
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
 from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
-from chameleon_networks._comparison.comparison import Compared, SideBySide, side_by_side
-from chameleon_networks._comparison.reduced_precision import ComputedIn
+from chameleon_networks._comparison.comparison import Compared, FrameworkTimes, compare_networks
+from chameleon_networks._comparison.reduced_precision import ComputedPrecision
 from chameleon_networks._frameworks import AS_IT_COMES
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._throughput.comparison import Served, served
+from chameleon_networks._throughput.comparison import ThroughputRequest, measure_throughput
 from chameleon_networks._throughput.model_files import FRAMEWORKS
 
 Summary = Mapping[str, Any]
@@ -117,8 +117,8 @@ def _served(
     If the user named no rivals, missing frameworks are reported.
     """
     network = frontend.network
-    figures, left_out = served(
-        Served(
+    figures, left_out = measure_throughput(
+        ThroughputRequest(
             network=network,
             ours=OURS,
             folder=delivered,
@@ -147,7 +147,7 @@ def _compared(
     frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
 ) -> Summary:
     network = frontend.network
-    comparison = side_by_side(
+    comparison = compare_networks(
         Compared(
             network=network,
             ours={OURS: delivered},
@@ -181,7 +181,7 @@ def _rivals(network: ImportedNetwork, timing: Timing) -> tuple[str, ...]:
     return names if timing.rivals is None else timing.rivals
 
 
-def _times(comparison: SideBySide) -> Summary:
+def _times(comparison: FrameworkTimes) -> Summary:
     """The median seconds of each network with interval, and the speedup over the best rival.
 
     If rivals ran in several precisions, ``ratios`` has the speedup for each precision, and
@@ -206,7 +206,7 @@ def _times(comparison: SideBySide) -> Summary:
     return {**summary, "ratios": ratios} if comparison.about else summary
 
 
-def _facts(about: ComputedIn | None) -> Summary:
+def _facts(about: ComputedPrecision | None) -> Summary:
     """Facts about the precision of a network, without empty ones."""
     return {} if about is None else {k: v for k, v in attrs.asdict(about).items() if v != ()}
 
@@ -216,7 +216,7 @@ def _known(seconds: float) -> float | None:
     return None if math.isnan(seconds) else seconds
 
 
-def _like(ratios: Mapping[str, float], comparison: SideBySide) -> float | None:
+def _like(ratios: Mapping[str, float], comparison: FrameworkTimes) -> float | None:
     """The ratio to rivals in the delivered network's own precision, or else in float32, or None."""
     if not comparison.about:
         return next(iter(ratios.values()), None)
@@ -224,7 +224,9 @@ def _like(ratios: Mapping[str, float], comparison: SideBySide) -> float | None:
     return next((ratios[asked] for asked in (*own, FLOAT32) if asked in ratios), None)
 
 
-def _ratios(medians: Mapping[str, float], about: Mapping[str, ComputedIn]) -> dict[str, float]:
+def _ratios(
+    medians: Mapping[str, float], about: Mapping[str, ComputedPrecision]
+) -> dict[str, float]:
     """The speedup over the best rival, by the precision that the rivals were asked for.
 
     The precision of the delivered network comes first, then ``as-it-comes``, then the others.

@@ -29,8 +29,8 @@ from chameleon_core.plugin_api import (
     winner,
 )
 
-from chameleon_networks._frontends.bucketed import NetworkWork
-from chameleon_networks._frontends.lazy import NetworksFrontend
+from chameleon_networks._frontends.bucketed import ShapeFrontend
+from chameleon_networks._frontends.lazy import LazyFrontend
 
 
 def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
@@ -80,7 +80,7 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
     return attrs.evolve(pipeline, sections={**pipeline.sections, "precision": precision})
 
 
-def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
+def network_of(pipeline: Subject, run: RunView) -> ShapeFrontend:
     """Read the network of a run, in the layout (order of axes) that the run chose.
 
     Args:
@@ -91,7 +91,7 @@ def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
         ConfigError: The model of the run is no network.
     """
     frontend = frontend_of(pipeline)
-    if not isinstance(frontend, NetworksFrontend):
+    if not isinstance(frontend, LazyFrontend):
         raise ConfigError(
             f"the model of this run, {pipeline.model.name!r}, is no network",
             hint="Runs on builtin, torch and onnx models can be compiled.",

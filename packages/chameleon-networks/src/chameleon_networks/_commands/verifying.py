@@ -20,7 +20,7 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitC
 from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
 
-from chameleon_networks._artifact.writer import MANIFEST, manifest_of, read_manifest, write_package
+from chameleon_networks._artifact.writer import MANIFEST, manifest_of, read_manifest, write_artifact
 from chameleon_networks._commands import runs
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
@@ -233,7 +233,7 @@ class Comparison:
         """The error that the delivery allowed, or more if the framework rounds by more."""
         allowed = self.manifest["verification"]["tolerance"]
         allowed = math.inf if allowed is None else float(allowed)
-        if error <= allowed or error > verify.ILL_CONDITIONED or self._is_reduced:
+        if error <= allowed or error > verify.LARGEST_TOLERANCE or self._is_reduced:
             return allowed
         rounded = self.network.has_quantized_activations
         name = self.network.frameworks[0] if rounded else self.network.exact
@@ -241,11 +241,13 @@ class Comparison:
             return allowed
         try:
             with framework_process(self.network, name, threads=self.threads) as process:
-                others = [process.outputs(verify.nudged(one) if rounded else one) for one in inputs]
+                others = [
+                    process.outputs(verify.perturbed(one) if rounded else one) for one in inputs
+                ]
         except ChameleonError as problem:
             log.warning("network_not_run", by=name, problem=str(problem))
             return allowed
-        return max(allowed, verify.Conditioning.of(answers, others, nudged=rounded).tolerance)
+        return max(allowed, verify.Conditioning.of(answers, others, perturbed=rounded).tolerance)
 
     @property
     def _is_reduced(self) -> bool:
@@ -273,7 +275,7 @@ class Comparison:
                 location = graph.locations[variable]
                 [wanted] = self.network.values([location.output], inputs)
                 kernels[variable], got = self._part(graph.numbers[variable], inputs)
-                check = verify.agreement(got, [wanted], tolerance=tolerance)
+                check = verify.compare_outputs(got, [wanted], tolerance=tolerance)
                 error = check.max_relative_error
                 log.info("part_compared", operator=location.sentence, error=error)
                 problems[variable] = check.problem
@@ -312,7 +314,7 @@ class Comparison:
         manifest = manifest_of(module, chains, self.kernels, self.target, self.threads)
         manifest |= part.facts
         with temporary_folder() as folder:
-            write_package(Path(folder), part.executable, manifest)
+            write_artifact(Path(folder), part.executable, manifest)
             with delivered_process("a part", Path(folder), threads=self.threads) as process:
                 outputs = process.outputs(inputs)
         return frozenset(task["name"] for task in manifest["tasks"]), outputs
@@ -390,7 +392,7 @@ def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.flo
     return np.array(
         [
             [
-                verify.error_between([got], [want], [scale])
+                verify.relative_error([got], [want], [scale])
                 for got, want, scale in zip(outputs, answers, scales, strict=True)
             ]
             for outputs, answers in zip(given, wanted, strict=True)

@@ -15,10 +15,10 @@ from chameleon_core.api import Footprint, NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, fall_back
 from chameleon_tvm.api import one_line, telling_line
 
-from chameleon_networks._artifact.writer import manifest_of, write_package
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._comparison.reduced_precision import (
-    ReducedRequest,
-    ReducedRivals,
+    ReducedComparison,
+    ReducedFrameworks,
     reduces_by_default,
 )
 from chameleon_networks._compile.compile import untuned
@@ -29,7 +29,7 @@ from chameleon_networks._evaluation.processes import (
     delivered_process,
     framework_process,
 )
-from chameleon_networks._evaluation.verify import nudged
+from chameleon_networks._evaluation.verify import perturbed
 from chameleon_networks._graph.prepare import prepared
 from chameleon_networks._graph.relaxed import tvm
 from chameleon_networks._graph.warnings_once import warnings_once
@@ -155,7 +155,7 @@ class Baselines:
             samples: The inputs of several inferences.
         """
         if self._network.has_quantized_activations:
-            return [self.reference.outputs(nudged(inputs)) for inputs in samples]
+            return [self.reference.outputs(perturbed(inputs)) for inputs in samples]
         name = self._network.exact
         if name is None or self.reference.name not in self._network.frameworks:
             return None
@@ -171,7 +171,7 @@ class Baselines:
         result: NetworkResult,
         ours: NetworkProcess,
         inputs: Arrays,
-        reduced: ReducedRequest,
+        reduced: ReducedComparison,
     ) -> NetworkResult:
         """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns.
 
@@ -194,7 +194,7 @@ class Baselines:
         beside = None
         if not reduced.by_default or reduces_by_default(self._network, processes):
             threads = self._delivery.threads
-            beside = ReducedRivals(self._network, reduced, threads=threads, stack=self._stack)
+            beside = ReducedFrameworks(self._network, reduced, threads=threads, stack=self._stack)
             processes += beside.opened()
         left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - begun))
         seconds = median_seconds(processes, inputs, threads=self._delivery.threads, plan=left)
@@ -254,7 +254,7 @@ class Baselines:
             with warnings_once():
                 executable = untuned(plain, delivery.target)
             manifest = manifest_of(plain, [], kernels, delivery.target, delivery.threads)
-            write_package(self._folder, executable, manifest)
+            write_artifact(self._folder, executable, manifest)
             return self._stack.enter_context(
                 delivered_process(UNTUNED, self._folder, threads=delivery.threads)
             )

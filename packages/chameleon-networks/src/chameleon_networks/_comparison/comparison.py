@@ -15,14 +15,14 @@ from chameleon_tvm.api import INT8, one_line
 
 from chameleon_networks._artifact.writer import read_manifest
 from chameleon_networks._comparison.reduced_precision import (
-    ComputedIn,
-    ReducedRequest,
-    ReducedRivals,
+    ComputedPrecision,
+    ReducedComparison,
+    ReducedFrameworks,
     max_relative_error,
-    reduced_request,
+    reduced_comparison,
     reduces_by_default,
 )
-from chameleon_networks._evaluation.latency import Rounds, turn_seconds
+from chameleon_networks._evaluation.latency import Rounds, time_in_turns
 from chameleon_networks._evaluation.processes import (
     NetworkProcess,
     delivered_process,
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 @attrs.frozen(kw_only=True)
-class SideBySide:
+class FrameworkTimes:
     """The result of timing networks side by side.
 
     Attributes:
@@ -45,7 +45,7 @@ class SideBySide:
     """
 
     times: Rounds
-    about: Mapping[str, ComputedIn]
+    about: Mapping[str, ComputedPrecision]
     left_out: Mapping[str, str]
 
 
@@ -75,7 +75,7 @@ class Compared:
     rounds: int
 
 
-def side_by_side(asked: Compared) -> SideBySide:
+def compare_networks(asked: Compared) -> FrameworkTimes:
     """Time networks in turns, each in a separate process.
 
     Args:
@@ -86,7 +86,7 @@ def side_by_side(asked: Compared) -> SideBySide:
             the reference fails.
     """
     left_out: dict[str, str] = {}
-    about: dict[str, ComputedIn] = {}
+    about: dict[str, ComputedPrecision] = {}
     inputs = asked.network.samples(np.random.default_rng(0))
     with contextlib.ExitStack() as stack:
         processes = [
@@ -103,25 +103,25 @@ def side_by_side(asked: Compared) -> SideBySide:
                 processes.append(stack.enter_context(process))
         if asked.precisions or reduces_by_default(asked.network, processes):
             with _reference(asked, processes) as reference:
-                request = reduced_request(
+                request = reduced_comparison(
                     asked.network, asked.precisions, asked.calibrate, reference.outputs
                 )
             about = _with_errors(asked, processes, request, left_out)
             processes = [process for process in processes if process.name in about]
-            rivals = ReducedRivals(asked.network, request, threads=asked.threads, stack=stack)
+            rivals = ReducedFrameworks(asked.network, request, threads=asked.threads, stack=stack)
             processes += rivals.opened()
             about |= rivals.about
             left_out |= rivals.left_out
-        times = turn_seconds(processes, inputs, threads=asked.threads, rounds=asked.rounds)
+        times = time_in_turns(processes, inputs, threads=asked.threads, rounds=asked.rounds)
     failed = {name: "it failed while it was timed" for name, turns in times.items() if not turns}
-    return SideBySide(
+    return FrameworkTimes(
         times=times,
         about={name: computed for name, computed in about.items() if name not in failed},
         left_out=left_out | failed,
     )
 
 
-def result_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
+def delivered_precision(folder: Path, network: ImportedNetwork) -> NetworkResult:
     """A result that has only the dtypes in which a delivered network computes, from its manifest.
 
     Args:
@@ -132,10 +132,10 @@ def result_of(folder: Path, network: ImportedNetwork) -> NetworkResult:
     said = read_manifest(folder).get("precision")
     if said is not None:
         return NetworkResult.from_json(said)
-    return _computed_in(INT8 if network.quantized else FLOAT32)
+    return _single_precision(INT8 if network.quantized else FLOAT32)
 
 
-def _computed_in(precision: str) -> NetworkResult:
+def _single_precision(precision: str) -> NetworkResult:
     return NetworkResult(precision=precision, precisions=(precision,))
 
 
@@ -153,15 +153,19 @@ def _reference(
 def _with_errors(
     asked: Compared,
     processes: Sequence[NetworkProcess],
-    request: ReducedRequest,
+    request: ReducedComparison,
     left_out: dict[str, str],
-) -> dict[str, ComputedIn]:
+) -> dict[str, ComputedPrecision]:
     """The precision and the error of each process whose outputs are finite, by its name."""
     about = {}
     for process in processes:
         name = process.name
         folder, own = asked.ours.get(name), asked.network.precision_of(name)
-        facts = result_of(folder / asked.bucket, asked.network) if folder else _computed_in(own)
+        facts = (
+            delivered_precision(folder / asked.bucket, asked.network)
+            if folder
+            else _single_precision(own)
+        )
         try:
             error = max_relative_error(process.outputs, request.samples, request.expected)
         except ChameleonError as problem:
@@ -169,7 +173,7 @@ def _with_errors(
             left_out[name] = one_line(problem)
             continue
         process.pause()
-        about[name] = ComputedIn(
+        about[name] = ComputedPrecision(
             asked=facts.precision,
             precision=facts.precision,
             max_relative_error=error,

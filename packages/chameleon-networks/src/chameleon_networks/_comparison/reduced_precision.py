@@ -16,16 +16,16 @@ from chameleon_tvm.api import display_name, one_line
 
 from chameleon_networks._evaluation.messages import write_batches
 from chameleon_networks._evaluation.processes import NetworkProcess, reduced_process
-from chameleon_networks._evaluation.verify import Run, Sample, agreement_of_all, magnitudes
+from chameleon_networks._evaluation.verify import Run, Sample, compare_all, magnitudes
 from chameleon_networks._frameworks import AS_IT_COMES
-from chameleon_networks._frameworks.reduced_precision import asked_for, left_out_reduced
+from chameleon_networks._frameworks.reduced_precision import missing_packages, select_frameworks
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._quantize.batches import KEPT, batches_of
 
 
-def reduced_request(
+def reduced_comparison(
     network: ImportedNetwork, precisions: Sequence[str], source: str | None, run: Run
-) -> ReducedRequest:
+) -> ReducedComparison:
     """Prepare inputs to compare a network with frameworks that run it in reduced precisions.
 
     Args:
@@ -40,12 +40,12 @@ def reduced_request(
             reference fails.
     """
     named = precisions or (AS_IT_COMES,)
-    calibrated = any(form.calibrated for form in asked_for(network.forms, named))
+    calibrated = any(form.calibrated for form in select_frameworks(network.forms, named))
     batches = batches_of(network, source) if calibrated else None
     calibration = [] if batches is None else list(batches)
     # The user's are read once.
-    samples = batches.samples if batches and source else kept_samples(network, source)
-    return ReducedRequest(
+    samples = batches.samples if batches and source else held_out_samples(network, source)
+    return ReducedComparison(
         precisions=named,
         by_default=not precisions,
         calibration=calibration,
@@ -54,7 +54,7 @@ def reduced_request(
     )
 
 
-def kept_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
+def held_out_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
     """The inputs on which a network's errors are measured; calibration does not use these inputs.
 
     Args:
@@ -76,7 +76,7 @@ log = structlog.get_logger()
 
 
 @attrs.frozen(kw_only=True)
-class ReducedRequest:
+class ReducedComparison:
     """The precisions in which frameworks run a network for a comparison, and the inputs for it.
 
     Attributes:
@@ -96,7 +96,7 @@ class ReducedRequest:
     expected: Sequence[Arrays]
 
 
-def precisions_beside(types: Sequence[str]) -> tuple[str, ...]:
+def compared_precisions(types: Sequence[str]) -> tuple[str, ...]:
     """The precisions in which frameworks are compared with a network that uses some dtypes.
 
     Args:
@@ -121,7 +121,7 @@ def reduces_by_default(network: ImportedNetwork, processes: Sequence[NetworkProc
 
 
 @attrs.frozen(kw_only=True)
-class ComputedIn:
+class ComputedPrecision:
     """The precision that a network is computed in, with its error.
 
     Attributes:
@@ -137,7 +137,7 @@ class ComputedIn:
     precisions: tuple[str, ...] = ()
 
 
-class ReducedRivals:
+class ReducedFrameworks:
     """Frameworks that run a network in reduced precision, each in a separate process.
 
     The processes are opened one at a time, because quantizing a network takes several times its
@@ -157,7 +157,7 @@ class ReducedRivals:
     def __init__(
         self,
         network: ImportedNetwork,
-        request: ReducedRequest,
+        request: ReducedComparison,
         *,
         threads: int,
         stack: contextlib.ExitStack,
@@ -166,9 +166,11 @@ class ReducedRivals:
         self._request = request
         self._threads = threads
         self._stack = stack
-        self._chosen = {form.name: form for form in asked_for(network.forms, request.precisions)}
-        self.about: dict[str, ComputedIn] = {}
-        self.left_out = left_out_reduced(network.forms, list(self._chosen.values()))
+        self._chosen = {
+            form.name: form for form in select_frameworks(network.forms, request.precisions)
+        }
+        self.about: dict[str, ComputedPrecision] = {}
+        self.left_out = missing_packages(network.forms, list(self._chosen.values()))
         scratch = temporary_folder()
         self._calibration = Path(stack.enter_context(scratch), "inputs.arrays")
         write_batches(self._calibration, request.calibration)
@@ -216,7 +218,7 @@ class ReducedRivals:
             process.close()
             raise
         process.pause()
-        self.about[name] = ComputedIn(
+        self.about[name] = ComputedPrecision(
             asked=self._chosen[name].precision,
             precision=process.answer["precision"],
             max_relative_error=error,
@@ -244,7 +246,7 @@ class ReducedRivals:
         return times
 
 
-def reduced_of_all(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
+def sum_reduced_times(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
     """Sum the times of each framework over all buckets, and take its largest error.
 
     Frameworks that were not timed in every bucket are left out.
@@ -275,7 +277,7 @@ def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[A
     Raises:
         ChameleonError: The network fails, or its outputs are not finite or have wrong shapes.
     """
-    check = agreement_of_all(
+    check = compare_all(
         (sample.run(run) for sample in samples),
         expected,
         tolerance=float("inf"),

@@ -30,14 +30,14 @@ from chameleon_networks._artifact.dispatch import dispatch_table
 from chameleon_networks._artifact.load import Manifest
 from chameleon_networks._artifact.writer import read_manifest, write_loader, write_manifest
 from chameleon_networks._checks.padding import WAY_OUT, padding_problem
-from chameleon_networks._comparison.reduced_precision import reduced_of_all
+from chameleon_networks._comparison.reduced_precision import sum_reduced_times
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.sequence.weights import WEIGHTS, read_weights, write_weights
 from chameleon_networks._delivery.deliver import replace, verified
-from chameleon_networks._delivery.delivery_steps import DeliverySteps, SettledNetwork
-from chameleon_networks._delivery.mixed_precision.delivery import in_types, precision_facts
+from chameleon_networks._delivery.delivery_steps import DeliverableNetwork, DeliverySteps
+from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes, precision_facts
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
-from chameleon_networks._evaluation.verify import compared
+from chameleon_networks._evaluation.verify import compare
 from chameleon_networks._importers.imported_network import BucketedNetwork
 
 
@@ -133,7 +133,7 @@ def summed(
             if all(name in result.rivals for result in every)
         },
         rivals_precision=every[0].rivals_precision,
-        rivals_reduced=reduced_of_all(every),
+        rivals_reduced=sum_reduced_times(every),
         max_relative_error=max(result.max_relative_error or 0.0 for result in every),
         reference=every[0].reference,
         conditioning=_each({name: result.conditioning for name, result in results.items()}),
@@ -196,7 +196,7 @@ _SHARED = ("format", "target", "cpu_features", "threads", "versions", "system")
 
 def delivered(
     bucketed: BucketedNetwork,
-    settled: Mapping[str, SettledNetwork],
+    settled: Mapping[str, DeliverableNetwork],
     named_tasks: Callable[[str], list[Task]],
     delivery: Delivery,
 ) -> NetworkResult:
@@ -272,7 +272,7 @@ class _Bucket:
         outputs: The outputs for these inputs, if the network may be delivered.
     """
 
-    settled: SettledNetwork
+    settled: DeliverableNetwork
     delivery: Delivery
     result: NetworkResult = attrs.field(init=False)
     kernels: Kernels = attrs.field(init=False)
@@ -297,7 +297,7 @@ class _Bucket:
                 return
             if plain != folder:
                 shutil.copytree(staged, plain)
-            staged, result = in_types(steps, self.settled.precision, staged, self.result)
+            staged, result = choose_dtypes(steps, self.settled.precision, staged, self.result)
             running = stack.enter_context(steps.running(staged))
             kernels = steps.kernel_seconds(running)
             self.outputs = running.outputs(self.inputs)
@@ -374,7 +374,7 @@ def _problem(
     """
     with delivered_process("the compiled network", whole, threads=threads) as process:
         for name, bucket in buckets.items():
-            verdict = compared(process.outputs, [bucket.inputs], [bucket.outputs])
+            verdict = compare(process.outputs, [bucket.inputs], [bucket.outputs])
             if verdict.problem is not None:
                 return f"bucket {name} is not what it was alone: {verdict.problem}"
         if plain == whole:

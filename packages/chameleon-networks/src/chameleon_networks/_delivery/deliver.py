@@ -15,9 +15,13 @@ from chameleon_system.api import replace_folder
 
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
-from chameleon_networks._delivery.delivery_steps import DeliverySteps, SettledNetwork, blamed
-from chameleon_networks._delivery.mixed_precision.delivery import in_types
-from chameleon_networks._evaluation.latency import first_answer
+from chameleon_networks._delivery.delivery_steps import (
+    DeliverableNetwork,
+    DeliverySteps,
+    find_wrong_kernels,
+)
+from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
+from chameleon_networks._evaluation.latency import measure_footprint
 from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
 
 log = structlog.get_logger()
@@ -45,7 +49,7 @@ def repaired(
         guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
         if verdict.problem is None or not guesses:
             break
-        wrong = guesses if turn == TURNS else blamed(steps, guesses)
+        wrong = guesses if turn == TURNS else find_wrong_kernels(steps, guesses)
         if not wrong:
             break
         for key in wrong:
@@ -59,7 +63,7 @@ def repaired(
     return staged, verdict
 
 
-def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
+def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
     """Compile, verify and time a network. Only a network with right outputs gets into the folder.
 
     The folder is written as soon as the network is verified. The times are added to its manifest
@@ -81,7 +85,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
         staged, result = verified(steps, settled)
         if staged is None:
             return result
-        staged, result = in_types(steps, settled.precision, staged, result)
+        staged, result = choose_dtypes(steps, settled.precision, staged, result)
         # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
         replace(staged, delivery.folder)
         seconds, each = time.perf_counter() - started, steps.seconds.until_now()
@@ -91,7 +95,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
         ours = stack.enter_context(steps.running(staged))
         result = steps.timed(result, ours)
         compare = settled.network.options.compare
-        footprint = {"network": first_answer(delivery.folder)} if compare else {}
+        footprint = {"network": measure_footprint(delivery.folder)} if compare else {}
         footprint |= result.footprint
         kernels = steps.kernel_seconds(ours)
         result = attrs.evolve(result, footprint=footprint, kernels=kernels)
@@ -99,7 +103,9 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
     return attrs.evolve(result, folder=str(delivery.folder))
 
 
-def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None, NetworkResult]:
+def verified(
+    steps: DeliverySteps, settled: DeliverableNetwork
+) -> tuple[Path | None, NetworkResult]:
     """Compile and verify a network in the dtypes that its source has.
 
     Args:
@@ -110,7 +116,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
         The temporary folder of the network with its complete manifest, and the result. If the
         network must not be delivered, the folder is None and the result has a ``failure``.
     """
-    staged = steps.best_in_place() if settled.network.options.in_place else None
+    staged = steps.choose_kernels_in_network() if settled.network.options.in_place else None
     if staged is None:
         staged, verdict = steps.tried(steps.kernels, "network")
     else:
@@ -131,7 +137,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
         result = attrs.evolve(result, conditioning=why)
         log.warning("rounding_is_large", why=why)
     if settled.network.half is not None:
-        own = steps.in_own_precision(staged, settled.network.half)
+        own = steps.check_in_source_precision(staged, settled.network.half)
         failure = own.problem and f"the network is not delivered: {own.problem}"
         result = attrs.evolve(result, own_precision=own, failure=failure)
         if failure:

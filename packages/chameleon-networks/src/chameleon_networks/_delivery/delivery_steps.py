@@ -15,25 +15,25 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import STORAGE, one_line
 
-from chameleon_networks._artifact.writer import check_target, manifest_of, write_package
+from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
 from chameleon_networks._c_runtime.linking import compiler_command
 from chameleon_networks._comparison.baselines import Baselines
-from chameleon_networks._comparison.reduced_precision import ReducedRequest
+from chameleon_networks._comparison.reduced_precision import ReducedComparison
 from chameleon_networks._compile.compile import compiled
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.kernel_choice import (
     choices,
     fastest,
-    seconds_in_network,
+    kernel_seconds_in_networks,
 )
 from chameleon_networks._delivery.layout_choice import LayoutChoice
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
-from chameleon_networks._evaluation.network_cache import KeptAnswers, KeptNetwork
+from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs
 from chameleon_networks._evaluation.processes import (
     NetworkProcess,
     delivered_process,
-    waiting_process,
+    idle_process,
 )
 from chameleon_networks._evaluation.verify import (
     ROUNDINGS,
@@ -41,9 +41,9 @@ from chameleon_networks._evaluation.verify import (
     OutputCheck,
     Run,
     Sample,
-    check_comparable,
-    compared,
-    guilty,
+    check_finite,
+    compare,
+    find_failing,
     samples_of,
 )
 from chameleon_networks._frameworks import AS_IT_COMES
@@ -52,7 +52,7 @@ from chameleon_networks._graph.fused_operators import FusedOperator
 from chameleon_networks._graph.warnings_once import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._precision.networks import TypedNetwork
-from chameleon_networks._step_times import StepSeconds
+from chameleon_networks._step_times import Stopwatch
 
 log = structlog.get_logger()
 
@@ -63,12 +63,12 @@ FIRST, PREDICTED = "first guess", "configuration predicted to be best"
 ANOTHER, DEFAULT = "another guess", "default schedule"
 """Phrases that say what an operator without a measured time is delivered with."""
 
-_UNBLAMED = (
+_NOT_A_KERNEL = (
     "it fails without any tuned kernel too, as if the model had other weights each time it is built"
 )
 
 
-class SettledNetwork(Frontend):
+class DeliverableNetwork(Frontend):
     """A network with its chosen layout and the dtypes that it may have, ready for delivery.
 
     Attributes:
@@ -91,7 +91,7 @@ class SettledNetwork(Frontend):
     def named_tasks(self, target: str) -> list[Task]:
         """The network's tasks for a resolved target, without checking the weights."""
 
-    def reduced_request(self, run: Run) -> ReducedRequest | None:
+    def reduced_comparison(self, run: Run) -> ReducedComparison | None:
         """The request to compare with frameworks that compute in reduced precision.
 
         None if the network keeps the dtypes of its source.
@@ -99,10 +99,10 @@ class SettledNetwork(Frontend):
         Args:
             run: A function that computes the reference's outputs for some inputs.
         """
-        return None if self.precision is None else self.precision.reduced_request(run)
+        return None if self.precision is None else self.precision.reduced_comparison(run)
 
 
-def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
+def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
     """Find the kernels because of which a network cannot be compiled or has wrong outputs.
 
     The function compiles the network without some of the suspected kernels, and compares again.
@@ -121,7 +121,7 @@ def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
         _, verdict = steps.tried(steps.kernels.without(others), "suspects")
         return verdict.problem is not None
 
-    return guilty(suspects, fails)
+    return find_failing(suspects, fails)
 
 
 class DeliverySteps:
@@ -142,12 +142,12 @@ class DeliverySteps:
     """
 
     def __init__(
-        self, settled: SettledNetwork, delivery: Delivery, stack: contextlib.ExitStack
+        self, settled: DeliverableNetwork, delivery: Delivery, stack: contextlib.ExitStack
     ) -> None:
         # What cannot be compiled or run here is told before anything starts.
         check_target(delivery.target)
         compiler_command()
-        self.seconds = StepSeconds(COMPILING)
+        self.seconds = Stopwatch(COMPILING)
         self._settled = settled
         self._delivery = delivery
         self.target, self.threads = delivery.target, delivery.threads
@@ -164,7 +164,7 @@ class DeliverySteps:
         self._samples = samples_of(settled.network.samples)
         self.replaced: dict[str, str] = {}
         kept = settled.network.kept
-        self._kept = kept if isinstance(kept, KeptNetwork) else None
+        self._kept = kept if isinstance(kept, NetworkCache) else None
         self._known = None if self._kept is None else self._kept.answers(self._samples)
         self.baselines = Baselines(
             settled.network,
@@ -177,14 +177,14 @@ class DeliverySteps:
         self._waiting = [] if settled.runner is None else [stack.enter_context(settled.runner)]
 
     def _waiting_process(self) -> NetworkProcess:
-        return self._stack.enter_context(waiting_process())
+        return self._stack.enter_context(idle_process())
 
     @cached_property
     def _tasks(self) -> list[Task]:
         return self._settled.named_tasks(self.target)
 
     @cached_property
-    def answers(self) -> KeptAnswers:
+    def answers(self) -> ReferenceOutputs:
         """The reference's outputs for the sample inputs, to compare the network's outputs with.
 
         They are read from the cache if an earlier run or this run's check kept them. Otherwise this
@@ -200,8 +200,8 @@ class DeliverySteps:
             outputs = reference.first_outputs or [
                 reference.outputs(inputs) for inputs in self._samples
             ]
-        check_comparable(reference.name, outputs)
-        return KeptAnswers(reference=reference.name, outputs=outputs)
+        check_finite(reference.name, outputs)
+        return ReferenceOutputs(reference=reference.name, outputs=outputs)
 
     def keep(self) -> None:
         """Keep the imported network and the reference's outputs in the cache for later runs."""
@@ -211,7 +211,7 @@ class DeliverySteps:
         network.keep()
         # What TVM computes without tuning depends on more than the network.
         if self._known is None and self.answers.reference in network.frameworks:
-            self._kept.keep_answers(self.answers, self._samples)
+            self._kept.store_outputs(self.answers, self._samples)
 
     @cached_property
     def expected(self) -> Expected:
@@ -279,10 +279,10 @@ class DeliverySteps:
                 **built.facts,
                 "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
             }
-            write_package(folder, built.executable, manifest)
+            write_artifact(folder, built.executable, manifest)
         return folder
 
-    def best_in_place(self) -> Path | None:
+    def choose_kernels_in_network(self) -> Path | None:
         """Choose among nearly equal kernels those that are fastest inside the network.
 
         The method times whole networks with the winners and with their alternatives. It stores the
@@ -310,7 +310,9 @@ class DeliverySteps:
                 return networks[0].folder
             _ = self.expected  # what still starts would disturb what is timed
             try:
-                seconds = seconds_in_network(networks, self._samples[0], threads=self.threads)
+                seconds = kernel_seconds_in_networks(
+                    networks, self._samples[0], threads=self.threads
+                )
             except ChameleonError as error:
                 log.warning("network_not_tried", problem=str(error), hint=error.hint)
                 return networks[0].folder
@@ -367,7 +369,7 @@ class DeliverySteps:
             process.close()
         return verdict
 
-    def in_own_precision(self, folder: Path, kind: str) -> OwnPrecision:
+    def check_in_source_precision(self, folder: Path, kind: str) -> OwnPrecision:
         """Compare a network whose source is in half precision with torch in that precision.
 
         Args:
@@ -380,7 +382,7 @@ class DeliverySteps:
         tolerance = ROUNDINGS * STORAGE[kind].rounding
         with framework, self.running(folder) as process:
             expected = [framework.outputs(inputs) for inputs in self._samples]
-            verdict = compared(process.outputs, self._samples, expected, tolerance=tolerance)
+            verdict = compare(process.outputs, self._samples, expected, tolerance=tolerance)
         problem = verdict.problem
         return OwnPrecision(
             dtype=kind,
@@ -400,9 +402,9 @@ class DeliverySteps:
         """
         log.warning("network_fails", problem=verdict.problem)
 
-        keys = blamed(self, list(self.kernels.winners))
+        keys = find_wrong_kernels(self, list(self.kernels.winners))
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
-        blame = f"the kernel of {names} is to blame" if keys else _UNBLAMED
+        blame = f"the kernel of {names} is to blame" if keys else _NOT_A_KERNEL
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:
@@ -419,11 +421,11 @@ class DeliverySteps:
         """
         reduced = None
         try:
-            reduced = self._settled.reduced_request(self._reference_outputs)
+            reduced = self._settled.reduced_comparison(self._reference_outputs)
         except ChameleonError as error:
             log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)
-        by_default = ReducedRequest(
+        by_default = ReducedComparison(
             precisions=(AS_IT_COMES,),
             by_default=True,
             calibration=(),

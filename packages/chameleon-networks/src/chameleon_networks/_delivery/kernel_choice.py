@@ -50,7 +50,7 @@ def choices(kernels: Kernels) -> Iterator[Kernels]:
         )
 
 
-def seconds_in_network(
+def kernel_seconds_in_networks(
     networks: Sequence[NetworkProcess], inputs: Arrays, *, threads: int
 ) -> list[Seconds]:
     """Measure the seconds of the tuned kernels of delivered networks inside these networks.
@@ -88,7 +88,7 @@ def fastest(variants: Sequence[Kernels], seconds: Sequence[Seconds]) -> dict[str
     Args:
         variants: The kernels of each network. The first ones are the winners, the others are
             alternatives.
-        seconds: The result of ``seconds_in_network`` for these networks.
+        seconds: The result of ``kernel_seconds_in_networks`` for these networks.
     """
     better = {}
     for key, winner in variants[0].winners.items():

@@ -40,7 +40,7 @@ print(re.search(r"^Pss:\\s+(\\d+)", open("/proc/self/smaps_rollup").read(), re.M
 """A program as a user would write it, which runs one inference with zeros as inputs."""
 
 
-def first_answer(folder: Path) -> Footprint:
+def measure_footprint(folder: Path) -> Footprint:
     """Measure how long a new Python process takes to its first answer with a delivered network.
 
     Takes the median of several processes. If the network ran before, the operating system still has
@@ -96,21 +96,21 @@ ROUNDS = 15
 TURN_SECONDS = 0.15
 """Least duration of a turn. A network that takes longer runs once a turn."""
 
-RETAKES = 3
+MOST_ATTEMPTS = 3
 """Most attempts at a turn, if other processes used the cores meanwhile."""
 
-FEW_ROUNDS, HOPELESS = 3, 8.0
-"""Networks that are ``HOPELESS`` times slower than the fastest get only ``FEW_ROUNDS`` turns."""
+LEAST_ROUNDS, TOO_SLOW = 3, 8.0
+"""Networks that are ``TOO_SLOW`` times slower than the fastest get only ``LEAST_ROUNDS`` turns."""
 
 DISTURBED = 4.0
 """No disturbance of the machine makes a turn this many times longer. A delivered network that would
 be hopeless even without such a disturbance gets one turn only, at the first attempt."""
 
-APART = 2.0
+UNSTABLE = 2.0
 """Turns of one network that differ by more than this factor did different work: in one of them,
 something was compiled, loaded or swapped in."""
 
-UNPLANNED = ComparisonPlan()
+NO_LIMITS = ComparisonPlan()
 """A plan without a time limit and without reports of progress."""
 
 Times = dict[str, list[float] | None]
@@ -118,13 +118,13 @@ Rounds = Mapping[str, Sequence[float] | None]
 """The median seconds of each turn of a network, by its name; None for a network that fails."""
 
 
-def turn_seconds(
+def time_in_turns(
     processes: Sequence[NetworkProcess],
     inputs: Arrays,
     *,
     threads: int,
     rounds: int = ROUNDS,
-    plan: ComparisonPlan = UNPLANNED,
+    plan: ComparisonPlan = NO_LIMITS,
 ) -> Rounds:
     """Time one inference of several networks in turns.
 
@@ -137,7 +137,7 @@ def turn_seconds(
         threads: Number of threads that the networks compute with.
         rounds: Number of turns of each network.
         plan: The limit of all turns in seconds, and the function that receives the progress. If
-            time is short, there are fewer rounds, but at least ``FEW_ROUNDS``.
+            time is short, there are fewer rounds, but at least ``LEAST_ROUNDS``.
 
     Returns:
         The median seconds of each turn, by the network's name. None for a network that fails.
@@ -157,7 +157,7 @@ def turn_seconds(
                 timing.add_turn(process)
             now = time.perf_counter()
             longest, last = max(longest, now - last), now
-            if done + 1 >= FEW_ROUNDS and now - begun + longest > plan.seconds:
+            if done + 1 >= LEAST_ROUNDS and now - begun + longest > plan.seconds:
                 rounds = done + 1
             plan.tell("timed", done + 1, rounds)
             if done + 1 >= rounds:
@@ -195,7 +195,7 @@ class _Timing:
 
     def _turn(self, process: NetworkProcess) -> float:
         """Median seconds of one turn's inferences, repeated if other processes used its cores."""
-        for _ in range(RETAKES):
+        for _ in range(MOST_ATTEMPTS):
             self.watch.wait()
             seconds = statistics.median(process.seconds(self.inputs, about=TURN_SECONDS))
             process.pause()
@@ -210,10 +210,10 @@ class _Timing:
         first gets one more turn, after the turns of all other networks.
         """
         turns = self.times[process.name]
-        if turns and len(turns) < rounds and not process.compiled_ahead:
+        if turns and len(turns) < rounds and not process.is_precompiled:
             self.add_turn(process)
             turns = self.times[process.name]
-        if not turns or statistics.median(turns) <= APART * min(turns):
+        if not turns or statistics.median(turns) <= UNSTABLE * min(turns):
             return
         log.warning(
             "network_timed_again",
@@ -230,14 +230,14 @@ class _Timing:
 
 def _hopeless(process: NetworkProcess, turns: Sequence[float], times: Rounds) -> bool:
     """Whether a network is so much slower than the fastest that more turns are useless."""
-    if len(turns) < FEW_ROUNDS:
+    if len(turns) < LEAST_ROUNDS:
         return _far_behind(process, min(turns), times)
-    return max(turns) <= APART * min(turns) and min(turns) > HOPELESS * _fastest(times)
+    return max(turns) <= UNSTABLE * min(turns) and min(turns) > TOO_SLOW * _fastest(times)
 
 
 def _far_behind(process: NetworkProcess, seconds: float, times: Rounds) -> bool:
     """Whether a network that compiles nothing in its turns is hopeless after one of them."""
-    return process.compiled_ahead and seconds > DISTURBED * HOPELESS * _fastest(times)
+    return process.is_precompiled and seconds > DISTURBED * TOO_SLOW * _fastest(times)
 
 
 def _fastest(times: Rounds) -> float:
@@ -249,7 +249,7 @@ def median_seconds(
     inputs: Arrays,
     *,
     threads: int,
-    plan: ComparisonPlan = UNPLANNED,
+    plan: ComparisonPlan = NO_LIMITS,
 ) -> dict[str, float | None]:
     """The median seconds over the turns of each network, by name. None for a network that fails.
 
@@ -257,7 +257,7 @@ def median_seconds(
         processes: The processes of the networks.
         inputs: The inputs of one inference.
         threads: Number of threads that the networks compute with.
-        plan: The time limit and the progress function, as for ``turn_seconds``.
+        plan: The time limit and the progress function, as for ``time_in_turns``.
     """
-    times = turn_seconds(processes, inputs, threads=threads, plan=plan)
+    times = time_in_turns(processes, inputs, threads=threads, plan=plan)
     return {name: statistics.median(turns) if turns else None for name, turns in times.items()}

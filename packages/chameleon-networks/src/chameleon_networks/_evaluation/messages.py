@@ -20,8 +20,8 @@ from chameleon_networks._importers.sources import network_of
 from chameleon_networks._shapes import converter
 
 
-def request_of(network: ImportedNetwork, *, reads: bool = False) -> Message:
-    """Make the part of a request that describes a network, for ``requested_network``.
+def describe_network(network: ImportedNetwork, *, reads: bool = False) -> Message:
+    """Make the part of a request that describes a network, for ``network_from``.
 
     The part has the class and the values of the network's options. It also has the files of
     exported programs, by the name of the attribute that holds each program.
@@ -45,13 +45,13 @@ def request_of(network: ImportedNetwork, *, reads: bool = False) -> Message:
     }
 
 
-def requested_network(request: Message) -> ImportedNetwork:
-    """Make the network that a request from ``request_of`` describes.
+def network_from(request: Message) -> ImportedNetwork:
+    """Make the network that a request from ``describe_network`` describes.
 
     Parts that another process kept in files, such as exported programs, are read from these files.
 
     Raises:
-        ConfigError: The source has changed since ``request_of`` described it.
+        ConfigError: The source has changed since ``describe_network`` described it.
     """
     described = request["network"]
     kind: Any = load_factory(described["type"])
@@ -97,7 +97,7 @@ def serve(answer: Callable[[Message], Message], answers: Answers | None = None) 
         answers.send(reply)
 
 
-def save_arrays(stream: BinaryIO, arrays: Sequence[NDArray[Any]]) -> None:
+def dump_arrays(stream: BinaryIO, arrays: Sequence[NDArray[Any]]) -> None:
     """Write arrays into an open file: their number, then one after another as ``np.save`` does.
 
     ``np.savez`` takes four times as long, because a zip file has checksums.
@@ -109,7 +109,7 @@ def save_arrays(stream: BinaryIO, arrays: Sequence[NDArray[Any]]) -> None:
 def write_arrays(file: Path, arrays: Arrays) -> None:
     """Write arrays into a file, in order."""
     with file.open("wb") as stream:
-        save_arrays(stream, arrays)
+        dump_arrays(stream, arrays)
 
 
 def read_arrays(file: Path) -> Arrays:
@@ -128,7 +128,7 @@ def write_batches(file: Path, batches: Sequence[Arrays]) -> None:
     write_arrays(file, [array for inputs in batches for array in inputs])
 
 
-def batches_in(file: Path, count: int) -> list[Arrays]:
+def read_batches(file: Path, count: int) -> list[Arrays]:
     """Read the inputs of several inferences from a file that holds them one after another.
 
     Args:

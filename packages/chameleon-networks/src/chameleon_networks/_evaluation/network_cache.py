@@ -24,11 +24,11 @@ from chameleon_core.plugin_api import Arrays
 from chameleon_system.api import keep, kept_path, recalled, replacing, surroundings, write_whole
 from numpy.typing import NDArray
 
-from chameleon_networks._evaluation.messages import batches_in, read_arrays, save_arrays
+from chameleon_networks._evaluation.messages import dump_arrays, read_arrays, read_batches
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._source_location import ImportedGraph
 
-KEPT_NETWORKS = "networks"
+NETWORKS_FOLDER = "networks"
 """Folder in the user's cache folder with a folder of each network."""
 _DISTRIBUTIONS = ("apache-tvm", "torch", "torchvision", "numpy", "onnx", "onnxruntime")
 GRAPH = "graph"
@@ -36,7 +36,7 @@ GRAPH = "graph"
 
 
 @attrs.frozen(kw_only=True)
-class KeptAnswers:
+class ReferenceOutputs:
     """The outputs that a framework computed for some inputs, as the reference of a network.
 
     Attributes:
@@ -51,7 +51,7 @@ class KeptAnswers:
     day: str | None = None
 
 
-class KeptNetwork:
+class NetworkCache:
     """The cached files about one network that later runs on this machine reuse, such as its graph.
 
     If a file is missing or damaged, or cannot be written, the run computes the content of the file
@@ -84,21 +84,21 @@ class KeptNetwork:
         def write(file: Path) -> None:
             if arrays:
                 with replacing(file.with_suffix(".arrays")) as stream:
-                    save_arrays(stream, arrays)
+                    dump_arrays(stream, arrays)
             write_whole(file, json.dumps({"day": day, "value": value}))
 
         keep(self._folder / f"{name}.json", write)
 
-    def answers(self, samples: Sequence[Arrays]) -> KeptAnswers | None:
+    def answers(self, samples: Sequence[Arrays]) -> ReferenceOutputs | None:
         """The framework's outputs that were kept for the inputs of some inferences, or None."""
         name = _answers_name(samples)
-        known, read = self.fact(name), partial(batches_in, count=len(samples))
+        known, read = self.fact(name), partial(read_batches, count=len(samples))
         outputs = recalled(self._folder / f"{name}.arrays", read)
         if known is None or not outputs:
             return None
-        return KeptAnswers(reference=known[0], outputs=outputs, day=known[1])
+        return ReferenceOutputs(reference=known[0], outputs=outputs, day=known[1])
 
-    def keep_answers(self, answers: KeptAnswers, samples: Sequence[Arrays]) -> None:
+    def store_outputs(self, answers: ReferenceOutputs, samples: Sequence[Arrays]) -> None:
         """Keep a framework's answers; see ``answers``."""
         arrays = [array for outputs in answers.outputs for array in outputs]
         self.keep_fact(_answers_name(samples), answers.reference, arrays)
@@ -125,7 +125,7 @@ class KeptNetwork:
         self.keep_fact(GRAPH, facts, [*arrays, np.zeros(0)])
 
 
-def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | None:
+def cache_of(network: ImportedNetwork, scratch: str = "") -> NetworkCache | None:
     """The files with facts about a network that are kept on this machine for later runs.
 
     Such facts are, for example, the network's graph and the reference's outputs. The name of the
@@ -141,9 +141,9 @@ def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | N
         scratch: A folder of this run, or an empty string.
     """
     if network.origin is None or not network.options.check:
-        return KeptNetwork(Path(scratch) / KEPT_NETWORKS) if scratch else None
+        return NetworkCache(Path(scratch) / NETWORKS_FOLDER) if scratch else None
     facts = [network.origin, sorted(network.shapes.items())]
-    return KeptNetwork(kept_path(KEPT_NETWORKS, [_surroundings(), facts]))
+    return NetworkCache(kept_path(NETWORKS_FOLDER, [_surroundings(), facts]))
 
 
 def _relaxed() -> Any:

@@ -21,13 +21,13 @@ from chameleon_system.api import (
 )
 
 from chameleon_networks._evaluation.messages import (
-    batches_in,
+    describe_network,
     read_arrays,
-    request_of,
+    read_batches,
     write_arrays,
     write_batches,
 )
-from chameleon_networks._evaluation.network_cache import GRAPH, kept_network
+from chameleon_networks._evaluation.network_cache import GRAPH, cache_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 _MODULE = "chameleon_networks._evaluation.worker"
@@ -44,7 +44,7 @@ _DYING_SECONDS = 10.0
 """Limit for the end of a process that closed its pipes: freeing gigabytes takes seconds."""
 
 
-class AskedProcess:
+class WorkerProcess:
     """A child process that holds an open network and answers requests about it.
 
     Args:
@@ -102,7 +102,7 @@ class AskedProcess:
     @property
     def first_outputs(self) -> list[Arrays]:
         """The outputs of the inferences with which the network was opened (``warm_up``)."""
-        return batches_in(self._file("first_outputs"), self._warmed_up) if self._warmed_up else []
+        return read_batches(self._file("first_outputs"), self._warmed_up) if self._warmed_up else []
 
     def opened(self) -> None:
         """Wait until the child process has opened its network.
@@ -160,13 +160,15 @@ class AskedProcess:
         try:
             self._conversation.tell(request)
         except ChildEndedError as error:
-            raise gone(self.name, self._child) from error
+            raise ended_process_error(self.name, self._child) from error
 
     def _answer(self, limit: float) -> Message:
-        return awaited(self.name, self._child, self._conversation, limit)
+        return wait_for_reply(self.name, self._child, self._conversation, limit)
 
 
-def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: float) -> Message:
+def wait_for_reply(
+    name: str, child: ChildProcess, conversation: Conversation, limit: float
+) -> Message:
     """Wait for the next reply of a child process.
 
     Args:
@@ -189,7 +191,7 @@ def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: f
             hint="Is the machine busy? Run the command again.",
         ) from None
     except ChildEndedError as error:
-        raise gone(name, child) from error
+        raise ended_process_error(name, child) from error
     if "problem" in answer:
         kind = TargetError if answer.get("target") else ConfigError
         raise kind(answer["problem"], hint=answer["hint"])
@@ -200,7 +202,7 @@ def awaited(name: str, child: ChildProcess, conversation: Conversation, limit: f
     return answer
 
 
-def gone(name: str, child: ChildProcess) -> ChameleonError:
+def ended_process_error(name: str, child: ChildProcess) -> ChameleonError:
     """The error for a process that has ended unexpectedly."""
     status = child.reap(_DYING_SECONDS)
     words = child.log.splitlines()
@@ -210,14 +212,14 @@ def gone(name: str, child: ChildProcess) -> ChameleonError:
     )
 
 
-class NetworkProcess(AskedProcess):
+class NetworkProcess(WorkerProcess):
     """A child process that runs one network.
 
     Args:
         name: The name of the process in messages.
         request: The request that says which network to open; see ``running.serve``. None to open
             it later.
-        options: Other arguments of ``AskedProcess``.
+        options: Other arguments of ``WorkerProcess``.
 
     Attributes:
         folder: The folder of a delivered network. None if a framework runs the network.
@@ -229,12 +231,12 @@ class NetworkProcess(AskedProcess):
         super().__init__(name, request, module=_MODULE, **options)
 
     @property
-    def compiled_ahead(self) -> bool:
+    def is_precompiled(self) -> bool:
         """Whether the network is delivered, with nothing to compile in its first inference."""
         return self.folder is not None
 
     def open(self, name: str, threads: int, warm_up: Sequence[Arrays]) -> None:
-        """Let a process from ``reading_process`` open its network in a framework.
+        """Let a process from ``importer_process`` open its network in a framework.
 
         Call ``opened`` before any other method.
 
@@ -264,7 +266,7 @@ class NetworkProcess(AskedProcess):
         self.opened()
 
     def programs(self) -> Mapping[str, str]:
-        """Let a process from ``reading_process`` write files of the programs that it exported.
+        """Let a process from ``importer_process`` write files of the programs that it exported.
 
         Returns:
             The files, as ``ImportedNetwork.kept_programs`` returns them.
@@ -339,7 +341,7 @@ def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProces
     return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
 
 
-def waiting_process() -> NetworkProcess:
+def idle_process() -> NetworkProcess:
     """Start a process without a network, which ``open_delivered`` tells what to run."""
     return NetworkProcess("the compiled network", None, threads=0, wait=False)
 
@@ -350,13 +352,13 @@ def framework_process(network: ImportedNetwork, name: str, **options: Any) -> Ne
     Args:
         network: The imported network.
         name: The name of the framework, one of ``network.frameworks``.
-        options: Arguments of ``AskedProcess``: ``threads``, ``warm_up`` and ``wait``.
+        options: Arguments of ``WorkerProcess``: ``threads``, ``warm_up`` and ``wait``.
     """
-    request = {"role": "framework", "name": name, **request_of(network)}
+    request = {"role": "framework", "name": name, **describe_network(network)}
     return NetworkProcess(name, request, **options)
 
 
-def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
+def importer_process(network: ImportedNetwork) -> NetworkProcess | None:
     """Start a process that imports a network and keeps its graph in a file for this process.
 
     The process imports torch, which takes seconds. Meanwhile this process can import TVM.
@@ -370,21 +372,21 @@ def reading_process(network: ImportedNetwork) -> NetworkProcess | None:
     """
     if not network.preloads:
         return None
-    kept = kept_network(network, network.programs_folder)
+    kept = cache_of(network, network.programs_folder)
     if kept is not None and kept.fact(GRAPH) is not None:
         return None
     name = "the network's importer"
-    request = {"role": "framework", "do": "read", **request_of(network, reads=True)}
+    request = {"role": "framework", "do": "read", **describe_network(network, reads=True)}
     return NetworkProcess(name, request, threads=0, preloads=network.preloads, wait=False)
 
 
 @attrs.define
-class Begun:
+class PendingImport:
     """A network that another process imports while this one does other work.
 
     Attributes:
         network: The network.
-        reader: A process from ``reading_process`` that imports the network, or None.
+        reader: A process from ``importer_process`` that imports the network, or None.
         threads: Number of threads that the network will compute with.
         runner: A process that will run the compiled network, or None if none was started yet.
     """
@@ -408,13 +410,18 @@ def reduced_process(
 
     Args:
         network: The imported network.
-        name: The name of a ``frameworks.reductions.Reduced``, a framework with a precision.
+        name: The name of a ``frameworks.reductions.ReducedFramework``, a framework with a precision.
         calibration: A file with the inputs of several inferences, one inference after another, and
             the number of inferences.
-        options: Arguments of ``AskedProcess``: ``threads`` and ``warm_up``.
+        options: Arguments of ``WorkerProcess``: ``threads`` and ``warm_up``.
     """
     file, batches = calibration
-    request = {"name": name, "calibration": str(file), "batches": batches, **request_of(network)}
+    request = {
+        "name": name,
+        "calibration": str(file),
+        "batches": batches,
+        **describe_network(network),
+    }
     return NetworkProcess(
         name, {"role": "reduced", **request}, start_seconds=_REDUCE_SECONDS, **options
     )

@@ -14,11 +14,11 @@ TOLERANCE = 1e-3
 """Largest accepted |difference| over the largest |expected|, in float32. It is a hundred times the
 error that rounding causes in the built-in networks, and a hundredth of a wrong kernel's error."""
 
-ILL_CONDITIONED = 1e-1
+LARGEST_TOLERANCE = 1e-1
 """The largest tolerance for a network whose framework rounds by more than ``TOLERANCE``. With a
 larger tolerance, a wrong kernel would go unnoticed."""
 
-_ROUNDINGS_APART = 2.0
+_ROUNDING_FACTOR = 2.0
 """Two right answers may lie on either side of the exact answer, each off by its own rounding."""
 
 ROUNDINGS = 16
@@ -29,7 +29,7 @@ QUANTIZED_TOLERANCE = ROUNDINGS * 0.5 / 255
 """Largest accepted error of quantized networks, for uint8. A value nearly half-way between two
 quantized numbers may round to either, with the order in which float32 sums are added."""
 
-NUDGE = 2.0**-17
+PERTURBATION = 2.0**-17
 """Relative change of the inputs of quantized networks: about the rounding error of a sum of a
 thousand float32 products, and enough to move some of an image's numbers to the next step."""
 
@@ -98,10 +98,10 @@ class OutputCheck:
     def may_be_rounding(self) -> bool:
         """Whether outputs differ so little that the framework's own rounding may be the cause."""
         error = self.max_relative_error
-        return self.problem is not None and error is not None and error <= ILL_CONDITIONED
+        return self.problem is not None and error is not None and error <= LARGEST_TOLERANCE
 
 
-def compared(
+def compare(
     run: Run,
     samples: Sequence[Arrays],
     expected: Sequence[Arrays],
@@ -118,15 +118,15 @@ def compared(
         expected: The reference's outputs for each of the ``samples``.
         tolerance: Largest accepted error: the largest |difference| of an output, divided by the
             output's scale.
-        scales: The scale of each output, as for ``agreement_of_all``.
+        scales: The scale of each output, as for ``compare_all``.
     """
     try:
-        return agreement_of_all(map(run, samples), expected, tolerance=tolerance, scales=scales)
+        return compare_all(map(run, samples), expected, tolerance=tolerance, scales=scales)
     except ChameleonError as error:
         return OutputCheck(max_relative_error=None, problem=str(error))
 
 
-def agreement_of_all(
+def compare_all(
     answers: Iterable[Arrays],
     expected: Sequence[Arrays],
     *,
@@ -147,7 +147,7 @@ def agreement_of_all(
     """
     worst = 0.0
     for got, wanted in zip(answers, expected, strict=True):
-        check = agreement(got, wanted, tolerance=tolerance, scales=scales)
+        check = compare_outputs(got, wanted, tolerance=tolerance, scales=scales)
         if check.max_relative_error is None or check.problem is not None:
             return check
         worst = max(worst, check.max_relative_error)
@@ -172,11 +172,11 @@ class Conditioning:
     """
 
     own_error: float
-    nudged: bool = False
+    perturbed: bool = False
 
     @classmethod
     def of(
-        cls, answers: Sequence[Arrays], exact: Sequence[Arrays], *, nudged: bool = False
+        cls, answers: Sequence[Arrays], exact: Sequence[Arrays], *, perturbed: bool = False
     ) -> Conditioning:
         """Measure how much a network amplifies rounding, by two sets of outputs of one framework.
 
@@ -196,18 +196,18 @@ class Conditioning:
         own_error = max(
             (_error(ours, theirs, _magnitude(theirs)) for ours, theirs in pairs), default=0.0
         )
-        return cls(own_error=own_error, nudged=nudged)
+        return cls(own_error=own_error, perturbed=perturbed)
 
     @property
     def tolerance(self) -> float:
         """The largest accepted error of a network, given its framework's own rounding errors.
 
         It is a multiple of the framework's error, but at least ``TOLERANCE`` and at most
-        ``ILL_CONDITIONED``. An error that is not finite says nothing about rounding, so the result
+        ``LARGEST_TOLERANCE``. An error that is not finite says nothing about rounding, so the result
         is then ``TOLERANCE``.
         """
-        apart = _ROUNDINGS_APART * self.own_error
-        return max(TOLERANCE, min(apart, ILL_CONDITIONED)) if np.isfinite(apart) else TOLERANCE
+        apart = _ROUNDING_FACTOR * self.own_error
+        return max(TOLERANCE, min(apart, LARGEST_TOLERANCE)) if np.isfinite(apart) else TOLERANCE
 
     def sentence(self, reference: str) -> str:
         """A sentence for the user: why a larger error than ``TOLERANCE`` is accepted.
@@ -217,8 +217,8 @@ class Conditioning:
         """
         apart = (
             f"the answers of {reference} change by {self.own_error:.1e} of the largest one with "
-            f"inputs that change by {NUDGE:.0e}"
-            if self.nudged
+            f"inputs that change by {PERTURBATION:.0e}"
+            if self.perturbed
             else f"the answers of {reference} in float32 are off by {self.own_error:.1e} of the "
             "largest one in float64"
         )
@@ -271,19 +271,19 @@ class Expected:
         Args:
             run: A function that runs the network. If it raises, the result has that problem.
         """
-        check = compared(run, self._samples, self._answers, tolerance=self.tolerance)
+        check = compare(run, self._samples, self._answers, tolerance=self.tolerance)
         if not check.may_be_rounding or self.conditioning is not None:
             return check
         exact = self._exact()
         if exact is None:
             return check
-        self.conditioning = Conditioning.of(self._answers, exact, nudged=self._rounded)
-        return compared(run, self._samples, self._answers, tolerance=self.tolerance)
+        self.conditioning = Conditioning.of(self._answers, exact, perturbed=self._rounded)
+        return compare(run, self._samples, self._answers, tolerance=self.tolerance)
 
 
-def nudged(inputs: Arrays) -> Arrays:
-    """Inputs with their floating-point numbers multiplied by 1 + ``NUDGE``."""
-    return [(x * (1 + NUDGE)).astype(x.dtype) if x.dtype.kind == "f" else x for x in inputs]
+def perturbed(inputs: Arrays) -> Arrays:
+    """Inputs with their floating-point numbers multiplied by 1 + ``PERTURBATION``."""
+    return [(x * (1 + PERTURBATION)).astype(x.dtype) if x.dtype.kind == "f" else x for x in inputs]
 
 
 def magnitudes(answers: Sequence[Arrays]) -> tuple[float, ...]:
@@ -298,7 +298,7 @@ def magnitudes(answers: Sequence[Arrays]) -> tuple[float, ...]:
     return tuple(max(map(_magnitude, outputs)) for outputs in zip(*answers, strict=True))
 
 
-def agreement(
+def compare_outputs(
     got: Arrays,
     wanted: Arrays,
     *,
@@ -310,7 +310,7 @@ def agreement(
     Args:
         got: The network's outputs.
         wanted: The reference's outputs.
-        tolerance: Largest accepted error, as for ``compared``.
+        tolerance: Largest accepted error, as for ``compare``.
         scales: The number that differences of each output are divided by. None means the largest
             magnitude of the output in this sample.
     """
@@ -331,7 +331,7 @@ def agreement(
     )
 
 
-def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
+def relative_error(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
     """The error of a network's outputs, for one sample.
 
     For each output, the largest |difference| is divided by a scale, and the result is the largest
@@ -342,11 +342,11 @@ def error_between(got: Arrays, expected: Arrays, scales: Sequence[float] | None 
         expected: The outputs of the reference.
         scales: The scale of each output. None means the largest |expected| of each output.
     """
-    error = agreement(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
+    error = compare_outputs(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
     return float("inf") if error is None else error
 
 
-def comparable(answers: Iterable[Arrays]) -> bool:
+def are_finite(answers: Iterable[Arrays]) -> bool:
     """Whether outputs can be compared: all numbers are finite, or minus infinity as from a mask.
 
     Args:
@@ -356,7 +356,7 @@ def comparable(answers: Iterable[Arrays]) -> bool:
     return all((np.isfinite(array) | np.isneginf(array)).all() for array in floats)
 
 
-def check_comparable(framework: str, answers: Iterable[Arrays]) -> None:
+def check_finite(framework: str, answers: Iterable[Arrays]) -> None:
     """Raise an error unless a network's outputs can be compared with a framework's answers.
 
     Args:
@@ -366,7 +366,7 @@ def check_comparable(framework: str, answers: Iterable[Arrays]) -> None:
     Raises:
         ConfigError: An answer has NaN or plus infinity.
     """
-    if not comparable(answers):
+    if not are_finite(answers):
         raise ConfigError(
             f"{framework} computes NaN or infinity, so nothing can be checked against it",
             hint="Look for NaN among the weights, or for inputs that the network divides by.",
@@ -392,7 +392,7 @@ def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
     return difference / scale if scale else difference
 
 
-def guilty(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list[str]:
+def find_failing(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list[str]:
     """Find the tasks whose tuned kernels make a network fail, by bisection.
 
     Args:

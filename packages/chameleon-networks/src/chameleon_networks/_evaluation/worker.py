@@ -27,20 +27,20 @@ with without("rich"), without_collecting():
 
     from chameleon_networks._artifact.load import checked_manifest
     from chameleon_networks._evaluation.messages import (
-        batches_in,
+        network_from,
         preload,
         read_arrays,
-        requested_network,
+        read_batches,
         serve,
         write_arrays,
         write_batches,
     )
-    from chameleon_networks._evaluation.network_cache import kept_network
+    from chameleon_networks._evaluation.network_cache import cache_of
     from chameleon_networks._frameworks.inference import TORCH_COMPILE
     from chameleon_networks._frameworks.reduced_precision import (
         ReducedNetwork,
         default_precision,
-        reduced_named,
+        framework_named,
     )
     from chameleon_networks._importers.imported_network import ImportedNetwork
 
@@ -70,11 +70,11 @@ def reduced_network(request: Message) -> ReducedNetwork:
     Args:
         request: The request, with the network, the framework's name and calibration inputs.
     """
-    chosen = reduced_named(request["name"])
+    chosen = framework_named(request["name"])
     calibration: list[Arrays] = []
     if chosen.calibrated:
-        calibration = batches_in(Path(request["calibration"]), request["batches"])
-    forms = requested_network(request).forms
+        calibration = read_batches(Path(request["calibration"]), request["batches"])
+    forms = network_from(request).forms
     return chosen.opened(forms, calibration, threads=request["threads"])
 
 
@@ -101,16 +101,16 @@ class Server:
 
     def _read(self, request: Message) -> Message:
         """Import a network and keep its graph; another process repeats what this one logs."""
-        self._imported = network = requested_network(request)
+        self._imported = network = network_from(request)
         self._programs = request["network"]["folder"]
-        network.kept = kept_network(network, self._programs)
+        network.kept = cache_of(network, self._programs)
         with capture_logs() as messages, without_collecting():
             network.keep()
         return {"messages": messages}
 
     def _framework(self, request: Message) -> Network:
         """Open a network in the framework that the request names."""
-        network = self._imported or requested_network(request)
+        network = self._imported or network_from(request)
         return network.framework(request["name"], request["threads"])
 
     def _open(self, request: Message) -> Message:
@@ -119,7 +119,7 @@ class Server:
         # What is compiled ahead does the same in its first run as in any other.
         self._ran = request["role"] == "delivered"
         if "warm_up" in request:
-            batches = batches_in(Path(request["inputs"]), request["warm_up"])
+            batches = read_batches(Path(request["inputs"]), request["warm_up"])
             with _leaving_a_core(request.get("name", "")):
                 outputs = [network(inputs) for inputs in batches]
             write_batches(Path(request["outputs"]), outputs)

@@ -25,7 +25,7 @@ from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, 
 from chameleon_networks._export.operators import deliver_operator
 
 
-def name_for(folder: Path, asked: str | None) -> str:
+def bundle_name(folder: Path, asked: str | None) -> str:
     """Choose the name of a bundle for C, which names its files and functions.
 
     Args:
@@ -123,7 +123,7 @@ _RANDOM = (
 )
 
 
-def to_libraries(
+def write_libraries(
     winners: Sequence[Winner], space: SpaceProvider, folder: Path, threads: int
 ) -> Exported:
     """Write a folder with a library and its loader for each operator.
@@ -145,7 +145,7 @@ def to_libraries(
     return _exported(winners, outputs)
 
 
-def to_c(
+def write_c_bundles(
     winners: Sequence[Winner],
     space: SpaceProvider,
     folder: Path,
@@ -159,7 +159,7 @@ def to_c(
     Args:
         winners: The winners of a run.
         space: The design space that their configurations belong to.
-        folder: The output folder, as for ``to_libraries``.
+        folder: The output folder, as for ``write_libraries``.
         threads: Number of threads that the winners were measured with.
         name: The name of the library of a single operator. None means the name of the folder.
 
@@ -170,7 +170,7 @@ def to_c(
     """
     names = [_named(stem) for stem in identifiers([winner.task.name for winner in winners])]
     outputs = _folders(folder, names)
-    called = [name_for(output, name) for output in outputs]
+    called = [bundle_name(output, name) for output in outputs]
     for library, output, winner in zip(called, outputs, winners, strict=True):
         with temporary_folder() as scratch:
             _whole(winner, space, Path(scratch) / library, threads)
@@ -178,7 +178,7 @@ def to_c(
     return _exported(winners, outputs)
 
 
-def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
+def write_network_bundle(network: Path, folder: Path, name: str | None) -> Exported:
     """Write the bundle for C of a delivered network.
 
     Args:
@@ -195,7 +195,7 @@ def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
             f"{network.parent} has no delivered network",
             hint="Run `chameleon compile` on it, or name an operator with --task.",
         )
-    return Exported(files=write_c_bundle(network, folder, name_for(folder, name)), tasks=())
+    return Exported(files=write_c_bundle(network, folder, bundle_name(folder, name)), tasks=())
 
 
 def _folders(folder: Path, names: Sequence[str]) -> list[Path]:

@@ -35,7 +35,7 @@ from chameleon_networks._graph.fused_operators import FusedOperator, specs_for
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 
-def with_workloads(
+def with_tuned_functions(
     module: Any, chains: Sequence[FusedOperator], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
     """Replace fused operators of a network by calls of the very functions that were tuned.
@@ -73,11 +73,11 @@ def with_workloads(
     return with_kernels(module, chains, workload, reshape=True)
 
 
-def workloads_of(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
-    """Yield the functions that ``with_workloads`` made, each with the name of its task.
+def tuned_functions(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
+    """Yield the functions that ``with_tuned_functions`` made, each with the name of its task.
 
     Args:
-        module: The module that ``with_workloads`` returned.
+        module: The module that ``with_tuned_functions`` returned.
     """
     for _, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc) and OURS in (function.attrs or {}):
@@ -93,7 +93,7 @@ NETWORK_MODULE = "network.json"
 the database."""
 
 
-def to_metaschedule(
+def write_metaschedule(
     winners: Sequence[Winner],
     space: SpaceProvider,
     options: SketchOptions,
@@ -141,8 +141,8 @@ def to_metaschedule(
             record.commit(database, layout_free(function, constants))
     if network is not None:
         by_key = {winner.task.key: builders[winner.task.name] for winner in winners}
-        module = with_workloads(*prepared_network(network), by_key, winners[0].task.target)
-        for name, function in workloads_of(module):
+        module = with_tuned_functions(*prepared_network(network), by_key, winners[0].task.target)
+        for name, function in tuned_functions(module):
             records[name].commit(database, function)
         (folder / NETWORK_MODULE).write_text(tvm.ir.save_json(module), encoding="utf-8")
     return Exported(
@@ -188,7 +188,7 @@ def _notes(options: SketchOptions, builders: Any) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) -> Exported:
+def write_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) -> Exported:
     """Write the scheduled function of each task as TVMScript, with comments on its parameters.
 
     Args:

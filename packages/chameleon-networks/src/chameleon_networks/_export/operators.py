@@ -29,7 +29,7 @@ from chameleon_tvm.api import (
 )
 from numpy.typing import NDArray
 
-from chameleon_networks._artifact.writer import build_facts, described_tensor, write_package
+from chameleon_networks._artifact.writer import build_facts, tensor_facts, write_artifact
 from chameleon_networks._c_runtime.linking import SOURCES, compiler_command
 from chameleon_networks._c_runtime.pack import ARRAYS, PACKING, replayed
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor
@@ -44,7 +44,7 @@ from chameleon_networks._compile.sequence.variants import extents, with_variants
 Array = NDArray[Any]
 
 
-class NotRecordedError(Exception):
+class NotRecordableError(Exception):
     """An operation that packs weights cannot be recorded. The message names the operation."""
 
 
@@ -161,7 +161,7 @@ class Recording:
             return {"ellipsis": True}
         if isinstance(value, type | np.dtype):
             return {"dtype": np.dtype(value).name}
-        raise NotRecordedError(f"an argument of type {type(value).__name__}")
+        raise NotRecordableError(f"an argument of type {type(value).__name__}")
 
 
 class Recorded(np.ndarray[Any, Any]):
@@ -177,7 +177,7 @@ class Recorded(np.ndarray[Any, Any]):
     def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **options: Any) -> Any:
         in_place = any(output is not None for output in options.pop("out", None) or ())
         if in_place or method not in {"__call__", "reduce"}:
-            raise NotRecordedError(f"{ufunc.__name__} in place")
+            raise NotRecordableError(f"{ufunc.__name__} in place")
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.reduce"
         return _step(f"numpy.{name}", getattr(ufunc, method), inputs, options)
 
@@ -185,7 +185,7 @@ class Recorded(np.ndarray[Any, Any]):
         del types
         of_numpy = getattr(np, func.__name__, None) is func
         if not of_numpy:
-            raise NotRecordedError(f"{func.__module__}.{func.__name__}")
+            raise NotRecordableError(f"{func.__module__}.{func.__name__}")
         return _step(f"numpy.{func.__name__}", func, args, kwargs)
 
     def __getitem__(self, key: Any) -> Any:
@@ -193,7 +193,7 @@ class Recorded(np.ndarray[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if self.recording is None:
-            raise NotRecordedError("an assignment to a part of an array")
+            raise NotRecordableError("an assignment to a part of an array")
         np.asarray(self)[_plain(key)] = _plain(value)
         self.recording.write("setitem", (self, key, value))
         self.recording.changed(self, (key, value))
@@ -273,7 +273,7 @@ def _read(array: Recorded) -> Array:
 
 def _number(array: Recorded) -> int:
     if array.recording is None:
-        raise NotRecordedError("an array that NumPy made of another one by itself")
+        raise NotRecordableError("an array that NumPy made of another one by itself")
     return array.number
 
 
@@ -340,7 +340,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     folder.mkdir(parents=True, exist_ok=True)
     if packing is not None:
         packing.write(folder)
-    write_package(folder, executable, manifest)
+    write_artifact(folder, executable, manifest)
 
 
 def _check_target(target: str) -> None:
@@ -405,7 +405,7 @@ def _manifest(
     winner: Winner, builder: TVMBuilder, program: Program, threads: int
 ) -> dict[str, Any]:
     task, operator = winner.task, builder.operator
-    described = [described_tensor(parameter) for parameter in program.function.params]
+    described = [tensor_facts(parameter) for parameter in program.function.params]
     count = len(program.inputs)
     permissions = sorted(permissions_of(program.function))
     return {
@@ -436,7 +436,7 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
     try:
         packed = _packed(builder, winner, recorded)
         outputs = [_reference(recording, array) for array in packed]
-    except NotRecordedError as error:
+    except NotRecordableError as error:
         raise ConfigError(f"{refused}: it does {error}", hint=hint) from error
     fixed: list[int | None] = [None] * len(positions)
     for position in sorted(recording.fixed):
@@ -479,7 +479,7 @@ def _reference(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
     """A reference to a packed array, for ``packing.json``."""
     number = recording.number_of(array)
     if number is None:
-        raise NotRecordedError("something that leaves the recording")
+        raise NotRecordableError("something that leaves the recording")
     return {"array": number}
 
 

@@ -79,10 +79,10 @@ def left_out(*names: str) -> dict[str, str]:
     Args:
         names: Names of frameworks, such as ``torch`` or ``onnxruntime``.
     """
-    return not_installed({name: _NEEDS.get(name, ()) for name in names})
+    return missing_modules({name: _NEEDS.get(name, ()) for name in names})
 
 
-def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def missing_modules(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Find frameworks for which a Python module is missing, each with a message about the module.
 
     Args:
@@ -97,7 +97,7 @@ def not_installed(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return absent
 
 
-def asked_threads(threads: int) -> int | None:
+def explicit_threads(threads: int) -> int | None:
     """The number of threads to set in a framework, or None to leave the number to the framework.
 
     It is None if the framework may use all threads. A user would not set the number then, so a
@@ -120,17 +120,17 @@ def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
     """
     limit_torch(threads)
     network = program.module()
-    return torch_inference(compiled_by_torch(network) if compiled else network, program)
+    return torch_inference(compile_with_torch(network) if compiled else network, program)
 
 
 def limit_torch(threads: int) -> None:
     """Set torch's number of threads, unless torch may use all threads."""
-    asked = asked_threads(threads)
+    asked = explicit_threads(threads)
     if asked is not None:
         importlib.import_module("torch").set_num_threads(asked)
 
 
-def compiled_by_torch(network: Any) -> Any:
+def compile_with_torch(network: Any) -> Any:
     """Compile a module with torch.compile, with frozen weights."""
     torch = importlib.import_module("torch")
     # Freezing is what lets it pack weights; it is off by default.
@@ -194,7 +194,7 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
     """
     runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = asked_threads(threads) or 0
+    options.intra_op_num_threads = explicit_threads(threads) or 0
     if not fused:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
@@ -267,7 +267,7 @@ def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
     """
     openvino = importlib.import_module("openvino")
     settings: dict[str, object] = {"PERFORMANCE_HINT": "LATENCY"}
-    asked = asked_threads(threads)
+    asked = explicit_threads(threads)
     if asked is not None:
         settings["INFERENCE_NUM_THREADS"] = asked
     if hint is not None:

@@ -62,7 +62,7 @@ class ReducedNetwork:
 
 
 @attrs.frozen(kw_only=True)
-class Reduction:
+class OpenRequest:
     """A request to open a network in some precision.
 
     Attributes:
@@ -78,7 +78,7 @@ class Reduction:
     threads: int
 
 
-def openvino_as_it_comes(asked: Reduction) -> ReducedNetwork:
+def openvino_by_default(asked: OpenRequest) -> ReducedNetwork:
     """Open a network in OpenVINO with OpenVINO's default precision.
 
     OpenVINO computes in bfloat16 or float16 if the CPU has instructions for that dtype. See
@@ -90,7 +90,7 @@ def openvino_as_it_comes(asked: Reduction) -> ReducedNetwork:
     return _opened(inference.openvino_model(asked.forms), threads=asked.threads)
 
 
-def openvino_in_half(asked: Reduction) -> ReducedNetwork:
+def openvino_in_half(asked: OpenRequest) -> ReducedNetwork:
     """Open a network in OpenVINO with a hint to compute in bfloat16 or in float16.
 
     Args:
@@ -109,7 +109,7 @@ def openvino_in_half(asked: Reduction) -> ReducedNetwork:
     return network
 
 
-def openvino_quantized(asked: Reduction) -> ReducedNetwork:
+def openvino_quantized(asked: OpenRequest) -> ReducedNetwork:
     """Open a network in OpenVINO in int8, as ``quantized_model`` quantizes it.
 
     The remaining floating-point operators have the precision that OpenVINO chooses.
@@ -185,7 +185,7 @@ def _has_attention(model: Any) -> bool:
     return False
 
 
-def onnxruntime_quantized(asked: Reduction) -> ReducedNetwork:
+def onnxruntime_quantized(asked: OpenRequest) -> ReducedNetwork:
     """Open a network in ONNX Runtime in int8, as ``quantized_file`` quantizes it.
 
     Args:
@@ -247,7 +247,7 @@ def quantized_file(
     return output
 
 
-def torch_in_half(asked: Reduction) -> ReducedNetwork:
+def torch_in_half(asked: OpenRequest) -> ReducedNetwork:
     """Convert a whole network to bfloat16 or float16, and compile it with ``torch.compile``.
 
     Args:
@@ -261,7 +261,7 @@ def torch_in_half(asked: Reduction) -> ReducedNetwork:
     return ReducedNetwork(run=run, precision=asked.precision)
 
 
-def torch_quantized(asked: Reduction) -> ReducedNetwork:
+def torch_quantized(asked: OpenRequest) -> ReducedNetwork:
     """Quantize a network to int8 by torchao's static quantization (pt2e) for inductor on x86.
 
     The steps follow PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through
@@ -288,7 +288,7 @@ def torch_quantized(asked: Reduction) -> ReducedNetwork:
     for inputs in asked.calibration:
         observe(inputs)
     converted = pt2e.convert_pt2e(observed)
-    run = inference.torch_inference(inference.compiled_by_torch(converted), program)
+    run = inference.torch_inference(inference.compile_with_torch(converted), program)
     return ReducedNetwork(run=run, precision=INT8)
 
 
@@ -299,7 +299,7 @@ def _program(forms: inference.NetworkForms) -> Any:
 
 
 @attrs.frozen(kw_only=True)
-class Reduced:
+class ReducedFramework:
     """A framework, together with a precision in which it may run a network.
 
     Attributes:
@@ -314,7 +314,7 @@ class Reduced:
 
     framework: str
     precision: str
-    open: Callable[[Reduction], ReducedNetwork]
+    open: Callable[[OpenRequest], ReducedNetwork]
     needs: tuple[str, ...]
     converts: tuple[str, ...] = ()
     of_torch: bool = False
@@ -343,24 +343,24 @@ class Reduced:
             Exception: The framework cannot run the network in this precision; any exception.
         """
         return self.open(
-            Reduction(
+            OpenRequest(
                 forms=forms, calibration=calibration, precision=self.precision, threads=threads
             )
         )
 
 
-_OF_OPENVINO = partial(Reduced, framework="openvino", needs=("openvino",))
-_OF_TORCH = partial(Reduced, framework="torch.compile", needs=("torch",), of_torch=True)
+_OF_OPENVINO = partial(ReducedFramework, framework="openvino", needs=("openvino",))
+_OF_TORCH = partial(ReducedFramework, framework="torch.compile", needs=("torch",), of_torch=True)
 
 REDUCED_FRAMEWORKS = (
-    _OF_OPENVINO(precision=AS_IT_COMES, open=openvino_as_it_comes),
+    _OF_OPENVINO(precision=AS_IT_COMES, open=openvino_by_default),
     _OF_OPENVINO(
         precision=INT8,
         open=openvino_quantized,
         needs=("openvino", "nncf"),
         calibrated=True,
     ),
-    Reduced(
+    ReducedFramework(
         framework="onnxruntime",
         precision=INT8,
         open=onnxruntime_quantized,
@@ -375,7 +375,9 @@ REDUCED_FRAMEWORKS = (
 """All combinations of a framework and a precision."""
 
 
-def asked_for(forms: inference.NetworkForms, precisions: Sequence[str]) -> list[Reduced]:
+def select_frameworks(
+    forms: inference.NetworkForms, precisions: Sequence[str]
+) -> list[ReducedFramework]:
     """The frameworks that can run a network in the given precisions, in the order of precisions.
 
     A framework is included even if its modules are not installed.
@@ -392,18 +394,20 @@ def asked_for(forms: inference.NetworkForms, precisions: Sequence[str]) -> list[
     ]
 
 
-def left_out_reduced(forms: inference.NetworkForms, chosen: Sequence[Reduced]) -> dict[str, str]:
+def missing_packages(
+    forms: inference.NetworkForms, chosen: Sequence[ReducedFramework]
+) -> dict[str, str]:
     """The missing package of each choice that cannot run on this machine.
 
-    The keys are names of choices (``Reduced.name``).
+    The keys are names of choices (``ReducedFramework.name``).
 
     Args:
         forms: The files of the network. They decide on the packages that a framework needs.
         chosen: The frameworks, each with a precision.
     """
-    return inference.not_installed({reduced.name: reduced.needed(forms) for reduced in chosen})
+    return inference.missing_modules({reduced.name: reduced.needed(forms) for reduced in chosen})
 
 
-def reduced_named(name: str) -> Reduced:
+def framework_named(name: str) -> ReducedFramework:
     """The item of ``REDUCED_FRAMEWORKS`` with a given name."""
     return next(reduced for reduced in REDUCED_FRAMEWORKS if reduced.name == name)

@@ -12,11 +12,11 @@ from chameleon_core.api import NetworkResult, OperatorCoverage
 from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetError, Task, Trials
 
 from chameleon_networks._artifact.buckets import Buckets, Placed
-from chameleon_networks._artifact.dispatch import signatures_dispatch
+from chameleon_networks._artifact.dispatch import uncompiled_buckets
 from chameleon_networks._checks.check import Facts
 from chameleon_networks._checks.padding import check_padding
 from chameleon_networks._delivery.buckets import delivered
-from chameleon_networks._evaluation.processes import Begun
+from chameleon_networks._evaluation.processes import PendingImport
 from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.imported_network import BucketedNetwork, BucketInputs
 from chameleon_networks._importers.options import NetworkOptions
@@ -58,7 +58,7 @@ class BucketedFrontend(Frontend):
     @cached_property
     def _dispatch(self) -> Buckets:
         """Chooses buckets as the delivered network will. It cannot run a network."""
-        return signatures_dispatch(self.network)
+        return uncompiled_buckets(self.network)
 
     def coverage(self) -> Sequence[OperatorCoverage]:
         _, smallest = self.networks[0]
@@ -168,7 +168,7 @@ def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [f"bucket {name}: {words}" for name, words in said.items()]
 
 
-def work_on(options: NetworkOptions, begun: Begun | None = None) -> NetworkWork:
+def make_frontend(options: NetworkOptions, begun: PendingImport | None = None) -> ShapeFrontend:
     """Make the frontend for a network's options: for one shape, or for several buckets.
 
     Args:
@@ -180,4 +180,4 @@ def work_on(options: NetworkOptions, begun: Begun | None = None) -> NetworkWork:
     return NetworkFrontend(network_of(options) if begun is None else begun.network, begun)
 
 
-NetworkWork = NetworkFrontend | BucketedFrontend
+ShapeFrontend = NetworkFrontend | BucketedFrontend

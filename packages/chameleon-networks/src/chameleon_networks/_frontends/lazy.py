@@ -12,7 +12,7 @@ from chameleon_core.api import NetworkResult, OperatorCoverage
 from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Frontend, Task, Trials
 from chameleon_tvm.api import named_object
 
-from chameleon_networks._evaluation.processes import Begun, reading_process
+from chameleon_networks._evaluation.processes import PendingImport, importer_process
 from chameleon_networks._importers.options import NetworkOptions
 from chameleon_networks._importers.source_checks import check_source
 from chameleon_networks._importers.sources import network_of
@@ -20,10 +20,10 @@ from chameleon_networks._precision.section import Precision
 from chameleon_networks._shapes import buckets_of, dimensions_of
 
 if TYPE_CHECKING:
-    from chameleon_networks._frontends.bucketed import NetworkWork
+    from chameleon_networks._frontends.bucketed import ShapeFrontend
 
 
-class NetworksFrontend(Frontend):
+class LazyFrontend(Frontend):
     """The frontend of networks, for one input shape or for several buckets of shapes.
 
     Args:
@@ -33,17 +33,17 @@ class NetworksFrontend(Frontend):
     def __init__(self, options: NetworkOptions) -> None:
         self._options = options
         self._precision: Precision | None = None
-        self._begun: Begun | None = None
+        self._begun: PendingImport | None = None
 
     @cached_property
-    def work(self) -> NetworkWork:
+    def work(self) -> ShapeFrontend:
         """The object that does this frontend's work, made when it is first needed.
 
         Making it imports TVM, which takes long.
         """
-        from chameleon_networks._frontends.bucketed import work_on  # noqa: PLC0415 - needs TVM
+        from chameleon_networks._frontends.bucketed import make_frontend  # noqa: PLC0415 - needs TVM
 
-        work = work_on(self._options, self._begun)
+        work = make_frontend(self._options, self._begun)
         if self._precision is not None:
             work.compute_in(self._precision)
         return work
@@ -63,7 +63,7 @@ class NetworksFrontend(Frontend):
         if not dimensions_of(self._options.shapes) and self._precision is None:
             with contextlib.suppress(ChameleonError, OSError):  # reading raises it again
                 network = network_of(self._options)
-                self._begun = Begun(network, reading_process(network), threads)
+                self._begun = PendingImport(network, importer_process(network), threads)
                 weakref.finalize(self, self._begun.close)
 
     def check_source(self) -> None:

@@ -24,11 +24,11 @@ from chameleon_networks._compile.compile import fused_functions
 from chameleon_networks._compile.loop_tasks import CostlyFunction, loop_tasks
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.deliver import delivered
-from chameleon_networks._delivery.delivery_steps import SettledNetwork
+from chameleon_networks._delivery.delivery_steps import DeliverableNetwork
 from chameleon_networks._delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
-from chameleon_networks._evaluation.network_cache import kept_network
-from chameleon_networks._evaluation.processes import Begun, NetworkProcess, waiting_process
+from chameleon_networks._evaluation.network_cache import cache_of
+from chameleon_networks._evaluation.processes import NetworkProcess, PendingImport, idle_process
 from chameleon_networks._evaluation.verify import samples_of
 from chameleon_networks._graph.fused_operators import fastest
 from chameleon_networks._graph.moves import shape_of
@@ -73,7 +73,7 @@ def _finished(reader: NetworkProcess) -> NetworkProcess | None:
     return reader
 
 
-class NetworkFrontend(SettledNetwork):
+class NetworkFrontend(DeliverableNetwork):
     """The frontend of a network for one input shape.
 
     Each distinct convolution or matrix product becomes a task, with the operators fused into it.
@@ -83,12 +83,12 @@ class NetworkFrontend(SettledNetwork):
         begun: The same network with the process that imports it, or None.
     """
 
-    def __init__(self, network: ImportedNetwork, begun: Begun | None = None) -> None:
+    def __init__(self, network: ImportedNetwork, begun: PendingImport | None = None) -> None:
         reader = None if begun is None else begun.reader
-        network.kept = kept_network(network, "" if reader is None else network.programs_folder)
+        network.kept = cache_of(network, "" if reader is None else network.programs_folder)
         self.network = network
         if begun is not None:  # while this process waits for the graph
-            self.runner = begun.runner = waiting_process()
+            self.runner = begun.runner = idle_process()
         self.reader = None if reader is None else _finished(reader)
         if begun is not None and self.reader is not None:
             try:

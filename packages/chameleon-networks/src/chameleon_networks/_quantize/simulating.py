@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._evaluation.messages import (
+    network_from,
     read_arrays,
-    requested_network,
     serve,
     write_arrays,
 )
-from chameleon_networks._evaluation.verify import Sample, error_between, magnitudes
+from chameleon_networks._evaluation.verify import Sample, magnitudes, relative_error
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import (
     Affine,
@@ -166,7 +166,7 @@ class Calibrator:
         types = dict.fromkeys(self._places, INT8)
         scales = magnitudes([expected for _, expected in self._tried])
         return max(
-            error_between(self._simulated.outputs(inputs, types, ranges), expected, scales)
+            relative_error(self._simulated.outputs(inputs, types, ranges), expected, scales)
             for inputs, expected in self._tried
         )
 
@@ -227,13 +227,13 @@ class Server:
         """Read a network, and say which of its fused operators can be simulated.
 
         Args:
-            request: A mapping with the network as ``request_of`` describes it, the ``target``, and
+            request: A mapping with the network as ``describe_network`` describes it, the ``target``, and
                 the ``names`` of the network's variables in the parent process.
 
         Raises:
             ConfigError: This process reads a different network from the same source.
         """
-        module, chains = prepared_network(requested_network(request))
+        module, chains = prepared_network(network_from(request))
         if list(Network(module, chains).names.values()) != request["names"]:
             raise ConfigError(
                 "another process reads the network differently from this one",
@@ -280,7 +280,7 @@ class Server:
     def _error_of(self, request: Message, sample: Sample, expected: Arrays) -> float:
         """The error of one sample. Infinite if a dtype could not represent a number."""
         got = sample.cut(self._outputs_of(sample.inputs, request))
-        error: float = error_between(got, expected, self._scales)
+        error: float = relative_error(got, expected, self._scales)
         return math.inf if self._simulated.overflowed else error
 
     def _outputs(self, request: Message) -> Message:

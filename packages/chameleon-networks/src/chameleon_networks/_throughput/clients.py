@@ -33,7 +33,7 @@ WARM_UP = 3
 """Number of calls of each client that do not count."""
 
 
-def network_calls(request: Request) -> Calls:
+def load_network(request: Request) -> Calls:
     """Load a delivered network once, and return a function for each client to call.
 
     The ``load.py`` of the network's folder is used, as users do.
@@ -50,7 +50,7 @@ def network_calls(request: Request) -> Calls:
     return [call] * request["streams"], None
 
 
-def openvino_calls(request: Request) -> Calls:
+def compile_openvino(request: Request) -> Calls:
     """Compile a model with OpenVINO once, and return a function for each client to call.
 
     Each client has its own inference request.
@@ -74,7 +74,7 @@ def openvino_calls(request: Request) -> Calls:
     return [partial(call, compiled.create_infer_request()) for _ in clients], precision
 
 
-def onnxruntime_calls(request: Request) -> Calls:
+def open_onnxruntime(request: Request) -> Calls:
     """Open a model in ONNX Runtime, and return a function for each client to call.
 
     The clients share one or more sessions.
@@ -97,9 +97,9 @@ def onnxruntime_calls(request: Request) -> Calls:
 
 
 CALLS: dict[str, Callable[[Request], Calls]] = {
-    "network": network_calls,
-    "openvino": openvino_calls,
-    "onnxruntime": onnxruntime_calls,
+    "network": load_network,
+    "openvino": compile_openvino,
+    "onnxruntime": open_onnxruntime,
 }
 """Functions that open a network for the clients, by name."""
 
@@ -114,7 +114,7 @@ while os.getppid() == int(sys.argv[1]):
 
 
 @contextlib.contextmanager
-def busy(neighbours: int) -> Iterator[None]:
+def busy_processes(neighbours: int) -> Iterator[None]:
     """Run busy processes in the background, each of which keeps one core busy.
 
     The processes belong to the session of this process. In a session of their own, they might count
@@ -130,7 +130,7 @@ def busy(neighbours: int) -> Iterator[None]:
         yield
 
 
-def torch_step() -> Callable[[], Any]:
+def torch_preprocessing() -> Callable[[], Any]:
     """Make a torch operation that uses all of torch's threads, like the resizing of an image.
 
     Clients run it before each call of the network, to measure how much it slows the network.
@@ -142,7 +142,7 @@ def torch_step() -> Callable[[], Any]:
     )
 
 
-def answered(request: Request) -> Request:
+def run_clients(request: Request) -> Request:
     """Let several clients call a network at the same time for some seconds.
 
     Args:
@@ -159,7 +159,7 @@ def answered(request: Request) -> Request:
         first call to the end of the last. ``precision`` is the precision that the framework
         computes in, and ``variables`` the names of this process's environment variables.
     """
-    step = torch_step() if request.get("torch") else None
+    step = torch_preprocessing() if request.get("torch") else None
     with np.load(request["inputs"]) as stored:
         inputs = [stored[f"arr_{number}"] for number in range(len(stored.files))]
     calls, precision = CALLS[request["by"]](request)
@@ -188,7 +188,7 @@ def answered(request: Request) -> Request:
             latencies.append(ended - called)
         return begun, ended, latencies
 
-    with busy(request.get("neighbours", 0)), ThreadPoolExecutor(len(calls)) as pool:
+    with busy_processes(request.get("neighbours", 0)), ThreadPoolExecutor(len(calls)) as pool:
         clients = [pool.submit(client, call) for call in calls]
         # A client that failed tells more than those that waited for it.
         failed = [future.exception() for future in clients if future.exception() is not None]
@@ -209,7 +209,7 @@ def main() -> None:
     stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
-        answer = answered(json.loads(sys.argv[1]))
+        answer = run_clients(json.loads(sys.argv[1]))
     except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
         words = str(error).strip().splitlines()
         answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}

@@ -16,12 +16,12 @@ from chameleon_core.plugin_api import FLOAT32, ChameleonError
 from chameleon_system.api import ChildProcess, Conversation, temporary_folder, usable_cores
 from chameleon_tvm.api import BFLOAT16, FLOAT16, INT8, one_line
 
-from chameleon_networks._comparison.comparison import result_of
-from chameleon_networks._evaluation.processes import awaited
+from chameleon_networks._comparison.comparison import delivered_precision
+from chameleon_networks._evaluation.processes import wait_for_reply
 from chameleon_networks._frameworks.inference import OPENVINO
 from chameleon_networks._frameworks.reduced_precision import NAMES
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._throughput.model_files import ModelFile, model_files
+from chameleon_networks._throughput.model_files import ModelFile, write_model_files
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ QUANTILES = (50, 90, 99)
 
 
 @attrs.frozen(kw_only=True)
-class Served:
+class ThroughputRequest:
     """The options of a comparison of networks that several clients call at the same time.
 
     Attributes:
@@ -43,10 +43,10 @@ class Served:
         ours: The name of the delivered network in results.
         folder: The folder of the delivered network.
         bucket: The bucket of shapes in which the network is called; empty if there is one shape.
-        names: The frameworks of ``model_files.FRAMEWORKS`` that run the network in float32 beside
+        names: The frameworks of ``write_model_files.FRAMEWORKS`` that run the network in float32 beside
             the delivered one.
         precisions: Reduced precisions in which frameworks run the network as well, as for
-            ``model_files``.
+            ``write_model_files``.
         calibrate: The source of calibration inputs; None for random ones.
         streams: The numbers of clients to measure, one comparison for each number.
         neighbours: Number of busy processes that run beside each network.
@@ -80,7 +80,9 @@ class _Way:
     turns: list[Figures] = attrs.field(factory=list)
 
 
-def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]]:
+def measure_throughput(
+    asked: ThroughputRequest,
+) -> tuple[dict[int, dict[str, Figures]], dict[str, str]]:
     """Let clients call several networks in turns, each turn in a new process.
 
     Args:
@@ -98,7 +100,7 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
     """
     with temporary_folder() as name:
         folder = Path(name)
-        files, left_out = model_files(
+        files, left_out = write_model_files(
             asked.network, asked.names, asked.precisions, asked.calibrate, folder
         )
         np.savez(folder / "inputs.npz", *asked.network.samples(np.random.default_rng(0)))
@@ -112,11 +114,13 @@ def served(asked: Served) -> tuple[dict[int, dict[str, Figures]], dict[str, str]
     return figures, left_out
 
 
-def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> dict[str, Figures]:
+def openvino_configurations(
+    path: str, streams: int, threads: int, hint: str | None
+) -> dict[str, Figures]:
     """The requests to measure OpenVINO with several clients, one for each way to serve clients.
 
     There is a way for each of OpenVINO's performance hints; the result has the requests by the
-    ways' names. ``served`` sends all requests, and returns the figures of the fastest way.
+    ways' names. ``measure_throughput`` sends all requests, and returns the figures of the fastest way.
 
     Args:
         path: The path of the network's file.
@@ -129,11 +133,11 @@ def openvino_ways(path: str, streams: int, threads: int, hint: str | None) -> di
     return {f"{mode.lower()} hint": {**request, "mode": mode} for mode in modes}
 
 
-def onnxruntime_ways(path: str, streams: int, threads: int) -> dict[str, Figures]:
+def onnxruntime_configurations(path: str, streams: int, threads: int) -> dict[str, Figures]:
     """The requests to measure ONNX Runtime with several clients, one for each way to serve clients.
 
     In one way, the clients share a session with all threads. In the other way, each client has a
-    session with a part of the threads. The result has the requests by the ways' names. ``served``
+    session with a part of the threads. The result has the requests by the ways' names. ``measure_throughput``
     sends both requests, and returns the figures of the faster way.
 
     Args:
@@ -178,18 +182,20 @@ def figures_of(turn: Figures) -> dict[str, float]:
     }
 
 
-def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: Path) -> list[_Way]:
+def _ways(
+    asked: ThroughputRequest, files: Mapping[str, ModelFile], streams: int, inputs: Path
+) -> list[_Way]:
     # What takes all cores by itself is asked nothing.
     threads = 0 if asked.threads == len(usable_cores()) else asked.threads
     common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
-    own = result_of(asked.folder / asked.bucket, asked.network).precision
+    own = delivered_precision(asked.folder / asked.bucket, asked.network).precision
     request = network_request(asked.folder.absolute(), streams, threads)
     ways = [_Way(name=asked.ours, words="", asked=own, request={**request, **common})]
     for name, file in files.items():
         if file.framework == OPENVINO:
-            requests = openvino_ways(file.path, streams, threads, file.hint)
+            requests = openvino_configurations(file.path, streams, threads, file.hint)
         else:
-            requests = onnxruntime_ways(file.path, streams, threads)
+            requests = onnxruntime_configurations(file.path, streams, threads)
         ways += [
             _Way(name=name, words=words, asked=file.precision, request={**request, **common})
             for words, request in requests.items()
@@ -197,14 +203,14 @@ def _ways(asked: Served, files: Mapping[str, ModelFile], streams: int, inputs: P
     return ways
 
 
-def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
+def _take_turns(ways: list[_Way], asked: ThroughputRequest) -> dict[str, str]:
     """Run all turns, interleaved. Returns why ways fail, by the name of the network."""
     problems: dict[str, str] = {}
     left = list(ways)
     for _ in range(asked.rounds):
         for way in list(left):
             try:
-                turn = client_turn(way.name, way.request)
+                turn = run_turn(way.name, way.request)
                 _check(way, turn)
             except ChameleonError as error:
                 if way.name == asked.ours:
@@ -218,7 +224,7 @@ def _take_turns(ways: list[_Way], asked: Served) -> dict[str, str]:
     return problems
 
 
-def client_turn(name: str, request: Figures) -> Figures:
+def run_turn(name: str, request: Figures) -> Figures:
     """Run one turn of a comparison in a new process, and return what ``clients`` measured.
 
     Args:
@@ -230,7 +236,7 @@ def client_turn(name: str, request: Figures) -> Figures:
     """
     words, pipe = [json.dumps(request)], subprocess.PIPE
     with ChildProcess("chameleon_networks._throughput.clients", words, stdout=pipe) as child:
-        return awaited(name, child, Conversation(child), _OPENING + request["seconds"])
+        return wait_for_reply(name, child, Conversation(child), _OPENING + request["seconds"])
 
 
 def _check(way: _Way, turn: Figures) -> None:

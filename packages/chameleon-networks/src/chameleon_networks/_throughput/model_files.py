@@ -18,7 +18,7 @@ from chameleon_system.api import Message
 from chameleon_tvm.api import INT8, one_line
 
 from chameleon_networks._evaluation import messages
-from chameleon_networks._evaluation.processes import AskedProcess
+from chameleon_networks._evaluation.processes import WorkerProcess
 from chameleon_networks._frameworks import AS_IT_COMES
 from chameleon_networks._frameworks.inference import (
     ONNXRUNTIME,
@@ -28,11 +28,11 @@ from chameleon_networks._frameworks.inference import (
 )
 from chameleon_networks._frameworks.reduced_precision import (
     HINTS,
-    asked_for,
     default_precision,
-    left_out_reduced,
+    missing_packages,
     quantized_file,
     quantized_model,
+    select_frameworks,
 )
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._quantize.batches import batches_of
@@ -66,7 +66,7 @@ class ModelFile:
     path: str
 
 
-def model_files(
+def write_model_files(
     network: ImportedNetwork,
     names: Sequence[str],
     precisions: Sequence[str],
@@ -90,10 +90,10 @@ def model_files(
     Raises:
         ChameleonError: The calibration inputs cannot be read.
     """
-    chosen = asked_for(network.forms, precisions or (AS_IT_COMES,))
+    chosen = select_frameworks(network.forms, precisions or (AS_IT_COMES,))
     if not precisions:
         chosen = [reduced for reduced in chosen if reduced.framework in names]
-    left_out = left_out_reduced(network.forms, chosen)
+    left_out = missing_packages(network.forms, chosen)
     # A file that comes quantized is not quantized again.
     wanted = {name: (name, FLOAT32) for name in names}
     for reduced in chosen:
@@ -110,7 +110,7 @@ def model_files(
         "folder": str(folder),
         "kinds": sorted(kinds),
         "batches": len(batches),
-        **messages.request_of(network),
+        **messages.describe_network(network),
     }
     answer = _answer(request) if kinds else {}
     files = {}
@@ -134,7 +134,7 @@ def model_files(
 
 def _answer(request: Message) -> dict[tuple[str, bool], dict[str, str]]:
     """Have a process write the files. Returns the ``path`` or the ``problem`` of each file."""
-    with AskedProcess(
+    with WorkerProcess(
         "what writes files for others", request, module=_MODULE, threads=0, start_seconds=_SECONDS
     ) as process:
         return {(name, reduced): file for (name, reduced), file in process.answer["files"]}
@@ -153,11 +153,11 @@ def _written(
     return forms.onnx_file(at) if batches is None else quantized_file(forms, batches, at)
 
 
-def written_files(request: Message) -> Message:
+def write_requested_files(request: Message) -> Message:
     """Write the files that a request lists."""
     folder = Path(request["folder"])
-    batches = messages.batches_in(folder / "calibration.arrays", request["batches"])
-    forms = messages.requested_network(request).forms
+    batches = messages.read_batches(folder / "calibration.arrays", request["batches"])
+    forms = messages.network_from(request).forms
     files = []
     for framework, reduced in request["kinds"]:
         at = folder / f"{framework}-{INT8 if reduced else 'floats'}"
@@ -172,4 +172,4 @@ def written_files(request: Message) -> Message:
 
 
 if __name__ == "__main__":
-    messages.serve(written_files)
+    messages.serve(write_requested_files)

@@ -17,10 +17,10 @@ from chameleon_tvm.api import COMPUTE, kind_of, narrow_weights_pay
 from chameleon_networks._artifact.writer import check_target
 from chameleon_networks._checks.check import Facts
 from chameleon_networks._comparison.reduced_precision import (
-    ReducedRequest,
-    kept_samples,
-    precisions_beside,
-    reduced_request,
+    ReducedComparison,
+    compared_precisions,
+    held_out_samples,
+    reduced_comparison,
 )
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.mixed_precision.simulation import Simulation
@@ -35,7 +35,7 @@ from chameleon_networks._quantize.batches import batches_of
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks._quantize.weights import Means
-from chameleon_networks._step_times import StepSeconds
+from chameleon_networks._step_times import Stopwatch
 
 log = structlog.get_logger()
 
@@ -112,13 +112,13 @@ class PrecisionDecisions:
                 f"ranges and errors are found by running the network: {error}",
                 hint="Run it on a machine of the target's kind, or leave 'precision' out.",
             ) from error
-        steps = StepSeconds("types")
+        steps = Stopwatch("types")
         self._settle_types(target)
         if self._needs_ranges or self.precision.metric is not None:
             with steps.during("calibration"):
                 self._calibrate(target)
         elif self.precision.calibrate is not None:
-            self.kept_batches()  # what is wrong with them is told before anything is measured
+            self.held_out_batches()  # what is wrong with them is told before anything is measured
         self._seconds = steps.until_now()
         for sentence in self.notes:
             log.warning("type_left_out", why=sentence)
@@ -160,16 +160,16 @@ class PrecisionDecisions:
             simulation.restore(self._ranges, self._means)
         return simulation
 
-    def kept_batches(self) -> list[Sample]:
+    def held_out_batches(self) -> list[Sample]:
         """The inputs on which a network's errors are measured; calibration does not use them.
 
         If ``decide`` has read the user's inputs, they are not read again.
         """
         if self._samples is None:
-            self._samples = kept_samples(self._network, self.precision.calibrate)
+            self._samples = held_out_samples(self._network, self.precision.calibrate)
         return self._samples
 
-    def reduced_request(self, run: Run) -> ReducedRequest:
+    def reduced_comparison(self, run: Run) -> ReducedComparison:
         """Prepare to compare the network with frameworks that compute in reduced precision.
 
         The frameworks compute in the dtypes that this network may have besides float32, and in the
@@ -181,8 +181,8 @@ class PrecisionDecisions:
         Raises:
             ChameleonError: The calibration inputs cannot be read, or the reference fails.
         """
-        precisions = precisions_beside(self.types)
-        return reduced_request(self._network, precisions, self.precision.calibrate, run)
+        precisions = compared_precisions(self.types)
+        return reduced_comparison(self._network, precisions, self.precision.calibrate, run)
 
     def _settle_types(self, target: str) -> None:
         """Leave out the dtypes that no operator of the network can have."""

@@ -21,16 +21,16 @@ from chameleon_tvm.api import chosen_types, first_line
 
 from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._delivery.delivery_steps import DeliverySteps
-from chameleon_networks._delivery.kernel_choice import seconds_in_network
+from chameleon_networks._delivery.kernel_choice import kernel_seconds_in_networks
 from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
 from chameleon_networks._delivery.mixed_precision.operator_seconds import (
-    BuiltNetwork,
+    CompiledCandidate,
     OperatorSeconds,
 )
 from chameleon_networks._delivery.mixed_precision.simulation import Simulation
 from chameleon_networks._evaluation.latency import median_seconds
 from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
-from chameleon_networks._evaluation.verify import agreement_of_all, magnitudes
+from chameleon_networks._evaluation.verify import compare_all, magnitudes
 from chameleon_networks._precision.edges import bytes_per_second
 from chameleon_networks._precision.metrics import metric_of, scored
 from chameleon_networks._precision.networks import Types
@@ -80,11 +80,11 @@ class Candidates:
         self._steps = steps
         self._settled = settled
         self._bound = ANY if settled.precision.max_error is None else settled.precision.max_error
-        self.samples = settled.kept_batches()
+        self.samples = settled.held_out_batches()
         reference = steps.baselines.reference
         self._expected = [sample.run(reference.outputs) for sample in self.samples]
         self._scales = magnitudes(self._expected)
-        self._built: dict[frozenset[tuple[int, str]], BuiltNetwork] = {}
+        self._built: dict[frozenset[tuple[int, str]], CompiledCandidate] = {}
         self._staged = staged
         self._drops: Callable[[Run], float] | None = None
 
@@ -103,7 +103,7 @@ class Candidates:
         before = scored(metric, source, run)
         self._drops = lambda other: before - scored(metric, source, other)
 
-    def built(self, types: Types) -> BuiltNetwork:
+    def built(self, types: Types) -> CompiledCandidate:
         """Compile the network with some fused operators in reduced dtypes.
 
         Args:
@@ -118,11 +118,11 @@ class Candidates:
                 self._built[key] = self._compiled(types, f"types-{len(self._built)}")
         return self._built[key]
 
-    def _compiled(self, types: Types, name: str) -> BuiltNetwork:
+    def _compiled(self, types: Types, name: str) -> CompiledCandidate:
         network = self._settled.networks.of(types)
         kernels = self._steps.with_alternatives(network.chains)
         folder = self._steps.compile(kernels, name, network) if types else self._staged
-        return BuiltNetwork.of(types, network, kernels, folder)
+        return CompiledCandidate.of(types, network, kernels, folder)
 
     def tried(self, point: Point) -> Candidate:
         """Compile and check the network with the dtypes of a point."""
@@ -142,9 +142,7 @@ class Candidates:
 
     def _checked(self, point: Point, folder: Path, process: NetworkProcess) -> Candidate:
         answers = (sample.run(process.outputs) for sample in self.samples)
-        check = agreement_of_all(
-            answers, self._expected, tolerance=self._bound, scales=self._scales
-        )
+        check = compare_all(answers, self._expected, tolerance=self._bound, scales=self._scales)
         error = math.inf if check.max_relative_error is None else check.max_relative_error
         problem = check.problem or self.problem_of_metric(process.outputs)
         return Candidate(point=point, error=error, folder=folder, problem=problem)
@@ -185,7 +183,7 @@ CHOICES = 2
 single dtype. The next choice uses their times in the network of the first choice."""
 
 
-def in_types(
+def choose_dtypes(
     steps: DeliverySteps, settled: PrecisionDecisions | None, staged: Path, result: NetworkResult
 ) -> tuple[Path, NetworkResult]:
     """Choose dtypes that make a network faster, after it is verified in float32.
@@ -338,7 +336,7 @@ class _TypedDelivery:
                 ]
                 inputs, threads = self._candidates.samples[0].inputs, self._steps.threads
                 with self._clock.during(TIMING):
-                    seconds = seconds_in_network(processes, inputs, threads=threads)
+                    seconds = kernel_seconds_in_networks(processes, inputs, threads=threads)
         except Exception as error:  # noqa: BLE001 - the times alone remain
             if isinstance(error, ChameleonError):
                 log.warning("operators_not_timed_in_networks", problem=str(error))

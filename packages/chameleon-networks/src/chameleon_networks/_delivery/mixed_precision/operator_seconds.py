@@ -24,7 +24,7 @@ from chameleon_networks._quantize.eligibility import reading_as
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class BuiltNetwork:
+class CompiledCandidate:
     """A compiled network with chosen dtypes.
 
     Attributes:
@@ -41,7 +41,7 @@ class BuiltNetwork:
     @classmethod
     def of(
         cls, types: Types, network: TypedNetwork, kernels: Kernels, folder: Path
-    ) -> BuiltNetwork:
+    ) -> CompiledCandidate:
         """Describe the compiled network of a folder.
 
         Args:
@@ -119,13 +119,13 @@ class OperatorSeconds:
             for index in np.flatnonzero(np.isfinite(self.times[:, self.kinds.index(variant)]))
         }
 
-    def observe(self, networks: Sequence[BuiltNetwork], profiles: Sequence[Seconds]) -> bool:
+    def observe(self, networks: Sequence[CompiledCandidate], profiles: Sequence[Seconds]) -> bool:
         """Replace the times of kernels that ran alone by times that were measured inside networks.
 
         Args:
             networks: Compiled networks. If several have an operator in the same dtype, the first
                 counts.
-            profiles: For each network, the seconds of its tasks, as for ``BuiltNetwork.seconds``.
+            profiles: For each network, the seconds of its tasks, as for ``CompiledCandidate.seconds``.
 
         Returns:
             Whether the times were replaced. Nothing is replaced if ``times`` has a time for some

@@ -12,8 +12,8 @@ import structlog
 from chameleon_core.plugin_api import Arrays, ChameleonError
 from chameleon_system.api import Message
 
-from chameleon_networks._evaluation.messages import read_arrays, request_of
-from chameleon_networks._evaluation.processes import RUN_SECONDS, AskedProcess
+from chameleon_networks._evaluation.messages import describe_network, read_arrays
+from chameleon_networks._evaluation.processes import RUN_SECONDS, WorkerProcess
 from chameleon_networks._evaluation.verify import Sample
 from chameleon_networks._graph.fused_operators import FusedOperator
 from chameleon_networks._importers.imported_network import ImportedNetwork
@@ -29,7 +29,7 @@ _MODULE = "chameleon_networks._quantize.simulating"
 Types = Mapping[int, str]
 
 
-class Simulation(AskedProcess):
+class Simulation(WorkerProcess):
     """A process that simulates a network for any choice of dtypes of its fused operators.
 
     The process compiles the network once. An error is the largest |difference| of all samples over
@@ -60,7 +60,7 @@ class Simulation(AskedProcess):
         threads: int,
     ) -> None:
         names = list(Network(module, chains).names.values())
-        request = {"target": target, "names": names, **request_of(network)}
+        request = {"target": target, "names": names, **describe_network(network)}
         super().__init__("the simulated network", request, module=_MODULE, threads=threads)
         self._chains = chains
         self.during: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
