@@ -119,8 +119,8 @@ def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
             f"(n, {', '.join(map(str, shape))})",
             hint="Resize them in the data set, or change the network's example inputs.",
         )
-    whole = not labels.dtype.is_floating_point and labels.dtype != torch.bool
-    if labels.dim() != 1 or len(labels) != len(images) or not whole:
+    is_integer = not labels.dtype.is_floating_point and labels.dtype != torch.bool
+    if labels.dim() != 1 or len(labels) != len(images) or not is_integer:
         raise ConfigError(
             f"the data yields classes of shape {tuple(labels.shape)} and type {labels.dtype} for "
             f"{len(images)} images",

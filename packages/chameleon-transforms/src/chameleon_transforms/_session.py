@@ -25,7 +25,7 @@ from chameleon_transforms._data import batches, checked, minibatch
 from chameleon_transforms._delivery.network_folder import write_point
 from chameleon_transforms._network.channels import TracedNetwork, checked_scores, traced
 from chameleon_transforms._network.space import NetworkSpace
-from chameleon_transforms._scores.scorer import Judge
+from chameleon_transforms._scores.scorer import Scorer
 from chameleon_transforms._search.front import Point
 from chameleon_transforms._search.latency import OperatorTimes
 from chameleon_transforms._search.report import page, table
@@ -108,11 +108,11 @@ class Session:
         )
 
     @cached_property
-    def judge(self) -> Judge:
+    def scorer(self) -> Scorer:
         """The judge, which runs candidates on the minibatch."""
         images, labels = minibatch(self._loader(), self._shape, self.classes, self.options.batch)
         images = images.contiguous(memory_format=torch.channels_last)
-        return Judge(self.space, images, labels, self.pipeline.seed)
+        return Scorer(self.space, images, labels, self.pipeline.seed)
 
     def search(self) -> TransformSearch:
         """A new search, which has judged only the original network."""
@@ -126,7 +126,7 @@ class Session:
         )
         return TransformSearch(
             self.space,
-            self.judge,
+            self.scorer,
             {stage.name: stage.create() for stage in self.options.scores},
             times,
             self.options,
@@ -171,7 +171,7 @@ class Session:
         """The model and the design space to which a point's row of indices belongs."""
         return [self.pipeline.document["model"], self.space.design.fingerprint]
 
-    def known(self) -> dict[str, Any] | None:
+    def read_front(self) -> dict[str, Any] | None:
         """Read the front that an earlier ``chameleon transform`` wrote; None if there is none.
 
         A front of another space of networks is ignored.

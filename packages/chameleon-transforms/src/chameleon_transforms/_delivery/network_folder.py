@@ -18,9 +18,9 @@ import torch
 from chameleon_core.plugin_api import ConfigError
 from torch import Tensor, fx, nn
 
-from chameleon_transforms._delivery.weights import Carrier
+from chameleon_transforms._delivery.weights import WeightTransfer
 from chameleon_transforms._nest.modules import TransformedConvolution
-from chameleon_transforms._network.replacement import changed_network
+from chameleon_transforms._network.replacement import with_modules
 from chameleon_transforms._network.space import Candidate, NetworkSpace
 from chameleon_transforms._search.front import Point
 
@@ -81,10 +81,10 @@ def write_candidate(
     Returns:
         Names of the layers that keep initial weights.
     """
-    modules, fresh = Carrier(space, candidate).modules()
+    modules, fresh = WeightTransfer(space, candidate).modules()
     if fresh:
         log.warning("layers_keep_initial_weights", layers=fresh)
-    changed = changed_network(space.network.module, modules)
+    changed = with_modules(space.network.module, modules)
     write_network(changed, images, folder, "network")
     return fresh
 
@@ -117,7 +117,7 @@ def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
 
 WEIGHTS = "weights.pt"
 
-_HEAD = '''"""A network that `chameleon transform` wrote; it needs torch alone.
+_PROLOGUE = '''"""A network that `chameleon transform` wrote; it needs torch alone.
 
 `make()` returns the module with its weights, and example inputs; `Network()` the module alone.
 """
@@ -138,7 +138,7 @@ inf = math.inf
 
 '''
 
-_TAIL = '''
+_EPILOGUE = '''
 
 def make():
     """The network with its weights, ready for inference, and example inputs."""
@@ -162,13 +162,13 @@ def write_network(network: fx.GraphModule, images: Tensor, folder: Path, name: s
     """
     weights = f"{name}.{WEIGHTS}"
     text = (
-        _HEAD
+        _PROLOGUE
         + inspect.getsource(TransformedConvolution)
         + "\n\n"
         + "\n".join(_network_lines(network))
         + "\n"
     )
-    text += _TAIL.format(weights=weights, shape=tuple(images.shape))
+    text += _EPILOGUE.format(weights=weights, shape=tuple(images.shape))
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     torch.save(_renamed(network), folder / weights)
 

@@ -78,7 +78,7 @@ def _part(nest: Nest) -> dict[str, Any]:
             "stride": nest.stride,
             "padding": (top, left) if even else 0,
             "dilation": nest.dilation,
-            "groups": nest.tied,
+            "groups": nest.groups,
         },
     }
 

@@ -95,7 +95,7 @@ class Program:
         return attrs.evolve(self, stages=(*self.stages[:at], *stages, *self.stages[at + 1 :]))
 
 
-def whole(  # noqa: PLR0917 - in the order of torch's own arguments
+def single_nest(  # noqa: PLR0917 - in the order of torch's own arguments
     channels: int,
     outputs: int,
     kernel: tuple[int, int],
@@ -104,7 +104,7 @@ def whole(  # noqa: PLR0917 - in the order of torch's own arguments
     dilation: tuple[int, int],
     *,
     size: tuple[int, int],
-    tied: int = 1,
+    groups: int = 1,
     bias: bool = False,
 ) -> Program:
     """The program of an untransformed convolution: one stage with one nest.
@@ -129,7 +129,7 @@ def whole(  # noqa: PLR0917 - in the order of torch's own arguments
         dilation=dilation,
         padding=padding,
         size=size,
-        tied=tied,
+        groups=groups,
     )
     nest = attrs.evolve(nest, rows=Extent(start=0, length=nest.all_rows))
     stage = Stage(
@@ -146,6 +146,6 @@ def pointwise(input_shape: Shape, outputs: int) -> Stage:
         outputs: Number of output channels.
     """
     channels, *size = input_shape
-    return whole(
+    return single_nest(
         channels, outputs, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(size[0], size[1])
     ).stages[0]

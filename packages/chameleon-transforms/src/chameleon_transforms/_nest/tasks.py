@@ -30,9 +30,9 @@ def spec_of(nest: Nest, *, batch: int = 1) -> Spec:
         "dilation": nest.dilation,
         "layout": "NHWC",
     }
-    if nest.tied == nest.inputs.length and nest.tied > 1:
-        return DepthwiseConv2dSpec(**common, multiplier=nest.outputs.length // nest.tied)
-    return Conv2dSpec(**common, filters=nest.outputs.length, groups=nest.tied)
+    if nest.groups == nest.inputs.length and nest.groups > 1:
+        return DepthwiseConv2dSpec(**common, multiplier=nest.outputs.length // nest.groups)
+    return Conv2dSpec(**common, filters=nest.outputs.length, groups=nest.groups)
 
 
 def specs_of(program: Program, *, batch: int = 1) -> Sequence[Spec]:

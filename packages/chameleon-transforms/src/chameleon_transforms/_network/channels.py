@@ -22,7 +22,7 @@ from chameleon_core.plugin_api import ConfigError
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
-from chameleon_transforms._nest.program import Program, whole
+from chameleon_transforms._nest.program import Program, single_nest
 
 log = structlog.get_logger()
 
@@ -41,7 +41,7 @@ class Layer:
 
     name: str
     program: Program
-    site: str
+    output_node: str
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +59,7 @@ class TracedNetwork:
     module: fx.GraphModule
     shapes: Mapping[str, tuple[int, ...]]
     layers: tuple[Layer, ...]
-    kept: Mapping[str, str]
+    untransformable: Mapping[str, str]
 
 
 def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
@@ -80,7 +80,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
             f"the network cannot be traced: {type(error).__name__}: {error}",
             hint="torch.fx has to trace it: control flow must not depend on values of tensors.",
         ) from error
-    module = _without_writes(copy.deepcopy(module))
+    module = _without_in_place_operations(copy.deepcopy(module))
     try:
         with torch.no_grad():
             ShapeProp(module.eval()).propagate(images)
@@ -105,7 +105,9 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
         )
     for name, why in unchanged.items():
         log.info("convolution_stays_as_it_is", layer=name, because=why)
-    return TracedNetwork(module=module, shapes=shapes, layers=tuple(layers), kept=unchanged)
+    return TracedNetwork(
+        module=module, shapes=shapes, layers=tuple(layers), untransformable=unchanged
+    )
 
 
 def checked_scores(outputs: Any) -> Tensor:
@@ -137,7 +139,7 @@ _IN_PLACE = {
 }
 
 
-def _without_writes(module: fx.GraphModule) -> fx.GraphModule:
+def _without_in_place_operations(module: fx.GraphModule) -> fx.GraphModule:
     """The network without in-place operations, which would overwrite the outputs of layers."""
     for node in module.graph.nodes:
         node.target = _IN_PLACE.get(node.target, node.target)
@@ -178,8 +180,10 @@ def _layers(
         elif type(part) is not nn.Conv2d:
             unchanged[name] = f"it is a {type(part).__name__}"
         else:
-            site = _site(nodes[0], module).name if len(nodes) == 1 else ""
-            layers.append(Layer(name=name, program=program_of(part, sizes.pop()), site=site))
+            output_node = _output_node(nodes[0], module).name if len(nodes) == 1 else ""
+            layers.append(
+                Layer(name=name, program=program_of(part, sizes.pop()), output_node=output_node)
+            )
     return layers, unchanged
 
 
@@ -202,7 +206,7 @@ def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
         pads = (0, 0, 0, 0)
     else:
         pads = (int(padding[0]), int(padding[1]), int(padding[0]), int(padding[1]))
-    return whole(
+    return single_nest(
         convolution.in_channels,
         convolution.out_channels,
         kernel,
@@ -210,7 +214,7 @@ def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
         pads,
         dilation,
         size=(shape[2], shape[3]),
-        tied=convolution.groups,
+        groups=convolution.groups,
         bias=convolution.bias is not None,
     )
 
@@ -225,7 +229,7 @@ ELEMENTWISE = (
 """Modules that apply the same function to each number."""
 
 
-def _site(node: fx.Node, module: fx.GraphModule) -> fx.Node:
+def _output_node(node: fx.Node, module: fx.GraphModule) -> fx.Node:
     """The last node in the chain of normalizations and activations that only ``node`` feeds."""
     while len(node.users) == 1:
         (user,) = node.users

@@ -9,7 +9,7 @@ from torch import fx, nn
 
 from chameleon_transforms._nest.modules import module_of
 from chameleon_transforms._nest.program import Program
-from chameleon_transforms._network.space import AS_IS, Candidate, NetworkSpace
+from chameleon_transforms._network.space import UNCHANGED, Candidate, NetworkSpace
 
 
 def convolution_of(program: Program, *, plain: bool) -> nn.Module:
@@ -33,7 +33,7 @@ def convolution_of(program: Program, *, plain: bool) -> nn.Module:
         stride=nest.stride,
         padding=(top, left),
         dilation=nest.dilation,
-        groups=nest.tied,
+        groups=nest.groups,
         bias=program.bias,
     )
 
@@ -48,7 +48,7 @@ def replacements(space: NetworkSpace, candidate: Candidate) -> dict[str, nn.Modu
     modules: dict[str, nn.Module] = {}
     for name, program in candidate.programs.items():
         if program != space.layers[name].program:
-            plain = candidate.labels[name] == AS_IS
+            plain = candidate.labels[name] == UNCHANGED
             modules[name] = convolution_of(program, plain=plain)
     original = space.network.module
     for group in space.groups:
@@ -74,7 +74,7 @@ def narrow_normalisation(part: nn.Module, channels: int) -> nn.Module:
     )
 
 
-def changed_network(network: fx.GraphModule, modules: Mapping[str, nn.Module]) -> fx.GraphModule:
+def with_modules(network: fx.GraphModule, modules: Mapping[str, nn.Module]) -> fx.GraphModule:
     """A copy of a traced network in which some modules are replaced; the graph stays.
 
     Args:

@@ -23,7 +23,7 @@ from chameleon_transforms._network.channels import (
     channel_groups,
 )
 
-AS_IS = "as it is"
+UNCHANGED = "as it is"
 """Label of the choice that leaves a layer unchanged."""
 
 _LEAST_CHANNELS = 8
@@ -125,7 +125,7 @@ class NetworkSpace:
     def _narrowed(self, layer: Layer, channels: Mapping[str, int]) -> Program:
         """A layer's program, untransformed except for its numbers of channels."""
         reads, writes = self._reads.get(layer.name, ""), self._writes.get(layer.name, "")
-        return narrowed(layer.program, channels.get(reads), channels.get(writes))
+        return with_channels(layer.program, channels.get(reads), channels.get(writes))
 
     def _labels(self, layer: Layer) -> list[str]:
         """The choices of a layer; those with the least work come last."""
@@ -140,7 +140,7 @@ class NetworkSpace:
             legal = self._variants(self._narrowed(layer, dict(widths)))
             labels = list(legal) if labels is None else [word for word in labels if word in legal]
         at_full = self._variants(layer.program)
-        return sorted(labels or [AS_IS], key=lambda label: -at_full[label].multiply_adds)
+        return sorted(labels or [UNCHANGED], key=lambda label: -at_full[label].multiply_adds)
 
     def _variants(self, program: Program) -> dict[str, Program]:
         """The distinct programs that can replace a convolution, by label."""
@@ -164,7 +164,7 @@ def variants(
         has the label of the first. Programs that do at least as much work as the original are left
         out.
     """
-    variants = {AS_IS: program}
+    variants = {UNCHANGED: program}
     last = {"": program}
     known = {program}
     for _ in range(sequence):
@@ -180,7 +180,7 @@ def variants(
     return variants
 
 
-def narrowed(program: Program, inputs: int | None, outputs: int | None) -> Program:
+def with_channels(program: Program, inputs: int | None, outputs: int | None) -> Program:
     """Return a copy of a convolution's program with other numbers of channels.
 
     Args:

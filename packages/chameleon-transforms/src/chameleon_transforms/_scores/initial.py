@@ -10,7 +10,7 @@ import math
 import torch
 from torch import nn
 
-from chameleon_transforms._contract import Judged, NetworkScore
+from chameleon_transforms._contract import NetworkScore, UntrainedNetwork
 
 
 class FisherPotential(NetworkScore):
@@ -21,10 +21,10 @@ class FisherPotential(NetworkScore):
     2021, section 5.2, equations 1 to 4).
     """
 
-    def score(self, network: Judged) -> float:
-        outputs, sites = network.run(network.images)
+    def score(self, network: UntrainedNetwork) -> float:
+        outputs, layer_outputs = network.run(network.images)
         loss = nn.functional.cross_entropy(outputs, network.labels)
-        values = list(sites.values())
+        values = list(layer_outputs.values())
         gradients = torch.autograd.grad(loss, values)
         # The loss is a mean over the batch; the gradient of one sample's own loss is n times that.
         count = len(network.labels)
@@ -43,7 +43,7 @@ class SynapticFlow(NetworkScore):
     ones, and normalization is left out.
     """
 
-    def score(self, network: Judged) -> float:
+    def score(self, network: UntrainedNetwork) -> float:
         weights = network.parameters()
         signs = [weight.detach().sign() for weight in weights]
         with torch.no_grad():
@@ -74,13 +74,13 @@ class ActivationOverlap(NetworkScore):
     the matrix's determinant. It is high if the network distinguishes the samples well.
     """
 
-    def score(self, network: Judged) -> float:
+    def score(self, network: UntrainedNetwork) -> float:
         with torch.no_grad():
-            _, sites = network.run(network.images)
+            _, layer_outputs = network.run(network.images)
         count = len(network.images)
         same = torch.zeros(count, count, dtype=torch.float64)
         total = 0
-        for value in sites.values():
+        for value in layer_outputs.values():
             pattern = (value > 0).flatten(1).to(torch.float64)
             same += pattern @ pattern.T + (1 - pattern) @ (1 - pattern).T
             total += pattern.shape[1]
@@ -93,7 +93,7 @@ class Parameters(NetworkScore):
 
     proportional = True
 
-    def score(self, network: Judged) -> float:
+    def score(self, network: UntrainedNetwork) -> float:
         return float(sum(parameter.numel() for parameter in network.parameters()))
 
 
@@ -107,5 +107,5 @@ class MultiplyAdds(NetworkScore):
 
     proportional = True
 
-    def score(self, network: Judged) -> float:
+    def score(self, network: UntrainedNetwork) -> float:
         return float(network.multiply_adds)

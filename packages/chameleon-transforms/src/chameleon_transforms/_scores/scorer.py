@@ -18,10 +18,10 @@ from chameleon_core.plugin_api import ConfigError
 from chameleon_system.api import usable_cores
 from torch import Tensor, fx, nn
 
-from chameleon_transforms._contract import Judged, NetworkScore
+from chameleon_transforms._contract import NetworkScore, UntrainedNetwork
 from chameleon_transforms._network.channels import NORMALISATIONS, checked_scores
 from chameleon_transforms._network.replacement import convolution_of
-from chameleon_transforms._network.space import AS_IS, Candidate, NetworkSpace
+from chameleon_transforms._network.space import UNCHANGED, Candidate, NetworkSpace
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
@@ -29,7 +29,7 @@ _PIECE = 1 << 12
 """Number of random numbers that are drawn at a time."""
 
 
-class Judge:
+class Scorer:
     """Computes scores of transformed networks with initial weights, on one minibatch.
 
     Args:
@@ -49,9 +49,9 @@ class Judge:
         """Linear modules whose inputs may become fewer, with the name of the channel group that
         they read."""
 
-    def candidate(self, candidate: Candidate) -> Judged:
+    def candidate(self, candidate: Candidate) -> UntrainedNetwork:
         """A candidate with its initial weights."""
-        return _Initialised(self, candidate)
+        return _CandidateNetwork(self, candidate)
 
     def score(self, candidate: Candidate, score: NetworkScore) -> float:
         """The score of a candidate.
@@ -72,7 +72,7 @@ class Judge:
                 "have the shape of its example inputs.",
             ) from error
 
-    def scored(
+    def score_all(
         self, candidates: Sequence[Candidate], scores: Mapping[str, NetworkScore]
     ) -> list[dict[str, float]]:
         """Several scores of several candidates, in parallel threads.
@@ -143,7 +143,7 @@ class Judge:
         return module
 
 
-class _Initialised(Judged):
+class _CandidateNetwork(UntrainedNetwork):
     """A candidate with its initial weights.
 
     Args:
@@ -151,12 +151,12 @@ class _Initialised(Judged):
         candidate: The candidate.
     """
 
-    def __init__(self, judge: Judge, candidate: Candidate) -> None:
-        self.images, self.labels = judge.images, judge.labels
+    def __init__(self, scorer: Scorer, candidate: Candidate) -> None:
+        self.images, self.labels = scorer.images, scorer.labels
         self.multiply_adds = candidate.multiply_adds
-        self._judge = judge
+        self._scorer = scorer
         self._candidate = candidate
-        self._graph = judge.space.network.module
+        self._graph = scorer.space.network.module
         self._modules: dict[str, nn.Module] = {}
 
     def module(self, name: str) -> nn.Module:
@@ -170,20 +170,20 @@ class _Initialised(Judged):
         program = self._candidate.programs.get(name)
         with torch.device("meta"):
             if program is not None:
-                module = convolution_of(program, plain=self._candidate.labels[name] == AS_IS)
+                module = convolution_of(program, plain=self._candidate.labels[name] == UNCHANGED)
             elif isinstance(original, nn.Linear):
-                group = self._judge.features.get(name)
+                group = self._scorer.features.get(name)
                 inputs = original.in_features if group is None else self._candidate.channels[group]
                 module = nn.Linear(inputs, original.out_features, bias=original.bias is not None)
             else:
                 return original
-        return self._judge.filled(name, module)
+        return self._scorer.filled(name, module)
 
     def run(
         self, images: Tensor, *, normalised: bool = True
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         interpreter = _Run(self, self._graph, normalised=normalised)
-        return checked_scores(interpreter.run(images)), interpreter.sites
+        return checked_scores(interpreter.run(images)), interpreter.layer_outputs
 
     def parameters(self) -> list[Tensor]:
         calls = [n for n in self._graph.graph.nodes if n.op == "call_module"]
@@ -199,12 +199,14 @@ class _Initialised(Judged):
 class _Run(fx.Interpreter):
     """Runs a graph with a candidate's modules, and keeps the outputs of its layers."""
 
-    def __init__(self, network: _Initialised, graph: fx.GraphModule, *, normalised: bool) -> None:
+    def __init__(
+        self, network: _CandidateNetwork, graph: fx.GraphModule, *, normalised: bool
+    ) -> None:
         super().__init__(graph)
-        self.sites: dict[str, Tensor] = {}
+        self.layer_outputs: dict[str, Tensor] = {}
         self._network = network
         self._normalised = normalised
-        self._names = _site_names(network._judge.space)  # noqa: SLF001 - one module, two halves
+        self._names = _layer_names(network._scorer.space)  # noqa: SLF001 - one module, two halves
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
@@ -213,7 +215,7 @@ class _Run(fx.Interpreter):
             if torch.is_grad_enabled() and not value.requires_grad:
                 # The first layers: nothing before them has gradients.
                 value = value.detach().requires_grad_()
-            self.sites[name] = value
+            self.layer_outputs[name] = value
         return value
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -229,5 +231,5 @@ class _Run(fx.Interpreter):
 
 
 @cache
-def _site_names(space: NetworkSpace) -> dict[str, str]:
-    return {layer.site: layer.name for layer in space.network.layers if layer.site}
+def _layer_names(space: NetworkSpace) -> dict[str, str]:
+    return {layer.output_node: layer.name for layer in space.network.layers if layer.output_node}

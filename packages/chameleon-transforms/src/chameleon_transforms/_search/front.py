@@ -75,7 +75,7 @@ class Point:
         return cls(**{**value, "config": tuple(value["config"])})
 
 
-def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
+def pareto_mask(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Mark the rows that no other row dominates.
 
     A row dominates another if it is at most as large in every column and smaller in one.
@@ -111,6 +111,6 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
     losses = np.array([[net.seconds, -net.scores[score], net.parameters] for net in usable])
     # Weights that are wanted are not to be few as well: nothing would be better than anything.
     columns = losses[:, :2] if score == PARAMETERS else losses
-    best = not_dominated(columns.astype(np.float64))
+    best = pareto_mask(columns.astype(np.float64))
     chosen = [net for net, keep in zip(usable, best, strict=True) if keep]
     return sorted(chosen, key=lambda net: net.seconds or 0.0)

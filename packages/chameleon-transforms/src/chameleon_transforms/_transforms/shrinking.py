@@ -76,7 +76,7 @@ class InputBottleneck(_TwoStages):
 
     def stages(self, stage: Stage, nest: Nest, factor: int) -> Stages | None:
         length = nest.inputs.length // factor
-        if nest.inputs.length % factor or nest.tied > 1:
+        if nest.inputs.length % factor or nest.groups > 1:
             return None
         inner = (length, *stage.input[1:])
         less = attrs.evolve(nest, inputs=Extent(start=0, length=length))
@@ -93,7 +93,7 @@ class LowRank(_TwoStages):
     name = "low-rank"
 
     def stages(self, stage: Stage, nest: Nest, factor: int) -> Stages | None:
-        part = nest.tied > 1 or nest.rows.length < nest.all_rows
+        part = nest.groups > 1 or nest.rows.length < nest.all_rows
         if part or min(nest.kernel) == 1 or nest.outputs.length % factor:
             return None
         return _separated(stage, nest, nest.outputs.length // factor)
