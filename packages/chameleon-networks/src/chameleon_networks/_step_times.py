@@ -8,12 +8,7 @@ from collections.abc import Iterator
 
 
 class Stopwatch:
-    """A stopwatch for work that consists of steps, which run one at a time.
-
-    Args:
-        first: The name of the step that the work is in now.
-        since: The time when that step began, as ``time.monotonic`` returns it. All processes of one
-            machine share this clock. None means now.
+    """Measures the wall-clock seconds of the steps of some work, which run one at a time.
 
     Attributes:
         step: The step that was begun last.
@@ -25,21 +20,14 @@ class Stopwatch:
         self._seconds: dict[str, float] = {}
 
     def begin(self, step: str) -> None:
-        """End the current step, and begin another one with the given name.
-
-        The times of steps with equal names are added.
-        """
+        """End the current step, and begin another; times of steps with equal names are added."""
         now = time.monotonic()
         self._seconds[self.step] = self._seconds.get(self.step, 0.0) + now - self._since
         self.step, self._since = step, now
 
     @contextlib.contextmanager
     def during(self, step: str) -> Iterator[None]:
-        """A context whose time counts for another step. After it, the present step continues.
-
-        Args:
-            step: The name of the other step.
-        """
+        """A context whose time counts for another step, after which the present step continues."""
         before = self.step
         self.begin(step)
         try:
@@ -48,9 +36,6 @@ class Stopwatch:
             self.begin(before)
 
     def until_now(self) -> dict[str, float]:
-        """Wall-clock seconds of each step so far, by name, in the order in which the steps ended.
-
-        The seconds of the current step are included.
-        """
+        """Wall-clock seconds of each step so far, the current one included, by name."""
         self.begin(self.step)
         return dict(self._seconds)

@@ -1,4 +1,4 @@
-"""What other packages may import of this one: delivered networks, formats, and rivals."""
+"""The public names of this package: delivered networks, sources, and backends."""
 
 from __future__ import annotations
 

@@ -169,13 +169,7 @@ def _kernel(spec: Spec) -> tuple[Operator, Any]:
 
 
 def _computed(nest: Nest, x: Array, weight: Array) -> Array:
-    """Compute a nest with TVM.
-
-    Args:
-        nest: The nest.
-        x: The stage's whole input, shape (n, channels, rows, columns).
-        weight: The nest's weight in the layout of torch's convolution.
-    """
+    """Compute a nest with TVM for a stage's input (n, channels, rows, columns)."""
     rows = nest.read_rows
     read = x[:, nest.inputs.start : nest.inputs.stop, rows.start : rows.stop]
     operator, compiled = _kernel(spec_of(nest, batch=len(x)))
@@ -188,13 +182,7 @@ def _computed(nest: Nest, x: Array, weight: Array) -> Array:
 
 
 def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Array:
-    """Compute a program with TVM's operators and the weights of its torch module.
-
-    Args:
-        program: The program.
-        module: The program's torch module.
-        x: Images, shape (n, channels, rows, columns).
-    """
+    """Compute a program with TVM's operators for images (n, channels, rows, columns)."""
     for stage, convolutions in zip(program.stages, module.convolutions, strict=True):
         written = np.full((len(x), *stage.output), np.nan, np.float32)
         for nest, convolution in zip(stage.in_order, convolutions, strict=True):

@@ -106,7 +106,7 @@ class Buckets:
 
     @property
     def threads(self) -> int:
-        """Number of threads that compute one inference. The first use loads a bucket's network."""
+        """Number of threads that compute one inference."""
         return int(self._network(self._manifest["buckets"][0]).threads)
 
     def close(self) -> None:
@@ -125,14 +125,7 @@ class Buckets:
         self.close()
 
     def placed(self, *inputs: Any) -> Placed:
-        """Choose the bucket for a call, and pad the arrays to the bucket's shapes.
-
-        Args:
-            inputs: One array for each input.
-
-        Raises:
-            ValueError: No bucket fits the shapes of the arrays.
-        """
+        """Choose the bucket for a call, and pad the arrays to the bucket's shapes."""
         shapes = self._shapes(inputs)
         bucket = self._bucket(shapes)
         if bucket["inputs"] == shapes:

@@ -21,12 +21,7 @@ network, as the manifest of the compiled network or ``signature_of`` has them.""
 
 
 def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]) -> Manifest:
-    """The part of a manifest from which a loaded network chooses a bucket, as JSON values.
-
-    Args:
-        bucketed: The network.
-        buckets: The buckets to choose from. Each is in a folder with its name.
-    """
+    """The part of a manifest from which a loaded network chooses a bucket, as JSON values."""
     names, (_, _, first) = bucketed.input_names, buckets[0]
     return {
         "inputs": [
@@ -59,14 +54,7 @@ def _shapes(tensors: Sequence[Manifest]) -> list[list[int]]:
 
 
 def uncompiled_buckets(bucketed: BucketedNetwork) -> Buckets:
-    """Make the ``Buckets`` of a network that is not compiled yet, to test padding.
-
-    The object chooses a bucket for some inputs as the delivered network will, but it cannot compute
-    outputs.
-
-    Args:
-        bucketed: The network.
-    """
+    """Make a ``Buckets`` that chooses buckets but runs none, to test padding before compilation."""
     described = [
         (bucket.name, bucket.extents, signature_of(prepared_network(network)[0]))
         for bucket, network in bucketed.networks
@@ -79,11 +67,7 @@ def uncompiled_buckets(bucketed: BucketedNetwork) -> Buckets:
 
 
 def _multiples(dimension: int, buckets: Sequence[BucketSignature]) -> list[list[int]]:
-    """The output axes whose extent is a fixed multiple of a dimension's extent in every bucket.
-
-    Returns:
-        Rows with the number of the output, the number of the axis, and the factor.
-    """
+    """Rows (output, axis, factor): output axes that are multiples of a dimension in each bucket."""
     extents = [own[dimension] for _, own, _ in buckets]
     outputs = [_shapes(signature["outputs"]) for _, _, signature in buckets]
     if len(set(extents)) == 1:
@@ -117,14 +101,7 @@ class PaddingTest:
 
 
 def padding_tests(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
-    """Choose the extents of inputs with which a test finds out whether padding changes outputs.
-
-    Each probe has extents between those of two buckets. There is a probe for each padded dimension.
-    If there are several such dimensions, one more probe pads all of them.
-
-    Args:
-        dimensions: The dimensions of the inputs that have several extents.
-    """
+    """Choose input extents between two buckets, for each padded dimension and for all of them."""
     between: dict[int, tuple[int, int]] = {}
     for index, dimension in enumerate(dimensions):
         pair = _between(dimension.buckets) if dimension.padded else None
@@ -144,10 +121,7 @@ def padding_tests(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
 
 
 def _between(buckets: Sequence[int]) -> tuple[int, int] | None:
-    """The middle of the widest gap between extents, and the extent above.
-
-    None if there is no gap.
-    """
+    """The middle of the widest gap between extents, and the extent above it; None without a gap."""
     gaps = [(below, above) for below, above in itertools.pairwise(buckets) if above - below > 1]
     if not gaps and buckets[0] > 1:
         gaps = [(0, buckets[0])]

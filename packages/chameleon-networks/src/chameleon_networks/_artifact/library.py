@@ -28,21 +28,7 @@ class Tensor(ctypes.Structure):
 
 
 class Handle:
-    """A network that its C library has opened.
-
-    The network is closed when no Python object refers to the handle.
-
-    Args:
-        file: The shared library.
-        weights: The file of weights.
-        manifest: The manifest of the library's folder.
-        threads: Number of threads that compute one inference. With 0, the library chooses.
-        instances: Number of inferences that may run at the same time.
-
-    Raises:
-        RuntimeError: The library cannot be loaded, does not fit its manifest, or refuses this
-            machine or the weights.
-    """
+    """A network that its C library has opened; it is closed when no Python object refers to it."""
 
     def __init__(
         self,
@@ -108,11 +94,7 @@ TVM_NAMES = (
 
 
 def connect_tvm(connect: Any) -> None:
-    """Give a network's C library the addresses of functions of TVM, such as sorting, that it calls.
-
-    Args:
-        connect: The function of the C library that takes the addresses.
-    """
+    """Give a C library the addresses of TVM's functions that it calls, such as sorting."""
     import tvm  # noqa: F401, PLC0415 - registers them
     from tvm_ffi.libinfo import load_lib_ctypes  # noqa: PLC0415
 
@@ -122,7 +104,7 @@ def connect_tvm(connect: Any) -> None:
 
 
 class Library:
-    """Runs a network with the functions of its C library. The arguments are those of ``Handle``."""
+    """Runs a network with the functions of its C library, with the arguments of ``Handle``."""
 
     def __init__(self, *arguments: Any) -> None:
         # A call refers to it as well, so that closing waits for nobody and takes it from nobody.
@@ -130,16 +112,7 @@ class Library:
         self.threads, self.kernels = self._handle.threads, self._handle.kernels
 
     def run(self, inputs: Arrays, kinds: list[Any], times: Any = None) -> Arrays:
-        """Compute the outputs of one inference.
-
-        Args:
-            inputs: Contiguous arrays with the shapes and dtypes of the network's inputs.
-            kinds: The shape and the dtype of each output.
-            times: An array of int64 that receives the nanoseconds of each kernel, or None.
-
-        Raises:
-            RuntimeError: A kernel failed, or the network is closed.
-        """
+        """Compute the outputs of one inference."""
         handle = self._handle
         if handle is None:
             raise RuntimeError("the network is closed")
@@ -154,7 +127,7 @@ class Library:
             del handle
 
     def close(self) -> None:
-        """Close the network. Running calls end first."""
+        """Close the network after running calls have ended."""
         self._handle = None
 
 

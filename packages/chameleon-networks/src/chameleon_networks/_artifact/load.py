@@ -62,11 +62,7 @@ class Network:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def arrays(self, inputs: Any) -> Arrays:
-        """Convert a caller's inputs to arrays with the dtypes and layouts that kernels read.
-
-        Raises:
-            ValueError: An input is missing, or its shape or dtype does not fit.
-        """
+        """Convert a caller's inputs to arrays with the dtypes and layouts that kernels read."""
         if len(inputs) != len(self._wanted):
             names = ", ".join(name for name, _, _ in self._wanted)
             raise ValueError(f"the network takes {names}, not {len(inputs)} arrays")
@@ -86,12 +82,7 @@ class Network:
         return arrays
 
     def outputs(self, arrays: Arrays, times: Any = None) -> Arrays:
-        """Compute the outputs for arrays that the method ``arrays`` returned.
-
-        Args:
-            arrays: The inputs.
-            times: An array of int64 that receives the nanoseconds of each kernel, or None.
-        """
+        """Compute the outputs for arrays that the method ``arrays`` returned."""
         outputs: Arrays = self.engine.run(arrays, self._kinds, times)
         return outputs
 
@@ -151,11 +142,7 @@ DTYPES = {"bool", "bfloat16", "float16", "float32", "float64"} | {
 
 
 def has_form(value: Any, form: Any) -> bool:
-    """Whether a JSON value, such as a manifest, has the expected types and keys.
-
-    A form is a type, a list with the form of all items, or a mapping with the forms of required
-    keys.
-    """
+    """Whether a JSON value has a form: a type, a list of one form, or a mapping to forms."""
     if isinstance(form, list):
         return isinstance(value, list) and all(has_form(item, form[0]) for item in value)
     if not isinstance(form, dict):
@@ -167,11 +154,7 @@ def has_form(value: Any, form: Any) -> bool:
 
 
 def checked_manifest(folder: pathlib.Path) -> Manifest:
-    """Read the manifest of a folder, and check that the folder's files are as the manifest says.
-
-    Raises:
-        RuntimeError: The manifest or a file is missing, cut off or changed.
-    """
+    """Read the manifest of a folder, and check that the folder's files are as the manifest says."""
     file = folder / "manifest.json"
     try:
         manifest: Any = json.loads(file.read_bytes())
@@ -197,11 +180,7 @@ def checked_manifest(folder: pathlib.Path) -> Manifest:
 
 
 def check_files(folder: pathlib.Path) -> None:
-    """Check the files of a delivered network, also those of its buckets.
-
-    Raises:
-        RuntimeError: A file is missing, cut off or changed.
-    """
+    """Check the files of a delivered network, also those of its buckets."""
     for bucket in checked_manifest(folder).get("buckets", ()):
         checked_manifest(inside(folder, bucket["folder"]))
 
@@ -230,15 +209,7 @@ def _check_file(file: pathlib.Path, known: Manifest) -> None:
 
 
 def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """The path of a file that a manifest names, checked to lie inside the network's folder.
-
-    Args:
-        folder: The folder of the network.
-        name: The file's name in the manifest.
-
-    Raises:
-        RuntimeError: The file would lie outside of the folder.
-    """
+    """The path of a file that a manifest names, checked to lie inside the network's folder."""
     parts = pathlib.PurePosixPath(name).parts
     if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
         raise RuntimeError(f"{folder} names {name!r}, which is no file of its own")
@@ -314,7 +285,7 @@ class _Load:
 
 
 class _Names:
-    """The names that this file defines. Other processes run the file to get them."""
+    """The names that this file defines; other processes run the file to get them."""
 
     def __reduce__(self) -> Any:
         return runpy.run_path, (_FILE,)
@@ -326,7 +297,7 @@ _FILE = str(pathlib.Path(__file__).absolute())
 def _opened(
     folder: pathlib.Path, manifest: Manifest, threads: int, instances: int, top: pathlib.Path
 ) -> Network:
-    """Load the network of a folder. Its weights may lie in the folder ``top`` above it."""
+    """Load the network of a folder, whose weights may lie in the folder ``top`` above it."""
     _check_form(folder, manifest, NETWORK)
     file = _code(folder, manifest, manifest["module"])
     if manifest["run_time"] == VIRTUAL_MACHINE:
@@ -352,11 +323,7 @@ def _has_axes(bucket: Manifest, dimensions: list[Manifest]) -> bool:
 
 
 def _check_form(folder: pathlib.Path, manifest: Manifest, form: Manifest) -> None:
-    """Check that a manifest has a form, and that its tensors are possible.
-
-    Raises:
-        RuntimeError: The manifest has another form.
-    """
+    """Check that a manifest has a form, and that its tensors are possible."""
     optional = {key: kind for key, kind in OPTIONAL.items() if key in manifest}
     if not has_form(manifest, {**form, **optional}) or not all(map(_possible, _tensors(manifest))):
         raise RuntimeError(f"the manifest of {folder} describes no network; deliver it again")

@@ -23,18 +23,7 @@ FORKED = (
 
 
 class Machine:
-    """Runs a network with TVM's virtual machine, one call at a time.
-
-    Args:
-        file: The compiled module, a shared library.
-        manifest: The manifest of the module's folder.
-        threads: Number of threads that compute. 0 chooses the number that the network was measured
-            with, or the number of cores that this process may use if that is smaller.
-
-    Raises:
-        RuntimeError: The module cannot be loaded, was built for another CPU, or TVM's threads were
-            started before this process was forked.
-    """
+    """Runs a network with TVM's virtual machine, one call at a time."""
 
     def __init__(self, file: pathlib.Path, manifest: Mapping[str, Any], threads: int) -> None:
         wanted = threads or min(manifest["threads"], _usable_cores())
@@ -63,15 +52,7 @@ class Machine:
             raise RuntimeError(f"TVM cannot load {file}: {error}") from error
 
     def run(self, inputs: Arrays, *_: Any) -> Arrays:
-        """Compute the outputs of one inference.
-
-        Args:
-            inputs: Arrays with the shapes and dtypes of the network's inputs.
-
-        Raises:
-            RuntimeError: The network is closed, or this process was forked after the network was
-                loaded. A forked process lacks TVM's threads.
-        """
+        """Compute the outputs of one inference."""
         if os.getpid() != self._process:
             raise RuntimeError(FORKED)
         with self._computing:
@@ -113,16 +94,7 @@ CPUINFO = pathlib.Path("/proc/cpuinfo")
 
 
 def check_processor(manifest: Mapping[str, Any]) -> None:
-    """Check that this CPU can run the network of a manifest.
-
-    Only networks that TVM's virtual machine runs need this check; C libraries check the CPU.
-
-    Args:
-        manifest: The manifest of the network.
-
-    Raises:
-        RuntimeError: The CPU lacks a feature, or the operating system refuses AMX.
-    """
+    """Check that this CPU has the features of a manifest; C libraries check this by themselves."""
     text = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""
     lines = re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     flags = set(re.sub(r"[._-]", "", lines[0]).split()) if lines else None

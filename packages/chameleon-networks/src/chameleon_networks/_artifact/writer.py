@@ -46,14 +46,7 @@ FORMAT = 3
 
 
 def check_target(target: str) -> None:
-    """Check that this machine can run a network that is compiled for a target, to verify it.
-
-    Args:
-        target: The resolved target.
-
-    Raises:
-        TargetError: The target is no CPU, or it has features that the CPU of this machine lacks.
-    """
+    """Check that this machine can run a network that is compiled for a target, to verify it."""
     resolved = tvm_target(target)
     if resolved.kind.name != "llvm":
         raise TargetError(
@@ -69,17 +62,7 @@ def check_target(target: str) -> None:
 
 
 def write_artifact(folder: Path, executable: Any, manifest: Manifest) -> None:
-    """Write the folder of a compiled network.
-
-    Args:
-        folder: The folder, which is created if it is missing.
-        executable: A ``relax.Executable`` or a ``SequenceExecutable``, weights included.
-        manifest: The result of ``manifest_of``, or another mapping whose key ``module`` names the
-            library file.
-
-    Raises:
-        ChameleonError: The library cannot be linked.
-    """
+    """Write the folder of a compiled network."""
     folder.mkdir(parents=True, exist_ok=True)
     library, objects = folder / manifest["module"], folder / OBJECTS
     executable.export_library(str(library))
@@ -96,26 +79,13 @@ def write_artifact(folder: Path, executable: Any, manifest: Manifest) -> None:
 
 
 def write_loader(folder: Path, engine: str) -> None:
-    """Copy ``load.py``, and one file that ``load.py`` needs, into the folder of a network.
-
-    Args:
-        folder: The folder of the network.
-        engine: The name of the file with which ``load.py`` runs the network, such as
-            ``library.py``.
-    """
+    """Copy ``load.py``, and the file with which it runs the network, into a network's folder."""
     for name in ("load.py", engine):
         shutil.copyfile(Path(__file__).with_name(name), folder / name)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a folder, without the key ``files``, which only loaders need.
-
-    Args:
-        folder: The folder of a delivered network.
-
-    Raises:
-        RunFolderError: A file of the folder is missing, cut off or changed.
-    """
+    """Read the manifest of a delivered folder, without its key ``files``."""
     try:
         manifest = checked_manifest(folder)
     except RuntimeError as error:
@@ -126,15 +96,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a folder in one step, so that no reader sees half of it.
-
-    The function adds the sizes and digests of the folder's other files, and the manifest's own
-    digest.
-
-    Args:
-        folder: The folder of the network.
-        manifest: The content of the manifest.
-    """
+    """Write the manifest in one step, with digests of the folder's files and its own digest."""
     files = {
         file.name: _known(file)
         for file in sorted(folder.iterdir())
@@ -162,15 +124,7 @@ def digest_of_file(file: Path) -> str:
 def manifest_of(
     module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, threads: int
 ) -> Manifest:
-    """Describe the content of a network's folder and how it was made, as JSON values.
-
-    Args:
-        module: The prepared network, a Relax ``IRModule``.
-        chains: The fused operators of the network.
-        kernels: The tuned kernels.
-        target: The resolved target.
-        threads: Number of threads that the kernels were measured with.
-    """
+    """Describe the content of a network's folder and how it was made, as JSON values."""
     occurrences = Counter(kernels.task_of(chain).key for chain in chains)
     for key, winner in kernels.winners.items():
         if winner.task.operator == LOOPS:
@@ -200,15 +154,7 @@ def manifest_of(
 
 
 def build_facts(module: str, target: str, threads: int) -> Manifest:
-    """The facts about target, versions and threads that a manifest contains.
-
-    Features of the CPU are given by LLVM's names, and by the operating system's flags.
-
-    Args:
-        module: The name of the library's file.
-        target: The resolved target.
-        threads: Number of threads that the kernels were measured with.
-    """
+    """The target, CPU features (LLVM's names and Linux's flags), versions and threads."""
     names = sorted(used_features(tvm_target(target)))
     return {
         "format": FORMAT,
@@ -223,13 +169,7 @@ def build_facts(module: str, target: str, threads: int) -> Manifest:
 
 
 def signature_of(module: Any) -> dict[str, list[Manifest]]:
-    """The shapes and dtypes of a network's inputs and outputs, for its manifest.
-
-    The result has the keys ``inputs`` and ``outputs``.
-
-    Args:
-        module: The prepared network, a Relax ``IRModule``.
-    """
+    """The shapes and dtypes of a Relax module's ``inputs`` and ``outputs``, for its manifest."""
     returned = module["main"].ret_ty
     outputs = returned.fields if hasattr(returned, "fields") else [returned]
     return {

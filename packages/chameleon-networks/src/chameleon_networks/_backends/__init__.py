@@ -24,35 +24,11 @@ _LOCK = threading.Lock()
 
 
 class FallbackError(Exception):
-    """Chameleon cannot compile a graph of torch, so torch's own code keeps computing it.
-
-    The message names the reason.
-    """
+    """The reason why Chameleon cannot compile a graph, so that torch computes it."""
 
 
 def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
-    """Compile a torch module for the shapes of an example, with ``torch.compile`` and Chameleon.
-
-    A call with other shapes compiles another network. torch itself computes calls that need
-    gradients.
-
-    Args:
-        module: A module in evaluation mode.
-        example: The arguments of one call: a tensor, a tuple of positional arguments, or a mapping
-            of keyword arguments.
-        options: Options of Chameleon's backend, such as ``mode="tuned"`` and ``seconds=120``. See
-            ``graph_options.BackendOptions``.
-
-    Returns:
-        A module that takes the same arguments as ``module`` and returns the same outputs.
-
-    Example:
-        >>> import torch
-        >>> from chameleon_networks._backends import compile
-        >>> layer = compile(torch.nn.Linear(8, 4).eval(), torch.zeros(2, 8))
-        >>> layer(torch.zeros(2, 8)).shape
-        torch.Size([2, 4])
-    """
+    """Compile a torch module for the shapes of an example, with ``torch.compile`` and Chameleon."""
     import torch  # noqa: PLC0415 - takes seconds, and ONNX's backend needs none
 
     with contextlib.ExitStack() as stack:

@@ -21,11 +21,7 @@ _OWNED = "_chameleon_sample"
 
 
 def fallback_reason(example_inputs: Sequence[Any]) -> str | None:
-    """The reason why no network can compute a graph with such arguments, or None.
-
-    Args:
-        example_inputs: The arguments with which torch traced the graph.
-    """
+    """The reason why no network can compute a graph with such arguments, or None."""
     if any(isinstance(value, torch.SymInt) for value in example_inputs):
         return "a size is left open; torch.compile(..., dynamic=False) gives a network per size"
     if not all(type(value) in {Tensor, nn.Parameter} for value in example_inputs):
@@ -38,28 +34,14 @@ def fallback_reason(example_inputs: Sequence[Any]) -> str | None:
 
 
 def is_weight(value: Tensor) -> bool:
-    """Whether an argument is a parameter or buffer of a module; torch marks these as static.
-
-    A tensor that a module made in inference mode is an input, because torch does not count its
-    changes. An example is a bias that the module keeps for later calls.
-
-    Args:
-        value: The argument.
-    """
+    """Whether torch marks an argument as a parameter or buffer whose changes it counts."""
+    # A tensor made in inference mode is an input, as torch does not count its changes.
     marked = hasattr(value, "_dynamo_static_input_type") and not value.is_inference()
     return isinstance(value, nn.Parameter) or marked
 
 
 def check_answer(answer: Sequence[Any], inputs: Sequence[Tensor]) -> None:
-    """Check that a network can return such an answer to a call.
-
-    Args:
-        answer: The outputs of torch's code that the network is to compute.
-        inputs: The arguments of the call, without weights.
-
-    Raises:
-        StaysError: No network can return such an answer.
-    """
+    """Check that a network can return such an answer to a call."""
     if torch.is_autocast_enabled("cpu"):
         raise FallbackError("torch.autocast is on, whose dtypes a network does not have")
     if not all(isinstance(value, Tensor) for value in answer):
@@ -75,15 +57,7 @@ def check_answer(answer: Sequence[Any], inputs: Sequence[Tensor]) -> None:
 
 
 def check_outputs(outputs: Sequence[Tensor], answer: Sequence[Tensor]) -> None:
-    """Check that a network's outputs are torch's.
-
-    Args:
-        outputs: The outputs of the network.
-        answer: The outputs of torch's code.
-
-    Raises:
-        StaysError: The dtypes or the numbers differ.
-    """
+    """Check that a network's outputs are torch's."""
     ours, torchs = ([value.detach().numpy() for value in side] for side in (outputs, answer))
     dtypes = [[value.dtype.name for value in side] for side in (ours, torchs)]
     if dtypes[0] != dtypes[1]:
@@ -94,16 +68,7 @@ def check_outputs(outputs: Sequence[Tensor], answer: Sequence[Tensor]) -> None:
 
 
 class Weights:
-    """The weights that are constants of a network, to be compared with those of each call.
-
-    autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well. Each
-    weight owns a view of them, so weights of modules that are gone stay in no memory. The weights
-    themselves get no weak references, with which torch would not swap them.
-
-    Args:
-        arguments: The arguments of the call that the network is compiled for.
-        indices: Indices of the arguments that are weights.
-    """
+    """The weights of a network, compared at each call, as autograd misses changes by NumPy."""
 
     def __init__(self, arguments: Sequence[Tensor], indices: Collection[int]) -> None:
         self._weights: list[tuple[int, int, ReferenceType[Tensor], tuple[int, int]]] = []
@@ -111,6 +76,7 @@ class Weights:
         for index in indices:
             value = arguments[index]
             sample = _sample(value)
+            # torch does not swap weights with weak references, but a sample lives as long.
             self._weights.append((index, id(value), ref(sample), _state(value)))
             groups.setdefault(sample.dtype, []).append(sample)
         self._groups = [[ref(sample) for sample in group] for group in groups.values()]

@@ -68,18 +68,8 @@ _NAMED = {"torch", "_operator", "builtins", "math"}
 class Delivery:
     """The compiled network of one torch graph, in Chameleon's cache folder.
 
-    If the cache does not have the network yet, ``folder`` compiles it.
-
     Args:
-        graph: The graph, as torch traced it.
-        arguments: The arguments of one call of the graph.
-        weights: Indices of the arguments that become constants of the network.
         seconds: Wall-clock limit of tuning in seconds. With None, nothing is measured.
-        records: The record database, as the key ``records`` of a pipeline file names it. None means
-            the user's own database.
-
-    Raises:
-        StaysError: Chameleon cannot compute the graph.
     """
 
     def __init__(
@@ -121,17 +111,7 @@ class Delivery:
         return (self._network / "manifest.json").exists()
 
     def prepare(self, *, exported: Delivery | None = None, whole: bool = False) -> None:
-        """Write the graph as a file of ``torch.export``, and the pipeline file that compiles it.
-
-        Args:
-            exported: A delivery of the same graph whose file of the graph is used if it exists.
-            whole: Whether this process also imports the graph and computes torch's answers, if
-                nothing is measured. The run then needs no other process that imports torch.
-
-        Raises:
-            StaysError: torch cannot export the graph, the graph does more than return tensors, or
-                an earlier attempt to compile the graph failed.
-        """
+        """Write the graph as a file of ``torch.export``, and the pipeline file that compiles it."""
         if self._refusal.exists():
             raise FallbackError(self._refusal.read_text(encoding="utf-8"))
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -174,16 +154,7 @@ class Delivery:
         write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
     def folder(self, *, nice: bool = False) -> Path:
-        """Return the folder of the delivered network in the cache.
-
-        If the cache does not have the network yet, the method runs the pipeline that compiles it.
-
-        Args:
-            nice: Whether the pipeline runs at low priority.
-
-        Raises:
-            StaysError: The network cannot be delivered.
-        """
+        """Return the folder of the delivered network in the cache."""
         with self._used:
             if self.is_there():
                 self._program.unlink(missing_ok=True)  # if it was prepared meanwhile
@@ -248,7 +219,7 @@ def _remove_abandoned(cache: Path) -> None:
 
 
 def _exports() -> Any:
-    """The module that exports graphs. Its imports take long, and most processes do not need it."""
+    """The module that exports graphs; its imports take long, and most processes do not need it."""
     from chameleon_networks._backends import graph_exports  # noqa: PLC0415
 
     return graph_exports
@@ -270,21 +241,7 @@ def _error_in(log: str) -> str:
 
 
 def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:
-    """A digest that identifies a graph, as the name of its folder in this machine's cache.
-
-    The digest covers the graph's code, weights and shapes, and the versions of Chameleon, TVM and
-    torch. It covers the plugins of ``CHAMELEON_PLUGINS``, the CPU with its instructions, the
-    numbers of cores and threads, and torch's default dtype.
-
-    Args:
-        graph: The graph, as torch traced it.
-        arguments: The arguments of one call of the graph.
-        weights: Indices of the arguments that become constants of the network.
-
-    Raises:
-        StaysError: The graph calls a module or a custom operator, reads an object that is no
-            tensor, or has a sparse argument.
-    """
+    """A digest of a graph with its weights, shapes, versions, plugins, CPU and threads."""
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
     # A plugin that is not installed may replace a distribution.
@@ -329,10 +286,7 @@ def _in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.Grap
 
 
 def _is_open(target: Any) -> bool:
-    """Whether a name is that of several overloads, or of a function that torch does not have.
-
-    Functions of ``torch.compiler.allow_in_graph`` may differ and have the same name.
-    """
+    """Whether a name stands for several overloads, or for a function that torch does not define."""
     if isinstance(target, OpOverloadPacket):
         return str(target).partition(".")[0] not in _READ
     return str(getattr(target, "__module__", None) or "torch").partition(".")[0] not in _NAMED

@@ -60,12 +60,9 @@ class _Frozen(nn.Module):
 
 @contextlib.contextmanager
 def _tracing() -> Iterator[None]:
-    """Trace a graph in this thread, while other threads compute but do not trace.
-
-    Flags of torch count for all threads. While a graph is exported, ``torch.compile`` does nothing,
-    and calls of compiled functions may raise an error. They do so too while fx traces a graph
-    without the flag of a compilation. So code of other threads sees meanwhile that torch compiles.
-    """
+    """Trace in this thread, while other threads see torch's global flag of a compilation."""
+    # While a graph is exported, or traced without the flag of a compilation, torch.compile does
+    # nothing, and calls of compiled functions in other threads may raise an error.
     compiler: Any = torch.compiler
     own = threading.get_ident()
     with compile_lock:
@@ -83,15 +80,7 @@ def _tracing() -> Iterator[None]:
 
 
 def in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
-    """Trace the operators of a graph, also those in functions that torch calls as a whole.
-
-    Args:
-        graph: The graph, as torch traced it.
-        arguments: The arguments of one call of the graph.
-
-    Raises:
-        StaysError: torch cannot trace the graph.
-    """
+    """Trace the operators of a graph, also those in functions that torch calls as a whole."""
     try:
         with _tracing():
             return make_fx(graph, tracing_mode="fake")(*arguments)
@@ -102,16 +91,7 @@ def in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.Graph
 def exported(
     graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
 ) -> ExportedProgram:
-    """Export a graph as a torch program, and check that its calls do nothing but return tensors.
-
-    Args:
-        graph: The graph, as torch traced it.
-        arguments: The arguments of one call of the graph.
-        weights: Indices of the arguments that become constants of the program.
-
-    Raises:
-        StaysError: torch cannot export the graph, or a call of it does something else.
-    """
+    """Export a graph as a torch program, and check that its calls do nothing but return tensors."""
     inputs = tuple(value.detach() for i, value in enumerate(arguments) if i not in weights)
     if not inputs:
         raise FallbackError("it has no inputs")
@@ -140,18 +120,7 @@ def exported(
 
 
 def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | None:
-    """Keep the graph of an exported program, and torch's answers, where a run looks for them.
-
-    The result is a function that removes them again. It is None if an unexpected error keeps them
-    from being kept, which the log names. The run then imports the graph itself.
-
-    Args:
-        file: The file of the program.
-        program: The program.
-
-    Raises:
-        StaysError: Chameleon cannot compile the program, so that no run is needed to find out.
-    """
+    """Keep the graph of an exported program, and torch's answers, where a run looks for them."""
     network = TorchNetwork(TorchOptions(source=str(file), compare=False))
     vars(network)["program"] = program
     network.kept = kept = cache_of(network)

@@ -31,12 +31,7 @@ _early: list[ChildProcess] = []
 
 
 def idle_run_process(folder: Path, *, idle: bool = False) -> ChildProcess:
-    """A process that runs the pipeline of a folder as soon as its standard input names the folder.
-
-    Args:
-        folder: The working directory of a new process.
-        idle: Whether the process runs at low priority.
-    """
+    """A process that runs the pipeline of the folder that its standard input names."""
     if not idle:
         with contextlib.suppress(IndexError):
             return _early.pop()
@@ -50,7 +45,7 @@ def _started(folder: Path, *, idle: bool = False) -> ChildProcess:
 
 @contextlib.contextmanager
 def early_process() -> Iterator[None]:
-    """Start the process of the first ``idle_run_process`` of this context when the context begins."""
+    """Start the process of this context's first ``idle_run_process`` at once."""
     folder = user_cache_folder() / "torch"  # the user's folder may hide modules of libraries
     folder.mkdir(parents=True, exist_ok=True)
     child = _started(folder)

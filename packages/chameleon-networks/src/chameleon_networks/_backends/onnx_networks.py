@@ -37,15 +37,7 @@ scales of ``Resize`` or the bounds of ``Range``. Integer inputs may have any siz
 
 
 def untuned(graph: Any, threads: int = 1) -> Any:
-    """Compile a network without tuning for this machine, and return it as a function of arrays.
-
-    Args:
-        graph: The Relax ``IRModule`` that an importer made.
-        threads: Number of threads that compute one inference.
-
-    Raises:
-        ChameleonError: The network cannot be compiled or loaded.
-    """
+    """Compile a network without tuning for this machine, and return it as a function of arrays."""
     target = TVMTargets(NoOptions()).resolve("native")
     module = prepared(graph, DEFAULT)
     chains, none = chains_of(module), no_kernels(target)
@@ -123,10 +115,7 @@ class ChameleonRep(BackendRep):
         return tuple(from_interface(*pair) for pair in zip(result, kinds, strict=True))
 
     def _compiled(self, arrays: Mapping[str, Any]) -> Any:
-        """Compile a network for some inputs.
-
-        If operators need the values of inputs, the names of these inputs are added to ``fixed``.
-        """
+        """Compile a network, with the values that operators need as constants (``fixed``)."""
         shapes = {name: array.shape for name, array in arrays.items()}
         while True:
             values = {name: arrays[name] for name in self.fixed}

@@ -113,13 +113,7 @@ def _log_fallback(reason: str) -> None:
 
 
 class _Comparisons:
-    """The latest comparisons of a network with torch's code, also those of earlier processes.
-
-    Each comparison belongs to another moment, so what disturbs a few of them does not matter.
-
-    Args:
-        folder: The folder of the network, beside which a file keeps the comparisons.
-    """
+    """The latest ratios of a network's time to torch's, kept in a file across processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -144,22 +138,7 @@ class _Comparisons:
 
 
 class CompiledGraph:
-    """A torch graph as a function. torch computes it until Chameleon has compiled a network.
-
-    The network takes over only if its outputs are right and it is faster than torch. As a few later
-    calls compare their times again, a disturbed comparison does not decide for ever.
-
-    If a graph break lies inside a repeated layer, torch calls one graph with the weights of several
-    instances. Each of them then has a network of its own.
-
-    Any number of threads may call the function.
-
-    Args:
-        graph: The graph, as torch traced it.
-        weights: Indices of the arguments that become constants of the network.
-        options: Options of the backend.
-        instances: Most sets of weights with networks of their own.
-    """
+    """A torch graph as a thread-safe function, by a network if it is right and faster."""
 
     def __init__(
         self,
@@ -298,11 +277,7 @@ class CompiledGraph:
         return answer
 
     def _begin(self, arguments: Sequence[Tensor], answer: Sequence[Any]) -> None:
-        """Have a network delivered: at once, or in the background while torch answers calls.
-
-        Raises:
-            StaysError: No network can return such an answer.
-        """
+        """Have a network delivered: at once, or in the background while torch answers calls."""
         if any(arguments[index].is_inference() for index in self._weight_indices):
             raise FallbackError("weights were made in inference mode, where changes go unseen")
         self.weights = Weights(arguments, self._weight_indices)
@@ -335,11 +310,7 @@ class CompiledGraph:
             self._begin_beside(delivery)
 
     def _begin_beside(self, delivery: Delivery) -> None:
-        """Have a predicted and a tuned network delivered in a thread.
-
-        Raises:
-            StaysError: Chameleon cannot compute the graph.
-        """
+        """Have a predicted and a tuned network delivered in a thread."""
         predicted = delivery.predicted()
         try:
             if not predicted.is_there():
@@ -372,13 +343,7 @@ class CompiledGraph:
             self._awaits = False
 
     def _adopted(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> Any:
-        """Load a network, which computes later calls if it returns torch's outputs in less time.
-
-        The result is the network. If it is slower, it stays loaded for later comparisons.
-
-        Raises:
-            StaysError: The network cannot be used, or its outputs differ.
-        """
+        """Load a network, which computes later calls if it returns torch's outputs in less time."""
         network: Any = None
         try:
             network = load(folder, threads=torch.get_num_threads())
@@ -406,10 +371,7 @@ class CompiledGraph:
         return True
 
     def _compare_again(self, network: Any, arguments: Sequence[Tensor]) -> None:
-        """Compare the network that computes with torch's code, unless another thread compares.
-
-        A tuned network that lost to this one gets another chance.
-        """
+        """Compare the network in use, or a slower tuned one, with torch's code again."""
         if not self._first.acquire(blocking=False):
             return
         candidate = self._candidate or network
@@ -430,11 +392,7 @@ class CompiledGraph:
     def _compare(
         self, network: Any, arguments: Sequence[Tensor], answer: Sequence[Tensor], torchs: float
     ) -> None:
-        """Compare one call of a network with torch's answer, which took some seconds.
-
-        Raises:
-            StaysError: The network's outputs differ, or weights have changed.
-        """
+        """Compare one call of a network with torch's answer, which took some seconds."""
         outputs, ours = _clocked(self._timed(network), arguments)
         check_outputs(outputs, answer)
         if self._comparisons is not None:
@@ -464,10 +422,7 @@ class CompiledGraph:
     def _seconds(
         self, network: Any, rival: Graph, arguments: Sequence[Tensor]
     ) -> tuple[float, float]:
-        """The shortest of a few calls of a network, and of its rival, in seconds, timed in turns.
-
-        What disturbs a call only makes it longer.
-        """
+        """The shortest of a few interleaved calls of a network and of its rival, in seconds."""
         sides: list[Graph] = [self._timed(network), rival]
         seconds: list[list[float]] = [[], []]
         while len(seconds[1]) < _ROUNDS and sum(map(sum, seconds)) < _TIMING_SECONDS:
@@ -476,7 +431,7 @@ class CompiledGraph:
         return min(seconds[0]), min(seconds[1])
 
     def _drop(self, network: Any, error: Exception) -> None:
-        """Let go of a network after an error. Another network or torch's code computes."""
+        """Stop using a network after an error; another network or torch's code computes."""
         self._candidate = None
         if self._network is network:
             self._network = None

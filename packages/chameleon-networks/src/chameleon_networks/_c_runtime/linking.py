@@ -33,30 +33,14 @@ _TVM_CALLS = b"__TVMFFIFunctionCall\0"
 
 
 def needs_tvm(objects: Path) -> bool:
-    """Whether compiled kernels call functions that only TVM's runtime has, such as sorting.
-
-    Args:
-        objects: The path of an ``objects.tar``, which holds the compiled kernels.
-    """
+    """Whether compiled kernels call functions that only TVM's runtime has, such as sorting."""
     return _TVM_CALLS in objects.read_bytes()
 
 
 def link_library(
     objects: Path, manifest: Mapping[str, Any], library: Path, name: str, pool: Sequence[str] = ()
 ) -> None:
-    """Link compiled kernels into a shared library that exports only the functions of ``header.h``.
-
-    Args:
-        objects: The path of an ``objects.tar``, which holds the compiled kernels.
-        manifest: The manifest of the delivered folder.
-        library: The file to write.
-        name: The prefix of the exported functions.
-        pool: Linker arguments for another thread pool than that of ``pool.c``. Empty to use
-            ``pool.c``.
-
-    Raises:
-        ChameleonError: The C compiler fails.
-    """
+    """Link kernels into a shared library that exports only the functions of ``header.h``."""
     shared = [file for file in shared_objects() if not pool or file.stem != "pool"]
     with temporary_folder() as folder:
         work = Path(folder)
@@ -81,13 +65,7 @@ def link_library(
 
 
 def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
-    """Return the text of a template file with the name of a library filled in.
-
-    Args:
-        template: The name of the template, a file beside this module.
-        manifest: The manifest of the delivered folder.
-        name: The name of the library.
-    """
+    """Return the text of a template file with the name of a library filled in."""
     kind = (
         f"The tuned operator {manifest['task']['name']}"
         if "operator" in manifest
@@ -105,25 +83,12 @@ def filled(template: str, manifest: Mapping[str, Any], name: str) -> str:
 
 
 def threads_variable(name: str) -> str:
-    """The name of the environment variable that sets the number of threads of a library.
-
-    Args:
-        name: The name of the library.
-    """
+    """The name of the environment variable that sets the number of threads of a library."""
     return f"{name.upper()}_NUM_THREADS"
 
 
 def compile_c(source: Path, target: Path, *folders: Path) -> None:
-    """Compile a C source file of the runtime.
-
-    Args:
-        source: The source file.
-        target: The object file to write.
-        folders: Folders of generated headers.
-
-    Raises:
-        ChameleonError: The C compiler fails.
-    """
+    """Compile a C source file of the runtime."""
     from tvm_ffi.libinfo import include_paths  # noqa: PLC0415 - needed for linking alone
 
     headers = [f"-I{folder}" for folder in (*folders, SOURCES, *include_paths())]
@@ -132,11 +97,7 @@ def compile_c(source: Path, target: Path, *folders: Path) -> None:
 
 
 def compiler_command() -> list[str]:
-    """The command of the C compiler: the one that CXX or CC names, or the first one on the PATH.
-
-    Raises:
-        TargetError: There is no such program.
-    """
+    """The command of the C compiler: the one that CXX or CC names, or the first one on the PATH."""
     from tvm.support.cc import get_cc  # noqa: PLC0415 - needed for linking alone
 
     command = str(get_cc() or "").split()
@@ -151,15 +112,7 @@ def compiler_command() -> list[str]:
 
 
 def run_compiler(*words: str) -> None:
-    """Call the C compiler, and raise an error with its message if it fails.
-
-    Args:
-        words: The arguments, such as the names of files.
-
-    Raises:
-        TargetError: There is no C compiler.
-        ChameleonError: The C compiler fails.
-    """
+    """Call the C compiler, and raise an error with its message if it fails."""
     command = [*compiler_command(), *words]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     if finished.returncode:
@@ -171,11 +124,7 @@ def run_compiler(*words: str) -> None:
 
 @functools.cache
 def shared_objects() -> tuple[Path, ...]:
-    """The object files of the runtime code that all networks' libraries contain.
-
-    The first process compiles them, and keeps them in the user's cache folder for each C compiler.
-    Later processes copy them from there.
-    """
+    """The object files that all libraries contain, compiled once per C compiler and cached."""
     kept = kept_path("runtime", _shared_facts())
     folder = temporary_folder()
     _FOLDERS.append(folder)
@@ -238,7 +187,7 @@ def _names(manifest: Mapping[str, Any], name: str) -> str:
 
 
 def c_array(kind: str, name: str, values: Iterable[object]) -> str:
-    """The C definition of an array. C has no empty arrays, so an empty one gets one element."""
+    """The C definition of an array; an empty one gets one element, since C has no empty arrays."""
     body = ",\n".join(map(str, values)) or "0"
     return f"static const {kind} {name}[] = {{\n{body}\n}};"
 

@@ -56,13 +56,7 @@ def _check_files(folder: Any) -> None:
 
 
 def replayed(packing: Mapping[str, Any], inputs: list[Any], constants: list[Any]) -> list[Any]:
-    """Repeat the recorded NumPy operations that pack constants, and return the packed arrays.
-
-    Args:
-        packing: The content of ``packing.json``, which lists the operations.
-        inputs: An array for each entry of ``packing["inputs"]``.
-        constants: An array for each entry of ``packing["constants"]``.
-    """
+    """Repeat the recorded NumPy operations that pack constants, and return the packed arrays."""
     for array, index in zip(inputs, packing["fixed"], strict=True):
         if index is not None and array.tobytes() != constants[index].tobytes():
             raise ValueError(
@@ -87,12 +81,7 @@ def replayed(packing: Mapping[str, Any], inputs: list[Any], constants: list[Any]
 
 
 def joined(packed: list[Any], layout: int) -> Any:
-    """The bytes of a file ``weights.bin`` with some packed arrays: a table, then the arrays.
-
-    Args:
-        packed: The packed arrays of an operator's weights.
-        layout: A number that identifies the layout of the weights.
-    """
+    """The bytes of a file ``weights.bin`` with some packed arrays: a table, then the arrays."""
     offsets, table = weights_table(packed, layout)
     file = np.zeros(offsets[-1], np.uint8)
     file[: table.nbytes] = table.view(np.uint8)
@@ -102,17 +91,7 @@ def joined(packed: list[Any], layout: int) -> Any:
 
 
 def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any]:
-    """Make the table at the start of a ``weights.bin``, which says where each constant lies.
-
-    Args:
-        constants: The arrays, in the order in which the file holds them.
-        layout: A number that identifies the layout of the weights. The library checks that it is
-            the number of its own layout.
-
-    Returns:
-        The offset of each constant in bytes followed by the size of the file, and the table as an
-        array of int64.
-    """
+    """The byte offset of each constant and of the end, and the table (int64) of the file."""
     end = aligned(8 * (2 * len(constants) + 5))
     offsets, sums = [], []
     for constant in constants:
@@ -126,12 +105,7 @@ def weights_table(constants: Sequence[Any], layout: int) -> tuple[list[int], Any
 
 
 def checksum(constant: Any, size: int) -> int:
-    """The checksum of an array in a file of weights: the CRC-32 of its bytes and padding.
-
-    Args:
-        constant: The array.
-        size: Number of bytes with the padding, which consists of zeros.
-    """
+    """The checksum of an array in a file of weights: the CRC-32 of its bytes and padding."""
     data = np.ascontiguousarray(constant).reshape(-1).view(np.uint8).data
     return zlib.crc32(bytes(size - data.nbytes), zlib.crc32(data))
 
@@ -180,11 +154,7 @@ def _value(argument: Any, arrays: list[Any], constants: list[Any]) -> Any:
 
 
 def main(words: list[str]) -> None:
-    """Pack the arrays of some ``.npy`` files, and write ``weights.bin`` beside this file.
-
-    Args:
-        words: The paths of the files: the weights, then a bias and other constants.
-    """
+    """Pack the arrays of some ``.npy`` files, and write ``weights.bin`` beside this file."""
     folder = pathlib.Path(__file__).parent
     pack_weights(*map(np.load, words)).tofile(folder / PACKED)
     sys.stdout.write(f"{folder / PACKED}\n")

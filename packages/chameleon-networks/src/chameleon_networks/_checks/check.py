@@ -98,19 +98,7 @@ _LIMIT_SECONDS = 600.0
 def tried(
     network: ImportedNetwork, layouts: Sequence[str], target: str, threads: int
 ) -> CheckReport:
-    """Find out in a child process whether a network can be delivered, and in which layout.
-
-    Args:
-        network: The imported network.
-        layouts: The layouts to try, in order. If the compiler crashes, the first layout counts as
-            failed, and the other layouts are tried in a new process.
-        target: The resolved target.
-        threads: Number of threads that the framework computes with.
-
-    Raises:
-        ConfigError: The network cannot be delivered. The message says why.
-        TargetError: Networks cannot be compiled for the target.
-    """
+    """Find out in a child process whether a network can be delivered, and in which layout."""
     crashed: dict[str, str] = {}
     for first, layout in enumerate(layouts):
         try:

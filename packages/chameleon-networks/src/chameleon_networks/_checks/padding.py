@@ -27,18 +27,7 @@ WAY_OUT = (
 
 
 def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
-    """Check with the framework alone that padding does not change the outputs.
-
-    Args:
-        bucketed: The network.
-        threads: Number of threads that the framework computes with.
-
-    Returns:
-        A sentence for each test of padding. Empty if no dimension is padded.
-
-    Raises:
-        ConfigError: Padding changes the outputs, or this cannot be tested.
-    """
+    """Check with the framework that padding keeps outputs, with a sentence for each test."""
     _check_pads(bucketed)
 
     def run_of(
@@ -78,23 +67,7 @@ RunOf = Callable[[PaddingTest, Arrays, Arrays, contextlib.ExitStack], Run]
 
 
 def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> str | None:
-    """Find out whether padding changes a network's outputs.
-
-    Args:
-        bucketed: The network.
-        threads: Number of threads that the framework computes with.
-        run_of: A function that opens the network to test, and returns a function that runs it with
-            padding. It has four arguments. The first is a probe: input extents that need padding.
-            The next two are inputs with these extents, and the framework's outputs for these
-            inputs, which show the shapes of outputs. The last is an exit stack, into which it
-            enters each process that it starts.
-
-    Returns:
-        A sentence that says how padding changes the outputs. None if it does not.
-
-    Raises:
-        ConfigError: The framework cannot run the network with other extents.
-    """
+    """A sentence that says how padding changes a network's outputs, or None."""
     for probe in padding_tests(bucketed.dimensions):
         network = bucketed.with_extents(probe.asked)
         samples = samples_of(network.samples)

@@ -56,18 +56,9 @@ log = structlog.get_logger()
 
 
 class Reference:
-    """The outputs of a network in its first framework, which a thread computes in the background.
-
-    TVM compiles in the meantime. TVM and the framework both release Python's lock while they
-    compute.
-
-    Args:
-        network: A network whose program has been read.
-        threads: Number of threads that the framework computes with.
+    """The outputs of a network's first framework, computed in a thread while TVM compiles.
 
     Attributes:
-        name: The name of the framework.
-        inputs: The inputs of one inference.
         expected: The framework's outputs. None before ``wait``, or if the framework is not
             installed.
         seconds: Seconds of one inference, measured in ``wait`` while nothing else runs.
@@ -92,15 +83,7 @@ class Reference:
         self._pool.shutdown(cancel_futures=True)
 
     def wait(self) -> None:
-        """Wait until the framework has computed its outputs, and then run the inference again.
-
-        The second run is timed (``seconds``). Its outputs must be the same as those of the first.
-        The outputs for all samples are kept for the delivery.
-
-        Raises:
-            ConfigError: The framework cannot run the network, its outputs have NaN or infinity, or
-                they depend on earlier calls.
-        """
+        """Wait for the outputs, and time a second run, which must return the same outputs."""
         if self.expected is not None:
             return
         try:
@@ -146,10 +129,7 @@ class Reference:
         return answers
 
     def _exact(self) -> list[Arrays] | None:
-        """The framework's outputs in float64, or for nudged inputs.
-
-        None if it cannot compute them.
-        """
+        """The outputs in float64, or for perturbed inputs; None if they cannot be computed."""
         if self._network.has_quantized_activations:
             run, _ = self._asked.result()
             return [run(perturbed(_copies(self.inputs)))]
@@ -222,9 +202,6 @@ class NetworkCheck:
     """Compiles a network in one layout after another, and compares it with the reference.
 
     Attributes:
-        network: The imported network.
-        target: The resolved target.
-        threads: Number of threads that the framework computes with.
         steps: An object that gets the wall-clock seconds of each step.
         tell: A function that is called with a message after a step that did not crash. The process
             that started this one then runs the same step for itself, while this process goes on.
@@ -239,14 +216,7 @@ class NetworkCheck:
     tell: Tell = attrs.field(default=lambda _: None, kw_only=True)
 
     def report(self, layouts: Sequence[str]) -> CheckReport:
-        """Find the first layout in which a network can be compiled and has the right outputs.
-
-        Args:
-            layouts: The layouts to try, in order.
-
-        Raises:
-            ConfigError: No layout works. The message says why.
-        """
+        """Find the first layout in which a network can be compiled and has the right outputs."""
         network = self.network
         self.steps.begin("export")
         network.read_ahead()
@@ -271,16 +241,7 @@ class NetworkCheck:
         raise ConfigError(uncompilable or f"the network cannot be delivered: {whole}", hint=WAY_OUT)
 
     def _tried(self, layout: str, reference: Reference) -> CheckReport:
-        """Compile and check the network in one layout.
-
-        Args:
-            layout: The layout of images, ``NHWC`` or ``NCHW``.
-            reference: The framework that outputs are compared with.
-
-        Raises:
-            _LayoutFailedError: The network cannot be delivered in this layout.
-            ConfigError: The network cannot be delivered in any layout.
-        """
+        """Compile and check the network in one layout."""
         with temporary_folder() as folder:
             network = self._written(layout, Path(folder))
             self.steps.begin("reference")
@@ -338,11 +299,7 @@ class NetworkCheck:
 
 
 def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
-    """Run a network: its outputs, and the seconds of its kernels as in ``kernel_seconds``.
-
-    The network is loaded as a delivered one, to find out now if that would fail at the end of a
-    run.
-    """
+    """Run the network as a delivered one: its outputs, and the seconds of its kernels."""
     network = load(folder)
     profiler = Profiler(folder, inputs)
     runs = [profiler.run()]

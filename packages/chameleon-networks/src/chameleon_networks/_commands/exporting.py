@@ -33,19 +33,7 @@ def export_run(
     *,
     trust_source: bool,
 ) -> Exported:
-    """Write the winners of a run in another form.
-
-    Args:
-        folder: The run folder.
-        form: The value of the option ``--to``.
-        output: The folder for the files.
-        only: Names of the operators to write. Empty means all.
-        name: The name of a bundle for C. None means the name of the output folder.
-        trust_source: Whether code that the pipeline names may be imported.
-
-    Raises:
-        ChameleonError: The files cannot be written.
-    """
+    """Write the winners of a run in another form."""
     with results_alone():
         with RunView(folder) as run:
             # A MetaSchedule database alone needs the model beside the records.

@@ -57,7 +57,6 @@ class Timed:
 
     Attributes:
         folder: The absolute path of the run folder.
-        threads: Number of threads that the networks computed with.
         buckets: The results by the name of the bucket of shapes. A network for one shape has an
             empty name.
     """
@@ -68,16 +67,7 @@ class Timed:
 
 
 def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
-    """Time the delivered network of a run folder, in each bucket of shapes.
-
-    Args:
-        folder: The run folder.
-        timing: How the network is timed, and what it is compared with.
-        trust_source: Whether code that the pipeline names may be imported.
-
-    Raises:
-        RunFolderError: The run folder has no delivered network.
-    """
+    """Time the delivered network of a run folder, in each bucket of shapes."""
     with results_alone():
         with RunView(folder) as run:
             work = network_of(pipeline_of(run, trust_source=trust_source), run)
@@ -112,10 +102,7 @@ def show(timing: Timing, times: Timed, *, as_json: bool) -> None:
 def _served(
     frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
 ) -> Summary:
-    """The figures of each network, with the ratios of requests a second by the rivals' precision.
-
-    If the user named no rivals, missing frameworks are reported.
-    """
+    """The figures of each network, with ratios of requests a second by precision."""
     network = frontend.network
     figures, left_out = measure_throughput(
         ThroughputRequest(
@@ -182,11 +169,7 @@ def _rivals(network: ImportedNetwork, timing: Timing) -> tuple[str, ...]:
 
 
 def _times(comparison: FrameworkTimes) -> Summary:
-    """The median seconds of each network with interval, and the speedup over the best rival.
-
-    If rivals ran in several precisions, ``ratios`` has the speedup for each precision, and
-    ``ratio`` is that for the delivered network's own precision.
-    """
+    """The median seconds of each network with interval, and the speedup over the best rival."""
     estimates = {name: estimate(seconds) for name, seconds in comparison.times.items() if seconds}
     medians = {name: interval.median for name, interval in estimates.items()}
     ratios = _ratios(medians, comparison.about)
@@ -212,7 +195,7 @@ def _facts(about: ComputedPrecision | None) -> Summary:
 
 
 def _known(seconds: float) -> float | None:
-    """An end of an interval in seconds. None if there was one turn, which has no interval."""
+    """An end of an interval in seconds; None if there was one turn, which has no interval."""
     return None if math.isnan(seconds) else seconds
 
 
@@ -227,10 +210,7 @@ def _like(ratios: Mapping[str, float], comparison: FrameworkTimes) -> float | No
 def _ratios(
     medians: Mapping[str, float], about: Mapping[str, ComputedPrecision]
 ) -> dict[str, float]:
-    """The speedup over the best rival, by the precision that the rivals were asked for.
-
-    The precision of the delivered network comes first, then ``as-it-comes``, then the others.
-    """
+    """The speedup over the best rival by precision, that of the delivered network first."""
     ours = medians.get(OURS)
     if ours is None:
         return {}

@@ -44,19 +44,6 @@ UNTUNED = "untuned"
 class Baselines:
     """Runs a network with frameworks and with TVM's default schedules, each in a separate process.
 
-    The process of the reference starts at once, unless its outputs are known. Importing and loading
-    takes it seconds on one core, during which the delivery continues.
-
-    Args:
-        network: The imported network.
-        delivery: The target, and the number of threads that all processes compute with.
-        scratch: The folder for the untuned network.
-        stack: The exit stack that ends the processes.
-        warm_up: Inputs of inferences that the reference runs as soon as it can. None if their
-            outputs are known. The process of the reference then starts only if ``reference`` is
-            read.
-        reader: The process that imported the network and can run it, or None.
-
     Attributes:
         left_out: The reason why each framework that was not timed is missing, by name.
     """
@@ -94,10 +81,7 @@ class Baselines:
 
     @cached_property
     def _sharing(self) -> ImportedNetwork:
-        """The network, after the process that imported it wrote files for other processes.
-
-        Without the files, each other process exports the network itself.
-        """
+        """The network with the files of its programs, which else each process exports."""
         with contextlib.suppress(ChameleonError):
             # The reference has answered what it was asked before.
             if self._reader is not None and self.reference is self._reader:
@@ -106,13 +90,7 @@ class Baselines:
 
     @cached_property
     def reference(self) -> NetworkProcess:
-        """The process whose outputs count as right.
-
-        It runs the network's first framework, or TVM without tuning if that framework fails.
-
-        Raises:
-            ChameleonError: Neither can run the network.
-        """
+        """The process of the first framework, or else of TVM without tuning."""
         try:
             self._first.opened()
         except ChameleonError as error:
@@ -133,11 +111,7 @@ class Baselines:
         return process
 
     def opened(self, name: str) -> NetworkProcess | None:
-        """Start a process that runs the network with a framework, or return None if it fails.
-
-        Args:
-            name: One of ``ImportedNetwork.frameworks``, or ``ImportedNetwork.exact``.
-        """
+        """Start a process that runs the network with a framework, or return None if it fails."""
         try:
             return self._stack.enter_context(self._process(name))
         except ChameleonError as error:
@@ -145,15 +119,7 @@ class Baselines:
             return None
 
     def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
-        """Outputs that show how large the rounding errors of the reference are.
-
-        They are the outputs of the same network in float64. For a quantized network, they are the
-        reference's outputs for inputs that were changed by about a rounding error. None if no
-        framework can compute in float64.
-
-        Args:
-            samples: The inputs of several inferences.
-        """
+        """The outputs in float64, or for perturbed inputs if quantized; None if impossible."""
         if self._network.has_quantized_activations:
             return [self.reference.outputs(perturbed(inputs)) for inputs in samples]
         name = self._network.exact
@@ -173,17 +139,7 @@ class Baselines:
         inputs: Arrays,
         reduced: ReducedComparison,
     ) -> NetworkResult:
-        """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns.
-
-        Args:
-            result: The result of the delivery so far.
-            ours: The process with the delivered network.
-            inputs: The inputs of one inference.
-            reduced: The reduced precisions in which frameworks run the network as well.
-
-        Returns:
-            The result with the times added.
-        """
+        """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns."""
         if not self._network.options.compare:
             return result
         begun, plan = time.perf_counter(), self._delivery.plan
@@ -220,11 +176,7 @@ class Baselines:
         )
 
     def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
-        """Start the processes to time in addition to the delivered network and its reference.
-
-        They start side by side, since each imports and compiles for many seconds, mostly on one
-        core. Some compile only in their first inference.
-        """
+        """Start the other processes together, since each compiles on one core for seconds."""
         starting = [
             self._stack.enter_context(self._process(name, warm_up=[inputs], wait=False))
             for name in self._network.frameworks[1:]
@@ -246,7 +198,7 @@ class Baselines:
         return processes if plain is None else [*processes, plain]
 
     def _untuned(self) -> NetworkProcess | None:
-        """Start a process with the network that TVM compiles without tuning. None if that fails."""
+        """Start a process with the network that TVM compiles without tuning; None if that fails."""
         delivery = self._delivery
         kernels = no_kernels(delivery.target)
         try:

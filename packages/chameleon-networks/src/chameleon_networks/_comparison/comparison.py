@@ -54,14 +54,12 @@ class Compared:
     """The networks to time side by side.
 
     Attributes:
-        network: The imported network.
         ours: The folders of delivered networks, by their names in results.
         bucket: The bucket of shapes in which the networks are timed; empty if there is one shape.
         names: Names of the frameworks to run the network in float32.
         precisions: Reduced precisions in which frameworks run the network as well. If empty, these
             are the precisions other than float32 that frameworks choose by default.
         calibrate: The source of calibration inputs; None for random ones.
-        threads: Number of threads that all networks compute with.
         rounds: Number of turns of each network.
     """
 
@@ -76,15 +74,7 @@ class Compared:
 
 
 def compare_networks(asked: Compared) -> FrameworkTimes:
-    """Time networks in turns, each in a separate process.
-
-    Args:
-        asked: The networks to time.
-
-    Raises:
-        ChameleonError: A delivered network cannot be opened, or errors cannot be measured because
-            the reference fails.
-    """
+    """Time networks in turns, each in a separate process."""
     left_out: dict[str, str] = {}
     about: dict[str, ComputedPrecision] = {}
     inputs = asked.network.samples(np.random.default_rng(0))
@@ -122,13 +112,7 @@ def compare_networks(asked: Compared) -> FrameworkTimes:
 
 
 def delivered_precision(folder: Path, network: ImportedNetwork) -> NetworkResult:
-    """A result that has only the dtypes in which a delivered network computes, from its manifest.
-
-    Args:
-        folder: The folder of the network, or of one of its buckets.
-        network: The imported network. If the manifest names no dtypes, the result is int8 if this
-            network is quantized, else float32.
-    """
+    """The dtypes of a delivered network, from its manifest, as a result without times."""
     said = read_manifest(folder).get("precision")
     if said is not None:
         return NetworkResult.from_json(said)

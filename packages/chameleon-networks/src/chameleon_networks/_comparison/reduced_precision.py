@@ -26,19 +26,7 @@ from chameleon_networks._quantize.batches import KEPT, batches_of
 def reduced_comparison(
     network: ImportedNetwork, precisions: Sequence[str], source: str | None, run: Run
 ) -> ReducedComparison:
-    """Prepare inputs to compare a network with frameworks that run it in reduced precisions.
-
-    Args:
-        network: The imported network.
-        precisions: Some of ``frameworks.PRECISIONS``. If empty, frameworks run the network in
-            ``AS_IT_COMES``, except those that then compute in float32.
-        source: The source of calibration inputs, as for ``batches_of``.
-        run: A function that runs the reference in float32.
-
-    Raises:
-        ChameleonError: The calibration inputs are missing or do not fit the network, or the
-            reference fails.
-    """
+    """Prepare inputs to compare a network with frameworks that run it in reduced precisions."""
     named = precisions or (AS_IT_COMES,)
     calibrated = any(form.calibrated for form in select_frameworks(network.forms, named))
     batches = batches_of(network, source) if calibrated else None
@@ -55,15 +43,7 @@ def reduced_comparison(
 
 
 def held_out_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
-    """The inputs on which a network's errors are measured; calibration does not use these inputs.
-
-    Args:
-        network: The imported network.
-        source: The source of calibration inputs, as for ``batches_of``.
-
-    Raises:
-        ConfigError: The inputs are missing or do not fit the network.
-    """
+    """The inputs on which errors are measured, which calibration does not use."""
     if source is None:
         return [Sample(inputs=network.samples(np.random.default_rng(seed))) for seed in range(KEPT)]
     batches = batches_of(network, source)
@@ -97,25 +77,13 @@ class ReducedComparison:
 
 
 def compared_precisions(types: Sequence[str]) -> tuple[str, ...]:
-    """The precisions in which frameworks are compared with a network that uses some dtypes.
-
-    Args:
-        types: Names of the network's dtypes. If float32 is the only one, the result is empty.
-    """
+    """The precisions in which frameworks are compared with a network that uses some dtypes."""
     reduced = tuple(kind for kind in dict.fromkeys(map(display_name, types)) if kind != FLOAT32)
     return (*reduced, AS_IT_COMES) if reduced else ()
 
 
 def reduces_by_default(network: ImportedNetwork, processes: Sequence[NetworkProcess]) -> bool:
-    """Whether a framework computes in a reduced dtype on this machine if it is asked for none.
-
-    False for a quantized network, in which dtypes matter only to the few operators in float32.
-
-    Args:
-        network: The imported network.
-        processes: The processes of frameworks that run the network in float32. The frameworks
-            reported their default precision when they opened the network.
-    """
+    """Whether a framework reduces precision here by default and the source is not quantized."""
     defaults = {process.answer.get("default", FLOAT32) for process in processes}
     return defaults - {FLOAT32} != set() and not network.quantized
 
@@ -138,16 +106,7 @@ class ComputedPrecision:
 
 
 class ReducedFrameworks:
-    """Frameworks that run a network in reduced precision, each in a separate process.
-
-    The processes are opened one at a time, because quantizing a network takes several times its
-    memory.
-
-    Args:
-        network: The imported network.
-        request: The precisions and the inputs of the comparison.
-        threads: Number of threads that all processes compute with.
-        stack: The exit stack that ends processes and removes files.
+    """Frameworks in reduced precision, opened one by one, as quantizing takes much memory.
 
     Attributes:
         about: The precision and the error of each framework that was opened, by name.
@@ -196,11 +155,7 @@ class ReducedFrameworks:
         return processes
 
     def _open(self, name: str) -> NetworkProcess:
-        """Open a framework, and compare its outputs with those in float32.
-
-        Raises:
-            ChameleonError: The framework cannot be opened, or its outputs cannot be compared.
-        """
+        """Open a framework, and compare its outputs with those in float32."""
         process = self._stack.enter_context(
             reduced_process(
                 self._network,
@@ -226,12 +181,7 @@ class ReducedFrameworks:
         return process
 
     def results(self, seconds: Mapping[str, float | None]) -> dict[str, RivalTime]:
-        """The precision, seconds and error of each framework that was timed, by name.
-
-        Args:
-            seconds: The seconds of one inference of each network, by name. None for a network that
-                failed.
-        """
+        """The precision, seconds and error of each framework that was timed, by name."""
         times = {}
         for name, about in self.about.items():
             if (took := seconds.get(name)) is not None:
@@ -247,13 +197,7 @@ class ReducedFrameworks:
 
 
 def sum_reduced_times(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
-    """Sum the times of each framework over all buckets, and take its largest error.
-
-    Frameworks that were not timed in every bucket are left out.
-
-    Args:
-        results: The result of each bucket.
-    """
+    """Sum the times, and take the largest errors, of frameworks timed in every bucket."""
     times = [result.rivals_reduced for result in results]
     return {
         name: attrs.evolve(
@@ -267,16 +211,7 @@ def sum_reduced_times(results: Sequence[NetworkResult]) -> dict[str, RivalTime]:
 
 
 def max_relative_error(run: Run, samples: Sequence[Sample], expected: Sequence[Arrays]) -> float:
-    """The largest |difference| over the largest |expected| of a network's outputs, of all samples.
-
-    Args:
-        run: A function that runs the network.
-        samples: The inputs on which the error is measured.
-        expected: The outputs in float32 for each sample, without the part that belongs to padding.
-
-    Raises:
-        ChameleonError: The network fails, or its outputs are not finite or have wrong shapes.
-    """
+    """The largest |difference| over the largest |expected| output, of all samples."""
     check = compare_all(
         (sample.run(run) for sample in samples),
         expected,

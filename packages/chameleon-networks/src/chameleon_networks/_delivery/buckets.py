@@ -42,18 +42,7 @@ from chameleon_networks._importers.imported_network import BucketedNetwork
 
 
 def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
-    """Move the weights of all buckets into one file, which holds equal arrays once.
-
-    The manifest of each bucket gets the numbers of its arrays in the file. Networks that run in
-    TVM's virtual machine keep their weights in their module.
-
-    Args:
-        folder: The folder that gets the file.
-        buckets: The folders of the buckets' networks inside ``folder``, by bucket name.
-
-    Returns:
-        Number of bytes that sharing saves.
-    """
+    """Move all buckets' weights into one file without duplicates; return the saved bytes."""
     known: dict[bytes, int] = {}
     constants: list[NDArray[Any]] = []
     manifests: dict[Path, Manifest] = {}
@@ -85,17 +74,7 @@ Results = Mapping[str, NetworkResult]
 def summed(
     bucketed: BucketedNetwork, results: Results, called: Mapping[str, Mapping[str, str]]
 ) -> NetworkResult:
-    """Combine the results of all buckets: their sums, and a row for each bucket.
-
-    Times are summed over one inference in each bucket.
-
-    Args:
-        bucketed: The network.
-        results: The result of each bucket, by bucket name.
-        called: The names that tasks have in the run. The outer keys are names of buckets, the inner
-            keys are the tasks' names within the bucket. A task's two names differ if buckets have
-            different tasks with the same name.
-    """
+    """Sum the results of one inference in each bucket, and keep a row for each bucket."""
     every = list(results.values())
     left_out = {
         name: f"bucket {bucket}: {why}"
@@ -167,13 +146,13 @@ def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
 
 
 def _each(sentences: Mapping[str, str | None]) -> str | None:
-    """Join sentences about buckets, which may be None, to one. None if all are None."""
+    """Join the sentences about buckets to one; None if there are none."""
     parts = (f"bucket {name}: {words}" for name, words in sentences.items() if words)
     return "; ".join(parts) or None
 
 
 def _sum(seconds: Iterable[float | None]) -> float | None:
-    """The sum of seconds. None if one of them is None."""
+    """The sum of seconds, or None if one of them is None."""
     known = list(seconds)
     return None if None in known else sum(number for number in known if number is not None)
 
@@ -200,24 +179,7 @@ def delivered(
     named_tasks: Callable[[str], list[Task]],
     delivery: Delivery,
 ) -> NetworkResult:
-    """Compile, verify and time a network in each of its buckets of shapes.
-
-    The folder is written only if every bucket has the right outputs, also for padded inputs. The
-    latencies are added to the manifest later.
-
-    Args:
-        bucketed: The network.
-        settled: The network of each bucket with its chosen layout and possible dtypes, by bucket
-            name.
-        named_tasks: A function that returns the tasks of all buckets for a target.
-        delivery: The winners to compile the network with, and the folder.
-
-    Returns:
-        The result of all buckets together, with a row for each.
-
-    Raises:
-        ChameleonError: A bucket cannot be compiled at all, or nothing can verify it.
-    """
+    """Deliver the network of each bucket into one folder if all outputs are right."""
     started = time.perf_counter()
     union = {task.key: task.name for task in named_tasks(delivery.target)}
     called: dict[str, dict[str, str]] = {}
@@ -264,9 +226,7 @@ class _Bucket:
     """The network of one bucket.
 
     Attributes:
-        settled: The network with its chosen layout and possible dtypes.
         delivery: The bucket's share of the delivery.
-        result: The result of the bucket before it is timed.
         kernels: The kernels that the network is compiled with.
         inputs: Inputs of one inference.
         outputs: The outputs for these inputs, if the network may be delivered.
@@ -280,13 +240,7 @@ class _Bucket:
     outputs: Arrays = attrs.field(init=False)
 
     def compile(self, folder: Path, plain: Path) -> None:
-        """Compile and verify the network.
-
-        Args:
-            folder: The folder that gets the network.
-            plain: The folder that gets the network in the dtypes that its source has. May be
-                ``folder``.
-        """
+        """Compile and verify the network."""
         begun = time.perf_counter()
         self.inputs = self.settled.network.samples(np.random.default_rng(0))
         with contextlib.ExitStack() as stack:
@@ -306,13 +260,7 @@ class _Bucket:
         self.result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
 
     def timed(self, folder: Path) -> NetworkResult:
-        """Time the bucket beside its rivals, and return the result with latencies.
-
-        The network is timed as it is delivered, so that the time includes choosing the bucket.
-
-        Args:
-            folder: The folder of the delivered network.
-        """
+        """Time the delivered network, which chooses the bucket at each call, beside its rivals."""
         with contextlib.ExitStack() as stack:
             steps = DeliverySteps(self.settled, self.delivery, stack)
             steps.kernels = self.kernels
@@ -321,13 +269,7 @@ class _Bucket:
 
 
 def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:
-    """The delivery of one bucket: the winners of its tasks, with the bucket's names and weights.
-
-    Args:
-        delivery: The delivery of all buckets.
-        tasks: The tasks of the bucket, by ``Task.key``.
-        buckets: Number of buckets, which share the time for comparisons.
-    """
+    """The delivery of one bucket: the winners of its tasks, with the bucket's names and weights."""
     winners = [
         attrs.evolve(winner, task=tasks[winner.task.key])
         for winner in delivery.winners
@@ -363,15 +305,7 @@ def _problem(
     buckets: Mapping[str, _Bucket],
     threads: int,
 ) -> str | None:
-    """Compare the combined network with its buckets. Returns a sentence if an output is wrong.
-
-    Args:
-        bucketed: The network.
-        whole: The folder of the combined network.
-        plain: The folder of the combined network in the dtypes of its source. May be ``whole``.
-        buckets: The network of each bucket, by bucket name.
-        threads: Number of threads that the network computes with.
-    """
+    """A sentence if the combined network computes other outputs than its buckets do, or None."""
     with delivered_process("the compiled network", whole, threads=threads) as process:
         for name, bucket in buckets.items():
             verdict = compare(process.outputs, [bucket.inputs], [bucket.outputs])
@@ -386,6 +320,6 @@ def _problem(
 def _changed_by_padding(
     bucketed: BucketedNetwork, process: NetworkProcess, threads: int
 ) -> str | None:
-    """A sentence that says how padding changes the outputs of a network. None if it does not."""
+    """A sentence that says how padding changes a network's outputs, or None."""
     padding = padding_problem(bucketed, threads, lambda *_: process.outputs)
     return None if padding is None else f"{padding}. {WAY_OUT}"

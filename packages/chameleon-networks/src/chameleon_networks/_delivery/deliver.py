@@ -34,17 +34,7 @@ all guesses, because each search for the cause compiles the network several time
 def repaired(
     steps: DeliverySteps, staged: Path | None, verdict: OutputCheck
 ) -> tuple[Path | None, OutputCheck]:
-    """Replace kernels that were never checked (guesses) until the network's outputs are right.
-
-    Args:
-        steps: The delivery, whose kernels are replaced.
-        staged: The folder of the compiled network. None if the network could not be compiled.
-        verdict: The result of comparing that network with the reference.
-
-    Returns:
-        The folder of the network that was compiled last, and the result of its comparison. The
-        comparison still has a problem if no guess causes it.
-    """
+    """Replace kernels that were never checked (guesses) until the network's outputs are right."""
     for turn in range(TURNS + 1):
         guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
         if verdict.problem is None or not guesses:
@@ -64,21 +54,7 @@ def repaired(
 
 
 def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
-    """Compile, verify and time a network. Only a network with right outputs gets into the folder.
-
-    The folder is written as soon as the network is verified. The times are added to its manifest
-    later.
-
-    Args:
-        settled: The network, with its chosen layout and the dtypes that it may have.
-        delivery: The winners to compile the network with, and the folder.
-
-    Returns:
-        The result of the delivery. It has a ``failure`` if nothing was written into the folder.
-
-    Raises:
-        ChameleonError: The network cannot be compiled at all, or nothing can verify it.
-    """
+    """Compile and verify a network, write its folder if its outputs are right, and then time it."""
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         steps = DeliverySteps(settled, delivery, stack)
@@ -106,16 +82,7 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
 def verified(
     steps: DeliverySteps, settled: DeliverableNetwork
 ) -> tuple[Path | None, NetworkResult]:
-    """Compile and verify a network in the dtypes that its source has.
-
-    Args:
-        steps: The delivery of the network.
-        settled: The network, with its chosen layout and the dtypes that it may have.
-
-    Returns:
-        The temporary folder of the network with its complete manifest, and the result. If the
-        network must not be delivered, the folder is None and the result has a ``failure``.
-    """
+    """Compile and verify a network in its source's dtypes; no folder if it fails."""
     staged = steps.choose_kernels_in_network() if settled.network.options.in_place else None
     if staged is None:
         staged, verdict = steps.tried(steps.kernels, "network")
@@ -155,14 +122,7 @@ def verified(
 
 
 def replace(staged: Path, folder: Path) -> None:
-    """Copy a finished folder to its final place in one step. An earlier folder there is removed.
-
-    Processes that have loaded the earlier network can still read its files.
-
-    Args:
-        staged: The finished folder.
-        folder: The final place.
-    """
+    """Copy a finished folder to its place in one step, past readers of an earlier one."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:

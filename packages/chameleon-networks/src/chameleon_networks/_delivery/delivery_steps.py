@@ -72,7 +72,6 @@ class DeliverableNetwork(Frontend):
     """A network with its chosen layout and the dtypes that it may have, ready for delivery.
 
     Attributes:
-        network: The imported network.
         choice: The layout of the whole graph, with the reason for it.
         precision: The dtypes that the operators may have. None if they keep those of the source.
         answered: Whether this run's check kept the reference's outputs.
@@ -92,29 +91,12 @@ class DeliverableNetwork(Frontend):
         """The network's tasks for a resolved target, without checking the weights."""
 
     def reduced_comparison(self, run: Run) -> ReducedComparison | None:
-        """The request to compare with frameworks that compute in reduced precision.
-
-        None if the network keeps the dtypes of its source.
-
-        Args:
-            run: A function that computes the reference's outputs for some inputs.
-        """
+        """The comparison in reduced precision; None if the source's dtypes stay."""
         return None if self.precision is None else self.precision.reduced_comparison(run)
 
 
 def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
-    """Find the kernels because of which a network cannot be compiled or has wrong outputs.
-
-    The function compiles the network without some of the suspected kernels, and compares again.
-
-    Args:
-        steps: The delivery of the network.
-        suspects: The keys (``Task.key``) of the tasks whose kernels are suspected.
-
-    Returns:
-        The keys of the tasks with bad kernels. Empty if the network fails without all of these
-        kernels too.
-    """
+    """The tasks whose kernels break the network, by compiling it without suspects."""
 
     def fails(keys: frozenset[str]) -> bool:
         others = frozenset(suspects) - keys
@@ -127,18 +109,11 @@ def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[st
 class DeliverySteps:
     """The steps with which a network is delivered: compile, compare with the reference, time.
 
-    Args:
-        settled: The network, with its chosen layout and the dtypes that it may have.
-        delivery: The winners to compile the network with, and the folder.
-        stack: The exit stack that ends processes and removes temporary files.
-
     Attributes:
         kernels: The kernels that the network is compiled with.
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
-        target: The resolved target.
-        threads: Number of threads that networks compute with.
     """
 
     def __init__(
@@ -185,14 +160,7 @@ class DeliverySteps:
 
     @cached_property
     def answers(self) -> ReferenceOutputs:
-        """The reference's outputs for the sample inputs, to compare the network's outputs with.
-
-        They are read from the cache if an earlier run or this run's check kept them. Otherwise this
-        waits until the reference has computed them.
-
-        Raises:
-            ChameleonError: There is no reference, or its outputs have NaN or infinity.
-        """
+        """The reference's outputs for the samples, from the cache or its process."""
         if self._known is not None:
             return self._known
         with self.seconds.during("reference"):
@@ -215,11 +183,7 @@ class DeliverySteps:
 
     @cached_property
     def expected(self) -> Expected:
-        """The outputs that a network must have, with a way to compute them in float64.
-
-        Raises:
-            ChameleonError: There is no reference, or its outputs have NaN or infinity.
-        """
+        """The outputs that a network must have, with a way to compute them in float64."""
         answers = self.answers.outputs
         exact = partial(self.baselines.exact, self._samples)
         rounded = self._settled.network.has_quantized_activations
@@ -254,16 +218,7 @@ class DeliverySteps:
         return tuple(operators)
 
     def compile(self, kernels: Kernels, name: str, network: TypedNetwork | None = None) -> Path:
-        """Compile the network with the kernels of some tasks into a temporary folder.
-
-        Args:
-            kernels: The kernels. Other operators get default schedules.
-            name: The name of the folder.
-            network: The prepared network with chosen dtypes. None leaves the dtypes as they are.
-
-        Returns:
-            The folder.
-        """
+        """Compile the network with the kernels of some tasks into a temporary folder."""
         module = self._module if network is None else network.module
         chains = self._chains if network is None else network.chains
         log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
@@ -283,16 +238,7 @@ class DeliverySteps:
         return folder
 
     def choose_kernels_in_network(self) -> Path | None:
-        """Choose among nearly equal kernels those that are fastest inside the network.
-
-        The method times whole networks with the winners and with their alternatives. It stores the
-        chosen kernels in ``kernels``.
-
-        Returns:
-            The folder of a network that is compiled with ``kernels``. If it is None, the caller has
-            to compile such a network. It is None if other kernels than the winners are faster, and
-            also if the network with the winners does not run.
-        """
+        """Keep the kernels that are fastest in the network, whose folder is returned if built."""
         variants: list[Kernels] = []
         networks: list[NetworkProcess] = []
         with contextlib.ExitStack() as stack:
@@ -321,20 +267,7 @@ class DeliverySteps:
         return None if better else networks[0].folder
 
     def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
-        """Compile the network with some kernels, and compare it with the reference.
-
-        Args:
-            kernels: The kernels. Other operators get default schedules.
-            name: The name of the network's temporary folder.
-
-        Returns:
-            The folder and the result of the comparison. The folder is None if the network cannot be
-            compiled because of a kernel that was never measured.
-
-        Raises:
-            Exception: The network cannot be compiled, although measurements checked all its
-                kernels.
-        """
+        """Compile and compare; no folder if a kernel without measurement fails."""
         # It imports modules while this process compiles.
         self._waiting = self._waiting or [self._waiting_process()]
         try:
@@ -348,13 +281,7 @@ class DeliverySteps:
         return folder, self.verdict(folder)
 
     def verdict(self, folder: Path) -> OutputCheck:
-        """Compare the outputs of a compiled network with the reference's outputs.
-
-        The network runs in a separate process, because a wrong kernel may crash it.
-
-        Args:
-            folder: The folder of the network.
-        """
+        """Compare with the reference, in another process that a wrong kernel may crash."""
         try:
             process = self._waiting.pop() if self._waiting else None
             if process is None or not process.alive:  # compiling may leave it no memory
@@ -370,12 +297,7 @@ class DeliverySteps:
         return verdict
 
     def check_in_source_precision(self, folder: Path, kind: str) -> OwnPrecision:
-        """Compare a network whose source is in half precision with torch in that precision.
-
-        Args:
-            folder: The folder of the network, which passed the comparison with torch in float32.
-            kind: The dtype of the user's model, ``float16`` or ``bfloat16``, in which torch runs.
-        """
+        """Compare a network whose source is in half precision with torch in that precision."""
         framework = self.baselines.opened(TORCH)
         if framework is None:
             return OwnPrecision(dtype=kind)
@@ -395,11 +317,7 @@ class DeliverySteps:
         )
 
     def explain_failure(self, verdict: OutputCheck) -> str:
-        """A sentence that says why the network fails, and which tasks' kernels cause it.
-
-        Args:
-            verdict: The result of comparing the network with the reference.
-        """
+        """A sentence that says why the network fails, and which tasks' kernels cause it."""
         log.warning("network_fails", problem=verdict.problem)
 
         keys = find_wrong_kernels(self, list(self.kernels.winners))
@@ -408,17 +326,12 @@ class DeliverySteps:
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:
-        """The process that runs the network of a folder. It is started if it does not run yet."""
+        """The process that runs the network of a folder, started if needed."""
         verified = self._verified.pop(folder, None)
         return verified or delivered_process("network", folder, threads=self.threads)
 
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
-        """Time the network and its baselines in turns, and add the times to a result.
-
-        Args:
-            result: The result of the delivery so far.
-            ours: The process that runs the network.
-        """
+        """Time the network and its baselines in turns, and add the times to a result."""
         reduced = None
         try:
             reduced = self._settled.reduced_comparison(self._reference_outputs)
@@ -439,7 +352,7 @@ class DeliverySteps:
         return self.baselines.reference.outputs(inputs)
 
     def kernel_seconds(self, process: NetworkProcess) -> tuple[KernelTime, ...]:
-        """Measure the seconds of each kernel of a delivered network. Empty if that fails."""
+        """Measure the seconds of each kernel of a delivered network; empty if that fails."""
         try:
             return tuple(process.profile(self._samples[0]))
         except ChameleonError as error:

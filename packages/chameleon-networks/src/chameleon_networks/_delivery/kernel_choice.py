@@ -32,12 +32,7 @@ Seconds = Mapping[str, float]
 
 
 def choices(kernels: Kernels) -> Iterator[Kernels]:
-    """Yield choices of kernels to time inside the network: the winners, then alternatives.
-
-    The second choice has the first alternative of each task, the third the second, and so on.
-
-    A task without a further alternative keeps its winner.
-    """
+    """Yield the winners, then each task's first alternative or winner, and so on."""
     yield kernels
     most = max((len(winner.alternatives) for winner in kernels.winners.values()), default=0)
     for turn in range(most):
@@ -53,18 +48,7 @@ def choices(kernels: Kernels) -> Iterator[Kernels]:
 def kernel_seconds_in_networks(
     networks: Sequence[NetworkProcess], inputs: Arrays, *, threads: int
 ) -> list[Seconds]:
-    """Measure the seconds of the tuned kernels of delivered networks inside these networks.
-
-    Args:
-        networks: The networks. They are timed in turns, so that a disturbance of the machine slows
-            all networks alike.
-        inputs: The inputs of one inference.
-        threads: Number of threads that the networks compute with.
-
-    Returns:
-        For each network, the shortest time of each kernel over ``ROUNDS`` turns in seconds, by task
-        name.
-    """
+    """The shortest seconds of each task inside each network, over ``ROUNDS`` turns."""
     least: list[dict[str, float]] = [defaultdict(lambda: float("inf")) for _ in networks]
     for network in networks:
         network.pause()
@@ -80,16 +64,7 @@ def kernel_seconds_in_networks(
 
 
 def fastest(variants: Sequence[Kernels], seconds: Sequence[Seconds]) -> dict[str, tuple[int, ...]]:
-    """Find the fastest configuration of each task inside the network, if it is not the winner.
-
-    The result has the configuration by ``Task.key``. A task is left out if no alternative is
-    clearly faster inside the network than the winner of the search.
-
-    Args:
-        variants: The kernels of each network. The first ones are the winners, the others are
-            alternatives.
-        seconds: The result of ``kernel_seconds_in_networks`` for these networks.
-    """
+    """The alternatives, by ``Task.key``, that are clearly faster in the network."""
     better = {}
     for key, winner in variants[0].winners.items():
         name = winner.task.name

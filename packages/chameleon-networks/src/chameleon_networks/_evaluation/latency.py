@@ -41,20 +41,7 @@ print(re.search(r"^Pss:\\s+(\\d+)", open("/proc/self/smaps_rollup").read(), re.M
 
 
 def measure_footprint(folder: Path) -> Footprint:
-    """Measure how long a new Python process takes to its first answer with a delivered network.
-
-    Takes the median of several processes. If the network ran before, the operating system still has
-    its files in memory, so the time contains no reads from disk. The processes inherit the
-    environment variables of this process.
-
-    Args:
-        folder: The folder of a network that was compiled for one shape.
-
-    Returns:
-        The seconds to the first answer, the bytes of memory, and the bytes on disk. Memory that the
-        process shares with other processes counts in part (Linux's ``Pss``). Empty if a process
-        fails or takes too long.
-    """
+    """A new process's median seconds to its first output, its memory (Pss), and disk bytes."""
     command = [sys.executable, "-c", _USER, str(folder)]
     seconds, memory = [], []
     for _ in range(STARTS):
@@ -81,11 +68,7 @@ def measure_footprint(folder: Path) -> Footprint:
 
 
 def disk_bytes(folder: Path) -> int:
-    """The size in bytes of a network's files, without files that loading does not need.
-
-    Args:
-        folder: The folder of the network.
-    """
+    """The size in bytes of a network's files, without files that loading does not need."""
     files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".tar")
     return sum(file.stat().st_size for file in files if "__pycache__" not in file.parts)
 
@@ -126,22 +109,7 @@ def time_in_turns(
     rounds: int = ROUNDS,
     plan: ComparisonPlan = NO_LIMITS,
 ) -> Rounds:
-    """Time one inference of several networks in turns.
-
-    The turns of the networks alternate, so that a disturbance of the machine slows all networks
-    alike. While one network runs, the processes of the others are stopped.
-
-    Args:
-        processes: The processes of the networks.
-        inputs: The inputs of one inference.
-        threads: Number of threads that the networks compute with.
-        rounds: Number of turns of each network.
-        plan: The limit of all turns in seconds, and the function that receives the progress. If
-            time is short, there are fewer rounds, but at least ``LEAST_ROUNDS``.
-
-    Returns:
-        The median seconds of each turn, by the network's name. None for a network that fails.
-    """
+    """The median seconds of each turn of networks, which alternate; None after a failure."""
     begun = last = time.perf_counter()
     longest = 0.0
     times: Times = {process.name: [] for process in processes}
@@ -172,7 +140,6 @@ class _Timing:
     """Times turns of networks.
 
     Attributes:
-        inputs: The inputs of one inference.
         watch: The watch over the cores that the networks compute on.
         times: The median seconds of each turn so far, by the network's name.
     """
@@ -182,7 +149,7 @@ class _Timing:
     times: Times
 
     def add_turn(self, process: NetworkProcess) -> None:
-        """Time one more turn of a network. If the network fails, its times become None."""
+        """Time one more turn of a network, whose times become None if it fails."""
         turns = self.times[process.name]
         if turns is None:
             return
@@ -204,11 +171,7 @@ class _Timing:
         return seconds
 
     def time_again(self, process: NetworkProcess, rounds: int) -> None:
-        """Time a network again if its median turn is far from its best turn; keep the better times.
-
-        A network that stopped early because it was slow may have been compiling in its turns. It
-        first gets one more turn, after the turns of all other networks.
-        """
+        """Time a network again if its median is far from its best turn."""
         turns = self.times[process.name]
         if turns and len(turns) < rounds and not process.is_precompiled:
             self.add_turn(process)
@@ -251,13 +214,6 @@ def median_seconds(
     threads: int,
     plan: ComparisonPlan = NO_LIMITS,
 ) -> dict[str, float | None]:
-    """The median seconds over the turns of each network, by name. None for a network that fails.
-
-    Args:
-        processes: The processes of the networks.
-        inputs: The inputs of one inference.
-        threads: Number of threads that the networks compute with.
-        plan: The time limit and the progress function, as for ``time_in_turns``.
-    """
+    """The median seconds over the turns of each network, by name; None for one that fails."""
     times = time_in_turns(processes, inputs, threads=threads, plan=plan)
     return {name: statistics.median(turns) if turns else None for name, turns in times.items()}

@@ -21,17 +21,7 @@ from chameleon_networks._shapes import converter
 
 
 def describe_network(network: ImportedNetwork, *, reads: bool = False) -> Message:
-    """Make the part of a request that describes a network, for ``network_from``.
-
-    The part has the class and the values of the network's options. It also has the files of
-    exported programs, by the name of the attribute that holds each program.
-
-    Args:
-        network: The imported network.
-        reads: Whether the other process should read the network's source, and write the files of
-            exported programs for this process. The request then has the folder for these files
-            instead of the files' paths.
-    """
+    """The part of a request with a network's options, and with files of its exported programs."""
     # Another process has no run folder to recall a layout from.
     options = attrs.evolve(network.options, layout=network.layout)
     return {
@@ -46,13 +36,7 @@ def describe_network(network: ImportedNetwork, *, reads: bool = False) -> Messag
 
 
 def network_from(request: Message) -> ImportedNetwork:
-    """Make the network that a request from ``describe_network`` describes.
-
-    Parts that another process kept in files, such as exported programs, are read from these files.
-
-    Raises:
-        ConfigError: The source has changed since ``describe_network`` described it.
-    """
+    """Make the network of ``describe_network``, from files of other processes if any."""
     described = request["network"]
     kind: Any = load_factory(described["type"])
     network = network_of(converter().structure(described["options"], kind))
@@ -66,21 +50,14 @@ def network_from(request: Message) -> ImportedNetwork:
 
 
 def preload(modules: Iterable[str]) -> None:
-    """Import modules. If one is missing, whatever needs it says so better."""
+    """Import modules; a missing one is reported by the code that needs it."""
     for name in modules:
         with contextlib.suppress(ImportError), without_collecting():
             importlib.import_module(name)
 
 
 def serve(answer: Callable[[Message], Message], answers: Answers | None = None) -> None:
-    """Answer requests in lines of JSON until standard input ends.
-
-    If an answer raises an exception, the reply is a message about it.
-
-    Args:
-        answer: A function that computes the reply to a request.
-        answers: The channel of the replies, if standard output was redirected before.
-    """
+    """Answer requests in lines of JSON until standard input ends, exceptions with a message."""
     answers = answers or Answers()
     for request in requests():
         try:
@@ -98,10 +75,7 @@ def serve(answer: Callable[[Message], Message], answers: Answers | None = None) 
 
 
 def dump_arrays(stream: BinaryIO, arrays: Sequence[NDArray[Any]]) -> None:
-    """Write arrays into an open file: their number, then one after another as ``np.save`` does.
-
-    ``np.savez`` takes four times as long, because a zip file has checksums.
-    """
+    """Write the number of arrays, then each by ``np.save``, four times as fast as ``np.savez``."""
     for array in (np.array(len(arrays)), *arrays):
         np.save(stream, array)
 
@@ -119,22 +93,12 @@ def read_arrays(file: Path) -> Arrays:
 
 
 def write_batches(file: Path, batches: Sequence[Arrays]) -> None:
-    """Write the inputs of several inferences to a file, one inference after another.
-
-    Args:
-        file: The file to write.
-        batches: The inputs of each inference.
-    """
+    """Write the inputs of several inferences to a file, one inference after another."""
     write_arrays(file, [array for inputs in batches for array in inputs])
 
 
 def read_batches(file: Path, count: int) -> list[Arrays]:
-    """Read the inputs of several inferences from a file that holds them one after another.
-
-    Args:
-        file: A file that ``write_arrays`` wrote.
-        count: Number of inferences.
-    """
+    """Read the inputs of several inferences from a file that holds them one after another."""
     inputs = read_arrays(file)
     each = len(inputs) // max(1, count)
     return [inputs[first : first + each] for first in range(0, len(inputs), each or 1)]

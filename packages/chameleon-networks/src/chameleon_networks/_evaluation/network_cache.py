@@ -52,24 +52,13 @@ class ReferenceOutputs:
 
 
 class NetworkCache:
-    """The cached files about one network that later runs on this machine reuse, such as its graph.
-
-    If a file is missing or damaged, or cannot be written, the run computes the content of the file
-    again.
-
-    Args:
-        folder: The folder of the files.
-    """
+    """The cached files about one network; one that cannot be read is computed again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def fact(self, name: str) -> tuple[Any, str] | None:
-        """A cached fact as a JSON value, with the day on which it was cached; None without one.
-
-        Args:
-            name: The name of the fact.
-        """
+        """A cached fact as a JSON value, with the day on which it was cached; None without one."""
 
         def read(file: Path) -> tuple[Any, str]:
             value = json.loads(file.read_text(encoding="utf-8"))
@@ -126,20 +115,7 @@ class NetworkCache:
 
 
 def cache_of(network: ImportedNetwork, scratch: str = "") -> NetworkCache | None:
-    """The files with facts about a network that are kept on this machine for later runs.
-
-    Such facts are, for example, the network's graph and the reference's outputs. The name of the
-    folder of these files is a digest of the network's source, of installed versions and of the
-    machine.
-
-    Nothing is kept for later runs with the option ``check: false``, or if no later run could
-    recognize the network's source. The files are then in a folder of this run, for its other
-    processes. If there is no such folder, the result is None.
-
-    Args:
-        network: The imported network.
-        scratch: A folder of this run, or an empty string.
-    """
+    """The cache of a network's source on this machine, or in ``scratch`` for one run."""
     if network.origin is None or not network.options.check:
         return NetworkCache(Path(scratch) / NETWORKS_FOLDER) if scratch else None
     facts = [network.origin, sorted(network.shapes.items())]

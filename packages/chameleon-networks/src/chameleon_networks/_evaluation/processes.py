@@ -45,17 +45,9 @@ _DYING_SECONDS = 10.0
 
 
 class WorkerProcess:
-    """A child process that holds an open network and answers requests about it.
+    """A child process that opens a network (see ``opened``) and answers requests.
 
     Args:
-        name: The name of the process in messages.
-        request: The request that says which network to open. None to open it later.
-        module: The Python module that the process runs.
-        preloads: The names of modules that the process imports before it answers.
-        threads: Number of threads that the process computes with.
-        warm_up: Inputs of inferences to run while opening the network; see ``first_outputs``.
-        wait: Whether to wait until the network is open. If False, call ``opened`` before any other
-            method.
         start_seconds: Limit in seconds for opening the network.
 
     Attributes:
@@ -105,12 +97,7 @@ class WorkerProcess:
         return read_batches(self._file("first_outputs"), self._warmed_up) if self._warmed_up else []
 
     def opened(self) -> None:
-        """Wait until the child process has opened its network.
-
-        Raises:
-            ChameleonError: The network cannot be opened, or the process died or hung. The process
-                is closed then.
-        """
+        """Wait until the child process has opened its network."""
         try:
             self.answer = self._answer(self._start_seconds + RUN_SECONDS * self._warmed_up)
         except BaseException:
@@ -123,17 +110,11 @@ class WorkerProcess:
         return self._child.alive
 
     def pause(self) -> None:
-        """Stop the process until its next request, so that it does not disturb other timings.
-
-        Idle thread pools would otherwise keep cores busy for a while.
-        """
+        """Stop the process until its next request, since its threads may spin."""
         self._child.signal(signal.SIGSTOP)
 
     def close(self) -> None:
-        """End the child process and all processes that it started.
-
-        A second call does nothing.
-        """
+        """End the child process and all processes that it started, if it still runs."""
         self._child.kill()
         self._folder.cleanup()
 
@@ -169,19 +150,7 @@ class WorkerProcess:
 def wait_for_reply(
     name: str, child: ChildProcess, conversation: Conversation, limit: float
 ) -> Message:
-    """Wait for the next reply of a child process.
-
-    Args:
-        name: The name of the process in messages.
-        child: The process.
-        conversation: The channel to the process.
-        limit: Seconds after which the process is killed.
-
-    Raises:
-        ConfigError: The process reports a problem that the user can solve.
-        TargetError: The problem is the target.
-        ChameleonError: The process reports a failure, died or hung.
-    """
+    """Wait for the next reply of a child process."""
     try:
         answer = conversation.answer(limit)
     except TimeoutError:
@@ -215,12 +184,6 @@ def ended_process_error(name: str, child: ChildProcess) -> ChameleonError:
 class NetworkProcess(WorkerProcess):
     """A child process that runs one network.
 
-    Args:
-        name: The name of the process in messages.
-        request: The request that says which network to open; see ``running.serve``. None to open
-            it later.
-        options: Other arguments of ``WorkerProcess``.
-
     Attributes:
         folder: The folder of a delivered network. None if a framework runs the network.
     """
@@ -236,108 +199,44 @@ class NetworkProcess(WorkerProcess):
         return self.folder is not None
 
     def open(self, name: str, threads: int, warm_up: Sequence[Arrays]) -> None:
-        """Let a process from ``importer_process`` open its network in a framework.
-
-        Call ``opened`` before any other method.
-
-        Args:
-            name: The name of the framework, one of ``network.frameworks``.
-            threads: Number of threads that the framework computes with.
-            warm_up: Inputs of inferences to run while opening the network.
-
-        Raises:
-            ChameleonError: The process died.
-        """
+        """Let an ``importer_process`` open its network in a framework; call ``opened`` next."""
         self.name = name
         self._open({"role": "framework", "name": name, "threads": threads}, warm_up)
 
     def open_delivered(self, folder: Path, threads: int) -> None:
-        """Let a process without a network open the delivered network of a folder, and wait for it.
-
-        Args:
-            folder: The folder of the network.
-            threads: Number of threads that the process computes with.
-
-        Raises:
-            ChameleonError: The network cannot be opened, or the process died or hung.
-        """
+        """Let an idle process open the delivered network of a folder, and wait for it."""
         self.folder = folder
         self._open({"role": "delivered", "folder": str(folder), "threads": threads})
         self.opened()
 
     def programs(self) -> Mapping[str, str]:
-        """Let a process from ``importer_process`` write files of the programs that it exported.
-
-        Returns:
-            The files, as ``ImportedNetwork.kept_programs`` returns them.
-
-        Raises:
-            ChameleonError: The process died or hung.
-        """
+        """Let an importer write the programs that it exported; the files by attribute."""
         return dict(self._ask({"do": "save"}, self._start_seconds)["programs"])
 
     def outputs(self, inputs: Arrays) -> Arrays:
-        """Run the network once in its process, and return its outputs.
-
-        Args:
-            inputs: One array for each input.
-
-        Raises:
-            ChameleonError: The network failed, or the process died or hung.
-        """
+        """Run the network once in its process, and return its outputs."""
         file = self._file("outputs")
         self._ask({"do": "outputs", "inputs": self._written(inputs), "outputs": str(file)})
         return read_arrays(file)
 
     def seconds(self, inputs: Arrays, *, about: float) -> list[float]:
-        """Time one inference after another, for about a number of seconds.
-
-        Args:
-            inputs: The inputs of each inference.
-            about: Seconds that all inferences together should take.
-
-        Returns:
-            The seconds of each inference.
-
-        Raises:
-            ChameleonError: The network failed, or the process died or hung.
-        """
+        """The seconds of each inference, repeated for about ``about`` seconds."""
         request = {"do": "time", "inputs": self._written(inputs), "seconds": about}
         return list(self._ask(request)["seconds"])
 
     def about(self) -> Message:
-        """Ask the process for facts about itself.
-
-        They are ``memory_bytes``, ``cores``, and the names of environment ``variables``.
-
-        Raises:
-            ChameleonError: The process died or hung.
-        """
+        """The process's ``memory_bytes``, ``cores`` and environment ``variables``."""
         return self._ask({"do": "about"})
 
     def profile(self, inputs: Arrays, *, quantile: float = 0.5) -> list[KernelTime]:
-        """Measure the seconds of each kernel of a delivered network, which is loaded once more.
-
-        Args:
-            inputs: The inputs of one inference.
-            quantile: The quantile, over several inferences, that counts as the time of a call.
-
-        Raises:
-            ChameleonError: The network failed, or the process died or hung.
-        """
+        """Measure the seconds of each kernel of a delivered network, which is loaded once more."""
         request = {"do": "profile", "inputs": self._written(inputs), "folder": str(self.folder)}
         answer = self._ask({**request, "quantile": quantile})
         return [KernelTime(**row) for row in answer["kernels"]]
 
 
 def delivered_process(name: str, folder: Path, *, threads: int) -> NetworkProcess:
-    """Start a process with the delivered network of a folder.
-
-    Args:
-        name: The name of the process in messages.
-        folder: The folder of the network.
-        threads: Number of threads that the process computes with.
-    """
+    """Start a process with the delivered network of a folder."""
     return NetworkProcess(name, {"role": "delivered", "folder": str(folder)}, threads=threads)
 
 
@@ -347,29 +246,13 @@ def idle_process() -> NetworkProcess:
 
 
 def framework_process(network: ImportedNetwork, name: str, **options: Any) -> NetworkProcess:
-    """Start a process in which a framework runs a network.
-
-    Args:
-        network: The imported network.
-        name: The name of the framework, one of ``network.frameworks``.
-        options: Arguments of ``WorkerProcess``: ``threads``, ``warm_up`` and ``wait``.
-    """
+    """Start a process in which a framework runs a network."""
     request = {"role": "framework", "name": name, **describe_network(network)}
     return NetworkProcess(name, request, **options)
 
 
 def importer_process(network: ImportedNetwork) -> NetworkProcess | None:
-    """Start a process that imports a network and keeps its graph in a file for this process.
-
-    The process imports torch, which takes seconds. Meanwhile this process can import TVM.
-
-    Args:
-        network: The network, which the process reads anew.
-
-    Returns:
-        The process. Call ``opened`` before any other method. None if no process is needed: the
-        cache folder already has the graph, or the import of the network needs no torch.
-    """
+    """Start a process that imports torch and caches the graph; None if that is not needed."""
     if not network.preloads:
         return None
     kept = cache_of(network, network.programs_folder)
@@ -385,9 +268,7 @@ class PendingImport:
     """A network that another process imports while this one does other work.
 
     Attributes:
-        network: The network.
         reader: A process from ``importer_process`` that imports the network, or None.
-        threads: Number of threads that the network will compute with.
         runner: A process that will run the compiled network, or None if none was started yet.
     """
 
@@ -406,15 +287,7 @@ class PendingImport:
 def reduced_process(
     network: ImportedNetwork, name: str, calibration: tuple[Path, int], **options: Any
 ) -> NetworkProcess:
-    """Start a process in which a framework runs a network in reduced precision.
-
-    Args:
-        network: The imported network.
-        name: The name of a ``frameworks.reductions.ReducedFramework``, a framework with a precision.
-        calibration: A file with the inputs of several inferences, one inference after another, and
-            the number of inferences.
-        options: Arguments of ``WorkerProcess``: ``threads`` and ``warm_up``.
-    """
+    """Start a process in which a framework runs a network in reduced precision."""
     file, batches = calibration
     request = {
         "name": name,

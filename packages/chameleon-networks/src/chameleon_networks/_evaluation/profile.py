@@ -30,21 +30,8 @@ Calls = list[tuple[str, float]]
 
 
 def kernel_seconds(folder: str, inputs: Arrays, *, quantile: float = MEDIAN) -> list[KernelTime]:
-    """Measure the seconds of each kernel of a delivered network in one inference.
-
-    Each kernel is timed inside whole inferences, with the caches as the kernels before it leave
-    them. The time of a kernel includes the overhead of its call: nanoseconds in a C library, a
-    microsecond in TVM's virtual machine.
-
-    Args:
-        folder: The folder of the network.
-        inputs: The inputs of one inference.
-        quantile: The quantile, over the timed inferences, that counts as the time of a call.
-
-    Returns:
-        The seconds of each kernel, summed over its calls in one inference, the slowest kernel
-        first.
-    """
+    """The seconds of each kernel, summed over its calls in one inference, slowest first."""
+    # Whole inferences leave the caches to each kernel as the kernels before it do.
     profiler = Profiler(folder, inputs)
     for _ in range(WARM_UP):
         profiler.run()
@@ -53,10 +40,6 @@ def kernel_seconds(folder: str, inputs: Arrays, *, quantile: float = MEDIAN) -> 
 
 class Profiler:
     """Runs a delivered network, and measures the seconds of each of its kernels.
-
-    Args:
-        folder: The folder of the network.
-        inputs: The inputs of each inference.
 
     Attributes:
         tasks: The name of each task, by the name of its kernel's function.
@@ -123,13 +106,7 @@ def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arra
 def summed(
     runs: list[Calls], tasks: Mapping[str, str], *, quantile: float = MEDIAN
 ) -> list[KernelTime]:
-    """Combine the kernel calls of several inferences to seconds per kernel, the slowest first.
-
-    Args:
-        runs: The kernel calls of each inference, in their order.
-        tasks: Names of tasks, by the names of the kernels' functions.
-        quantile: The quantile, over the inferences, that counts as the time of a call.
-    """
+    """Combine the kernel calls of several inferences to seconds per kernel, the slowest first."""
     count: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
     # A quantile of each call and not of sums: a disturbance hits a few calls of every run.

@@ -56,11 +56,7 @@ class Sample:
     cuts: tuple[Cut, ...] = ()
 
     def cut(self, outputs: Arrays) -> Arrays:
-        """Cut the outputs to the part that belongs to the unpadded inputs.
-
-        Args:
-            outputs: The outputs of the network for ``inputs``.
-        """
+        """Cut the outputs to the part that belongs to the unpadded inputs."""
         parts = list(outputs)
         for number, axis, extent in self.cuts:
             parts[number] = parts[number][(slice(None),) * axis + (slice(extent),)]
@@ -72,11 +68,7 @@ class Sample:
 
 
 def samples_of(samples: Callable[[np.random.Generator], Arrays]) -> list[Arrays]:
-    """Random inputs of ``SAMPLES`` inferences, the same ones in every process.
-
-    Args:
-        samples: A function that draws the inputs of one inference, as a network's ``samples``.
-    """
+    """Random inputs of ``SAMPLES`` inferences, the same ones in every process."""
     rng = np.random.default_rng(0)
     return [samples(rng) for _ in range(SAMPLES)]
 
@@ -109,17 +101,7 @@ def compare(
     tolerance: float = TOLERANCE,
     scales: Sequence[float] | None = None,
 ) -> OutputCheck:
-    """Compare a network's outputs with the expected outputs.
-
-    Args:
-        run: A function that runs the network. If the function raises an error, the error's message
-            is the ``problem`` of the result.
-        samples: The inputs of several inferences.
-        expected: The reference's outputs for each of the ``samples``.
-        tolerance: Largest accepted error: the largest |difference| of an output, divided by the
-            output's scale.
-        scales: The scale of each output, as for ``compare_all``.
-    """
+    """Compare a network's outputs with the expected outputs."""
     try:
         return compare_all(map(run, samples), expected, tolerance=tolerance, scales=scales)
     except ChameleonError as error:
@@ -133,18 +115,7 @@ def compare_all(
     tolerance: float,
     scales: Sequence[float] | None = None,
 ) -> OutputCheck:
-    """Compare the outputs of several inferences with the expected outputs.
-
-    The comparison ends at the first inference with a problem.
-
-    Args:
-        answers: The outputs of each inference.
-        expected: The expected outputs of each inference.
-        tolerance: Largest accepted error: the largest |difference| of an output, divided by the
-            output's scale.
-        scales: The scale of each output. None means the largest |expected| of each output, for each
-            sample on its own.
-    """
+    """Compare the outputs of several inferences with those expected, up to the first problem."""
     worst = 0.0
     for got, wanted in zip(answers, expected, strict=True):
         check = compare_outputs(got, wanted, tolerance=tolerance, scales=scales)
@@ -154,17 +125,13 @@ def compare_all(
     return OutputCheck(max_relative_error=worst)
 
 
+# Some networks amplify rounding: an attention with scores in the hundreds takes only the largest
+# score, and rounding may make another one the largest. The error of a backward stable method is the
+# condition number times the rounding (Higham, Accuracy and Stability of Numerical Algorithms,
+# section 1.6). In a quantized network, rounding may move a number to the next step.
 @attrs.frozen(kw_only=True)
 class Conditioning:
-    """How much a network amplifies rounding errors, as the outputs of its framework show.
-
-    The measure is the difference of the framework's answers in float32 from those in float64. Some
-    networks amplify rounding. For example, an attention with scores in the hundreds takes only the
-    largest score, and rounding may make another score the largest. (Higham, Accuracy and Stability
-    of Numerical Algorithms, section 1.6: the error of a backward stable method is the problem's
-    condition number times the rounding.) In a quantized network, rounding may move a number to the
-    next step. The measure of such a network is how the answers change if the inputs are nudged:
-    changed by about a rounding error.
+    """How much a network amplifies rounding errors (Higham, Accuracy and Stability, section 1.6).
 
     Attributes:
         own_error: The largest |difference| over the largest |exact| of all samples.
@@ -178,16 +145,7 @@ class Conditioning:
     def of(
         cls, answers: Sequence[Arrays], exact: Sequence[Arrays], *, perturbed: bool = False
     ) -> Conditioning:
-        """Measure how much a network amplifies rounding, by two sets of outputs of one framework.
-
-        A quantized network has no outputs in float64. For such a network, the second set contains
-        the outputs for samples that were changed by about a rounding error (nudged samples).
-
-        Args:
-            answers: The outputs in float32, for each sample.
-            exact: The outputs in float64 for the same samples, or the outputs for nudged samples.
-            nudged: Whether ``exact`` holds the outputs for nudged samples.
-        """
+        """Compare outputs with those in float64, or for perturbed inputs if quantized."""
         pairs = [
             pair
             for ours, theirs in zip(answers, exact, strict=True)
@@ -200,21 +158,12 @@ class Conditioning:
 
     @property
     def tolerance(self) -> float:
-        """The largest accepted error of a network, given its framework's own rounding errors.
-
-        It is a multiple of the framework's error, but at least ``TOLERANCE`` and at most
-        ``LARGEST_TOLERANCE``. An error that is not finite says nothing about rounding, so the result
-        is then ``TOLERANCE``.
-        """
+        """A multiple of ``own_error``, from ``TOLERANCE`` to ``LARGEST_TOLERANCE``."""
         apart = _ROUNDING_FACTOR * self.own_error
         return max(TOLERANCE, min(apart, LARGEST_TOLERANCE)) if np.isfinite(apart) else TOLERANCE
 
     def sentence(self, reference: str) -> str:
-        """A sentence for the user: why a larger error than ``TOLERANCE`` is accepted.
-
-        Args:
-            reference: The name of the framework.
-        """
+        """A sentence for the user: why a larger error than ``TOLERANCE`` is accepted."""
         apart = (
             f"the answers of {reference} change by {self.own_error:.1e} of the largest one with "
             f"inputs that change by {PERTURBATION:.0e}"
@@ -230,22 +179,7 @@ class Conditioning:
 
 @attrs.define(eq=False)
 class Expected:
-    """A framework's answers, to compare a network's outputs with them.
-
-    The largest accepted error, ``tolerance``, grows if the framework's own rounding errors are
-    large. The function ``exact`` serves to measure these.
-
-    Args:
-        samples: The inputs of several inferences.
-        answers: The framework's answers in float32, for each sample.
-        exact: A function that returns further answers of the framework, from which one sees how
-            much the network amplifies rounding. These are the answers in float64. For a quantized
-            network, they are the answers for samples changed by about a rounding error (nudged
-            samples). The function returns None if nothing can compute the answers. It is called
-            only if the outputs are off by so little that rounding may be the cause.
-        rounded: Whether the network rounds to quantized numbers, so that ``exact`` returns answers
-            for nudged samples.
-    """
+    """A framework's outputs, with a tolerance that grows with its own rounding errors."""
 
     _samples: Sequence[Arrays]
     _answers: Sequence[Arrays]
@@ -255,22 +189,12 @@ class Expected:
 
     @property
     def tolerance(self) -> float:
-        """The largest accepted error of a network's outputs.
-
-        It grows if the framework's own rounding errors turn out to be large.
-        """
+        """The largest accepted error, larger if the framework's own rounding is."""
         least = QUANTIZED_TOLERANCE if self._rounded else TOLERANCE
         return least if self.conditioning is None else max(least, self.conditioning.tolerance)
 
     def verdict(self, run: Run) -> OutputCheck:
-        """Compare a network's outputs with the framework's answers.
-
-        If the outputs are off by little, the framework's own rounding is measured, and a network
-        that amplifies rounding gets a larger tolerance.
-
-        Args:
-            run: A function that runs the network. If it raises, the result has that problem.
-        """
+        """Compare a network's outputs, with the framework's rounding measured if needed."""
         check = compare(run, self._samples, self._answers, tolerance=self.tolerance)
         if not check.may_be_rounding or self.conditioning is not None:
             return check
@@ -287,14 +211,7 @@ def perturbed(inputs: Arrays) -> Arrays:
 
 
 def magnitudes(answers: Sequence[Arrays]) -> tuple[float, ...]:
-    """The largest finite magnitude of each output over all samples.
-
-    Errors of reduced precision are divided by these magnitudes. The magnitudes of one sample would
-    not do: if a network has few outputs, all of them may be near zero for that sample.
-
-    Args:
-        answers: The outputs for each sample.
-    """
+    """The largest finite magnitude of each output over all samples; one may be near zero."""
     return tuple(max(map(_magnitude, outputs)) for outputs in zip(*answers, strict=True))
 
 
@@ -305,15 +222,7 @@ def compare_outputs(
     tolerance: float = TOLERANCE,
     scales: Sequence[float] | None = None,
 ) -> OutputCheck:
-    """Compare a network's outputs for one sample with the expected outputs.
-
-    Args:
-        got: The network's outputs.
-        wanted: The reference's outputs.
-        tolerance: Largest accepted error, as for ``compare``.
-        scales: The number that differences of each output are divided by. None means the largest
-            magnitude of the output in this sample.
-    """
+    """Compare a network's outputs for one sample with the expected outputs."""
     if [array.shape for array in got] != [array.shape for array in wanted]:
         return OutputCheck(
             max_relative_error=None,
@@ -332,40 +241,19 @@ def compare_outputs(
 
 
 def relative_error(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
-    """The error of a network's outputs, for one sample.
-
-    For each output, the largest |difference| is divided by a scale, and the result is the largest
-    of these quotients. It is infinite if numbers are not finite, or if an output has another shape.
-
-    Args:
-        got: The outputs for one sample.
-        expected: The outputs of the reference.
-        scales: The scale of each output. None means the largest |expected| of each output.
-    """
+    """The largest |difference| over the scale; infinite if shapes or finiteness differ."""
     error = compare_outputs(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
     return float("inf") if error is None else error
 
 
 def are_finite(answers: Iterable[Arrays]) -> bool:
-    """Whether outputs can be compared: all numbers are finite, or minus infinity as from a mask.
-
-    Args:
-        answers: The outputs for each sample.
-    """
+    """Whether outputs can be compared: all numbers are finite, or minus infinity as from a mask."""
     floats = (array for arrays in answers for array in arrays if array.dtype.kind == "f")
     return all((np.isfinite(array) | np.isneginf(array)).all() for array in floats)
 
 
 def check_finite(framework: str, answers: Iterable[Arrays]) -> None:
-    """Raise an error unless a network's outputs can be compared with a framework's answers.
-
-    Args:
-        framework: The name of the framework.
-        answers: Its answers for each sample.
-
-    Raises:
-        ConfigError: An answer has NaN or plus infinity.
-    """
+    """Raise an error unless a network's outputs can be compared with a framework's answers."""
     if not are_finite(answers):
         raise ConfigError(
             f"{framework} computes NaN or infinity, so nothing can be checked against it",
@@ -379,11 +267,7 @@ def _magnitude(array: NDArray[Any]) -> float:
 
 
 def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
-    """The largest difference of two arrays, divided by a scale if the scale is not 0.
-
-    Infinite if one array is not finite where the other is. Equal infinities, such as those of a
-    mask, and NaN at the same place do not count as a difference.
-    """
+    """The largest difference over the scale; NaN or infinity in both is no difference."""
     apart = (got != wanted) & ~(np.isnan(got) & np.isnan(wanted))
     ours, theirs = got[apart].astype(np.float64), wanted[apart].astype(np.float64)
     difference = float(np.abs(ours - theirs).max(initial=0.0))
@@ -393,16 +277,7 @@ def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
 
 
 def find_failing(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list[str]:
-    """Find the tasks whose tuned kernels make a network fail, by bisection.
-
-    Args:
-        keys: The tasks that have a tuned kernel. The network fails with all of these kernels.
-        fails: A function that says whether the network fails if only some tasks have tuned kernels.
-
-    Returns:
-        One task, or several tasks whose kernels fail only together. Empty if the network fails
-        without any tuned kernel.
-    """
+    """The tasks whose kernels, alone or together, make a network fail, by bisection."""
     if fails(frozenset()):
         return []
     suspects = list(keys)

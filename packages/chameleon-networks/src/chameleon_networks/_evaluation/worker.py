@@ -65,11 +65,7 @@ def delivered_network(request: Message) -> Network:
 
 
 def reduced_network(request: Message) -> ReducedNetwork:
-    """Open a network in a framework and a reduced precision, as a request asks.
-
-    Args:
-        request: The request, with the network, the framework's name and calibration inputs.
-    """
+    """Open a network in a framework and a reduced precision, as a request asks."""
     chosen = framework_named(request["name"])
     calibration: list[Arrays] = []
     if chosen.calibrated:
@@ -86,7 +82,7 @@ ROLES: dict[str, Callable[[Message], Network]] = {
 
 
 class Server:
-    """Answers requests about one network. The key ``do`` of a request names the method."""
+    """Answers requests about one network; the key ``do`` of a request names the method."""
 
     def __init__(self) -> None:
         self._network: Network | None = None
@@ -172,11 +168,8 @@ class Server:
 
 @contextlib.contextmanager
 def _leaving_a_core(framework: str) -> Iterator[None]:
-    """Let torch use one thread less, since another process compiles meanwhile.
-
-    Threads that wait in a loop for one that gets no core took eight times the CPU time.
-    ``torch.compile`` would compile again for another number of threads.
-    """
+    """Let torch use one thread less, since spinning threads took eight times as long."""
+    # torch.compile would compile again for another number of threads.
     torch: Any = None if framework == TORCH_COMPILE else sys.modules.get("torch")
     threads = 1 if torch is None else torch.get_num_threads()
     if threads == 1:
@@ -190,19 +183,7 @@ def _leaving_a_core(framework: str) -> Iterator[None]:
 
 
 def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]:
-    """Time one inference after another, usually after two whose times are dropped.
-
-    If one of the first two inferences takes much longer than ``about``, its time is kept instead. A
-    slow network then need not run again.
-
-    Args:
-        network: A network that has run before, so that nothing is left to compile.
-        inputs: The inputs of each inference.
-        about: Seconds that the timed inferences together should take.
-
-    Returns:
-        The seconds of each timed inference.
-    """
+    """The seconds of each inference after two warm-ups, which count if they are slow."""
     seconds: list[float] = []
     uncounted = 2
     while not seconds or sum(seconds) < about:

@@ -38,18 +38,7 @@ from chameleon_networks._importers.imported_network import ImportedNetwork
 def with_tuned_functions(
     module: Any, chains: Sequence[FusedOperator], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
-    """Replace fused operators of a network by calls of the very functions that were tuned.
-
-    MetaSchedule applies a record only to a function that equals the tuned function. Without this
-    replacement, TVM would make different functions of the same operators.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
-        builders: The builder of each tuned task, by ``Task.key``. Fused operators without a builder
-            stay as they are.
-        target: The resolved target.
-    """
+    """Call the tuned functions themselves, as MetaSchedule's records need equal functions."""
 
     def workload(chain: FusedOperator) -> OperatorKernel | None:
         keys = [spec.task("chain", target).key for spec in specs_for(chain, target)]
@@ -74,11 +63,7 @@ def with_tuned_functions(
 
 
 def tuned_functions(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
-    """Yield the functions that ``with_tuned_functions`` made, each with the name of its task.
-
-    Args:
-        module: The module that ``with_tuned_functions`` returned.
-    """
+    """Yield the functions that ``with_tuned_functions`` made, each with the name of its task."""
     for _, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc) and OURS in (function.attrs or {}):
             yield str(function.attrs[OURS]), function
@@ -101,25 +86,7 @@ def write_metaschedule(
     *,
     network: ImportedNetwork | None = None,
 ) -> Exported:
-    """Write a MetaSchedule ``JSONDatabase`` with one record for each workload.
-
-    A workload is an operator's unscheduled function, as ``ms.tune_tir`` takes it. An operator with
-    constant inputs has two workloads: with and without the attribute that allows these inputs to be
-    packed. If a network is given, its Relax module is written too. The tuned functions that the
-    Relax module calls are workloads as well.
-
-    Args:
-        winners: The winners of a run.
-        space: The design space that their configurations belong to.
-        options: The options of the design space.
-        folder: The output folder, which is created if it is missing.
-        network: The network that the tasks are parts of, or None.
-
-    Raises:
-        ConfigError: A task was tuned with templates, which are no MetaSchedule traces, or the
-            folder has a database already.
-        InvalidConfigurationError: TVM makes another program of a configuration than before.
-    """
+    """Write a MetaSchedule ``JSONDatabase`` of each operator, with and without packed constants."""
     builders = {winner.task.name: tvm_builder(space, winner) for winner in winners}
     foreign = [name for name, builder in builders.items() if not isinstance(builder, SketchBuilder)]
     if foreign:
@@ -189,17 +156,7 @@ def _notes(options: SketchOptions, builders: Any) -> tuple[str, ...]:
 
 
 def write_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) -> Exported:
-    """Write the scheduled function of each task as TVMScript, with comments on its parameters.
-
-    Args:
-        winners: The winners of a run.
-        space: The design space that their configurations belong to.
-        folder: The output folder, which is created if it is missing.
-
-    Raises:
-        ConfigError: A task is not built by TVM, or a file exists already.
-        InvalidConfigurationError: TVM makes another program of a configuration than before.
-    """
+    """Write the scheduled function of each task as TVMScript, with comments on its parameters."""
     names = [f"{stem}.py" for stem in identifiers([winner.task.name for winner in winners])]
     unoccupied(folder, names)
     files = []

@@ -45,7 +45,7 @@ Array = NDArray[Any]
 
 
 class NotRecordableError(Exception):
-    """An operation that packs weights cannot be recorded. The message names the operation."""
+    """An operation that packs weights and cannot be recorded, as the message says."""
 
 
 @attrs.define(kw_only=True)
@@ -71,14 +71,7 @@ class Recording:
 
     @classmethod
     def of(cls, inputs: Sequence[Array]) -> tuple[Recording, list[Array]]:
-        """Start a recording of NumPy operations on some arrays.
-
-        Args:
-            inputs: The arrays from which all other arrays are computed.
-
-        Returns:
-            The recording, and the inputs as arrays that record each operation on them.
-        """
+        """Start a recording, and wrap its inputs in arrays that record operations."""
         recording = cls(inputs=[np.ascontiguousarray(array) for array in inputs])
         wrapped: list[Array] = []
         for number, array in enumerate(recording.inputs):
@@ -87,35 +80,18 @@ class Recording:
         return recording, wrapped
 
     def number_of(self, array: Array) -> int | None:
-        """The number of an array in this recording, or None if the array is not in it.
-
-        Args:
-            array: An array, which need not be recorded.
-        """
+        """The number of an array in this recording, or None if the array is not in it."""
         known = isinstance(array, Recorded) and array.recording is self
         return array.number if known else None  # type: ignore[attr-defined]
 
     def decided(self, array: Recorded) -> None:
-        """Record that code has read the numbers of an array, and may depend on them.
-
-        The recording is then valid only for these inputs (``fixed``).
-        """
+        """Mark the inputs of an array as ``fixed``, since code read its numbers."""
         self.fixed |= self._sources[_number(array)]
 
     def step(
         self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
-        """Run an operation and record it.
-
-        Args:
-            name: The name with which ``pack.py`` finds the operation.
-            function: A function that runs the operation on plain arrays.
-            args: The positional arguments, which may be recorded arrays.
-            kwargs: The keyword arguments.
-
-        Returns:
-            The result of the function. If it is an array, it is recorded.
-        """
+        """Run an operation on plain arrays and record it, and its result if that is an array."""
         result = function(*_plain(tuple(args)), **_plain(kwargs))
         if not isinstance(result, np.ndarray):
             for array in _recorded((*args, *kwargs.values())):
@@ -165,7 +141,7 @@ class Recording:
 
 
 class Recorded(np.ndarray[Any, Any]):
-    """A NumPy array whose operations are recorded. ``Recording.of`` makes such arrays."""
+    """A NumPy array that records its operations; ``Recording.of`` makes it."""
 
     recording: Recording | None
     number: int
@@ -211,19 +187,11 @@ class Recorded(np.ndarray[Any, Any]):
         return bool(_read(self))
 
     def item(self, *args: Any) -> Any:
-        """One element of the array as a Python number.
-
-        Code may choose later operations by this number. So the recording of operations is valid
-        only for inputs with the same values (``Recording.fixed``).
-        """
+        """One element as a Python number, which makes its inputs ``fixed``."""
         return _read(self).item(*args)
 
     def tolist(self) -> Any:
-        """All elements of the array as a list of Python numbers.
-
-        Code may choose later operations by these numbers. So the recording of operations is valid
-        only for inputs with the same values (``Recording.fixed``).
-        """
+        """All elements as Python numbers, which makes their inputs ``fixed``."""
         return _read(self).tolist()
 
     @property
@@ -303,22 +271,7 @@ MAIN = "main"
 
 
 def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
-    """Write the folder of an operator.
-
-    Its ``weights.bin`` holds the random weights that the operator was measured with. Users replace
-    this file with the result of ``pack_weights``.
-
-    Args:
-        winner: A winner of a run.
-        space: The design space that its configuration belongs to.
-        folder: The output folder, which is created if it is missing.
-        threads: Number of threads that the winner was measured with.
-
-    Raises:
-        TargetError: The target is another kind of processor, or there is no C compiler.
-        ConfigError: The packing of the weights cannot be recorded.
-        InvalidConfigurationError: TVM makes another program of a configuration than before.
-    """
+    """Write an operator's folder, with random weights that users replace by their own."""
     _check_target(winner.task.target)
     compiler_command()
     builder = tvm_builder(space, winner)
@@ -344,13 +297,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
 
 
 def _check_target(target: str) -> None:
-    """Check that this machine can link for a target.
-
-    The CPU of this machine may lack features of the target.
-
-    Raises:
-        TargetError: The target is no CPU, or a CPU of another architecture.
-    """
+    """Check that this machine can link for a target, whose CPU features it may lack."""
     kind = foreign_kind(target)
     if kind:
         raise TargetError(
@@ -373,11 +320,7 @@ class Packing:
     constants: Arrays
 
     def write(self, folder: Path) -> None:
-        """Write the operations that pack weights into a folder, with ``pack.py``, which runs them.
-
-        Args:
-            folder: The folder of the delivered operator.
-        """
+        """Write the operations that pack weights, and ``pack.py``, which repeats them."""
         (folder / PACKING).write_text(json.dumps(self.facts) + "\n", encoding="utf-8")
         np.savez_compressed(folder / ARRAYS, *self.constants)
         shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")
@@ -422,11 +365,7 @@ def _manifest(
 
 
 def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing | None:
-    """Record how an operator's constants are packed. None if there are no constants.
-
-    Raises:
-        ConfigError: The packing cannot be recorded.
-    """
+    """Record how an operator's constants are packed; None if there are no constants."""
     positions = sorted(builder.operator.constants)
     if not positions:
         return None
@@ -484,11 +423,7 @@ def _reference(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
 
 
 def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, hint: str) -> None:
-    """Check that the recorded operations pack other weights as the template does.
-
-    Raises:
-        ConfigError: The results differ.
-    """
+    """Check that the recorded operations pack other weights as the template does."""
     rng = np.random.default_rng(0)
     logical = [builder.inputs[position] for position in sorted(builder.operator.constants)]
     # The same numbers in another order are of the same type and range.

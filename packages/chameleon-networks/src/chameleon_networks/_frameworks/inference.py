@@ -37,7 +37,7 @@ _NEEDS = {ONNXRUNTIME: ("onnxruntime", "onnxscript"), OPENVINO: ("openvino",)}
 
 @attrs.frozen(kw_only=True)
 class NetworkForms:
-    """A network in float32 in the forms that frameworks read. Each form is made when it is needed.
+    """A network in float32 in the forms that frameworks read, each made when it is needed.
 
     Attributes:
         program: A function that returns the ``torch.export.ExportedProgram``. None if the network
@@ -64,30 +64,18 @@ class NetworkForms:
 
 
 def installed(*names: str) -> tuple[str, ...]:
-    """Select the frameworks that can run a torch network on this machine, without importing them.
-
-    Args:
-        names: Names of frameworks, such as ``torch`` or ``onnxruntime``.
-    """
+    """The frameworks that can run a torch network here, without importing them."""
     absent = left_out(*names)
     return tuple(name for name in names if name not in absent)
 
 
 def left_out(*names: str) -> dict[str, str]:
-    """The frameworks that cannot run a torch network on this machine, by name, with the reason.
-
-    Args:
-        names: Names of frameworks, such as ``torch`` or ``onnxruntime``.
-    """
+    """The frameworks that cannot run a torch network on this machine, by name, with the reason."""
     return missing_modules({name: _NEEDS.get(name, ()) for name in names})
 
 
 def missing_modules(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Find frameworks for which a Python module is missing, each with a message about the module.
-
-    Args:
-        needs: The modules that each framework needs, by the framework's name.
-    """
+    """The frameworks that lack a Python module, each with a message about it."""
     absent: dict[str, str] = {}
     for name, modules in needs.items():
         lacking = [module for module in modules if importlib.util.find_spec(module) is None]
@@ -98,26 +86,12 @@ def missing_modules(needs: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def explicit_threads(threads: int) -> int | None:
-    """The number of threads to set in a framework, or None to leave the number to the framework.
-
-    It is None if the framework may use all threads. A user would not set the number then, so a
-    comparison does not either.
-
-    Args:
-        threads: Number of threads that the framework should compute with.
-    """
+    """The number of threads to set; None if the framework may use all, as users then set none."""
     return threads if threads < usable_threads() else None
 
 
 def torch_network(program: Any, *, compiled: bool, threads: int) -> Network:
-    """Run an exported program with torch. Outputs in half precision are returned in float32.
-
-    Args:
-        program: The ``torch.export.ExportedProgram``.
-        compiled: Whether ``torch.compile`` compiles the program, with frozen weights. If False,
-            torch runs it operator by operator.
-        threads: Number of threads that torch computes with.
-    """
+    """Run an exported program with torch, whose half-precision outputs become float32."""
     limit_torch(threads)
     network = program.module()
     return torch_inference(compile_with_torch(network) if compiled else network, program)
@@ -140,12 +114,7 @@ def compile_with_torch(network: Any) -> Any:
 
 
 def torch_inference(network: Any, program: Any) -> Network:
-    """Wrap a module that was made from an exported program as a function of arrays.
-
-    Args:
-        network: A callable that takes the program's arguments.
-        program: The ``torch.export.ExportedProgram``.
-    """
+    """Wrap a module that was made from an exported program as a function of arrays."""
     torch = importlib.import_module("torch")
     tree = importlib.import_module("torch.utils._pytree")
     examples, structure = tree.tree_flatten(program.example_inputs)
@@ -171,11 +140,7 @@ def torch_inference(network: Any, program: Any) -> Network:
 
 
 def onnx_bytes(program: Any) -> bytes:
-    """Convert a network from torch's export format to ONNX, for frameworks that read only ONNX.
-
-    Args:
-        program: The ``torch.export.ExportedProgram``.
-    """
+    """Convert a network from torch's export format to ONNX, for frameworks that read only ONNX."""
     exporter = importlib.import_module("torch.onnx")
     content: bytes = exporter.export(
         program, dynamo=True, verbose=False
@@ -184,14 +149,7 @@ def onnx_bytes(program: Any) -> bytes:
 
 
 def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Network:
-    """Run an ONNX file with ONNX Runtime on the CPU.
-
-    Args:
-        file: The path of the file, or its content.
-        threads: Number of threads that ONNX Runtime computes with.
-        fused: Whether ONNX Runtime may optimize the graph and fuse nodes. If False, it computes
-            each node by itself.
-    """
+    """Run an ONNX file with ONNX Runtime on the CPU."""
     runtime = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = explicit_threads(threads) or 0
@@ -208,11 +166,7 @@ def onnx_session(file: str | bytes, *, threads: int, fused: bool = True) -> Netw
 
 
 def openvino_network(forms: NetworkForms, *, threads: int) -> Network:
-    """Run a network with OpenVINO on the CPU, in float32.
-
-    If OpenVINO computes in another dtype by default, another process may run the network in it.
-    This process then writes ``forms.openvino``, since conversion takes longer than compilation.
-    """
+    """Run a network with OpenVINO in float32, and save the model for other dtypes."""
     model, file = openvino_model(forms), forms.openvino
     if file is not None and not file.exists() and openvino_default() != "f32":
         importlib.import_module("openvino").serialize(model, file)
@@ -227,14 +181,9 @@ def openvino_precision(compiled: Any) -> str:
 
 @cache
 def openvino_default() -> str:
-    """The precision in which OpenVINO computes on this machine if it is asked for none.
-
-    OpenVINO reports it for a model that computes nothing, which takes milliseconds. For some
-    networks it may choose float32 nevertheless, such as for those with convolutions on ARM.
-
-    Returns:
-        OpenVINO's name of the dtype, such as ``bf16``.
-    """
+    """OpenVINO's default dtype on this machine, such as ``bf16``."""
+    # A model that computes nothing takes milliseconds. For some networks OpenVINO may still choose
+    # float32, such as for those with convolutions on ARM.
     operators: Any = importlib.import_module("openvino.opset13")
     numbers = operators.parameter([1], np.float32)
     model = importlib.import_module("openvino").Model([numbers], [numbers], "nothing")
@@ -242,10 +191,7 @@ def openvino_default() -> str:
 
 
 def openvino_model(forms: NetworkForms) -> Any:
-    """Convert a network to an OpenVINO model, or read the model, without compiling it.
-
-    Known shapes of all inputs make OpenVINO faster.
-    """
+    """Convert a network to an OpenVINO model with known shapes, or read the model."""
     openvino = importlib.import_module("openvino")
     if forms.openvino is not None and forms.openvino.exists():
         return openvino.Core().read_model(forms.openvino)
@@ -257,14 +203,7 @@ def openvino_model(forms: NetworkForms) -> Any:
 
 
 def openvino_compiled(model: Any, *, threads: int, hint: str | None) -> Any:
-    """Compile an OpenVINO model for the CPU.
-
-    Args:
-        model: The OpenVINO model.
-        threads: Number of threads that OpenVINO computes with.
-        hint: The precision to compute in, by OpenVINO's name (such as ``bf16``). With None,
-            OpenVINO chooses.
-    """
+    """Compile an OpenVINO model for the CPU."""
     openvino = importlib.import_module("openvino")
     settings: dict[str, object] = {"PERFORMANCE_HINT": "LATENCY"}
     asked = explicit_threads(threads)

@@ -30,14 +30,10 @@ _VNNI = {"avx512_vnni", "avx_vnni"}
 
 
 def sums_saturate() -> bool:
-    """Whether int8 kernels of frameworks on this CPU add pairs of products in 16 bits.
-
-    Such sums may saturate (stop at the largest 16-bit number). On x86 CPUs without VNNI, frameworks
-    use ``vpmaddubsw`` and advise weights of 7 bits. See ONNX Runtime, Quantize ONNX models, "When
-    and why do I need to try U8U8"
-    (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). See OpenVINO,
-    the saturation issue of 8-bit instructions (its post-training tools' SaturationIssue.md).
-    """
+    """Whether int8 kernels may saturate 16-bit sums here, as on x86 without VNNI."""
+    # Without VNNI, frameworks use vpmaddubsw, and advise weights of 7 bits: ONNX Runtime
+    # (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html) and OpenVINO
+    # (SaturationIssue.md of its post-training tools).
     processor = this_processor()
     if processor is None or processor.architecture != "x86_64":
         return False
@@ -66,10 +62,8 @@ class OpenRequest:
     """A request to open a network in some precision.
 
     Attributes:
-        forms: The network.
         calibration: The inputs of several inferences, which show the ranges of the tensors.
         precision: One of ``frameworks.PRECISIONS``.
-        threads: Number of threads that the framework computes with.
     """
 
     forms: inference.NetworkForms
@@ -79,26 +73,12 @@ class OpenRequest:
 
 
 def openvino_by_default(asked: OpenRequest) -> ReducedNetwork:
-    """Open a network in OpenVINO with OpenVINO's default precision.
-
-    OpenVINO computes in bfloat16 or float16 if the CPU has instructions for that dtype. See
-    "Floating Point Data Types Specifics" on the page "CPU Device" of OpenVINO's documentation.
-
-    Args:
-        asked: The network and the number of threads.
-    """
+    """Open a network in OpenVINO with the precision that it chooses for this CPU."""
     return _opened(inference.openvino_model(asked.forms), threads=asked.threads)
 
 
 def openvino_in_half(asked: OpenRequest) -> ReducedNetwork:
-    """Open a network in OpenVINO with a hint to compute in bfloat16 or in float16.
-
-    Args:
-        asked: The network, the precision and the number of threads.
-
-    Raises:
-        ConfigError: OpenVINO computes in another precision in spite of the hint.
-    """
+    """Open a network in OpenVINO with a hint to compute in bfloat16 or in float16."""
     model, precision = inference.openvino_model(asked.forms), asked.precision
     network = _opened(model, threads=asked.threads, hint=HINTS[precision])
     if network.precision != precision:
@@ -110,16 +90,7 @@ def openvino_in_half(asked: OpenRequest) -> ReducedNetwork:
 
 
 def openvino_quantized(asked: OpenRequest) -> ReducedNetwork:
-    """Open a network in OpenVINO in int8, as ``quantized_model`` quantizes it.
-
-    The remaining floating-point operators have the precision that OpenVINO chooses.
-
-    Args:
-        asked: The network, the calibration inputs and the number of threads.
-
-    Raises:
-        Exception: NNCF cannot quantize the network.
-    """
+    """Open a network in OpenVINO, quantized by NNCF, the rest in OpenVINO's choice."""
     network = _opened(quantized_model(asked.forms, asked.calibration), threads=asked.threads)
     rest = network.precision
     named = INT8 if rest == FLOAT32 else f"{INT8}, the rest {rest}"
@@ -127,19 +98,7 @@ def openvino_quantized(asked: OpenRequest) -> ReducedNetwork:
 
 
 def quantized_model(forms: inference.NetworkForms, calibration: Sequence[Arrays]) -> Any:
-    """Quantize a network to int8 by NNCF's static quantization, and return it as an OpenVINO model.
-
-    All options are NNCF's defaults, except two that its documentation advises. Networks with
-    attention have ``ModelType.TRANSFORMER``. On CPUs whose 8-bit sums saturate, the weights of the
-    first layers have 7 bits (NNCF, ``OverflowFix``).
-
-    Args:
-        forms: The network, in the forms that frameworks read.
-        calibration: The inputs of several inferences.
-
-    Raises:
-        Exception: NNCF cannot quantize the network.
-    """
+    """Quantize by NNCF's static quantization, with its advice for attention."""
     nncf = importlib.import_module("nncf")
     model = inference.openvino_model(forms)
     names = [tensor.get_any_name() for tensor in model.inputs]
@@ -162,11 +121,7 @@ def _opened(model: Any, *, threads: int, hint: str | None = None) -> ReducedNetw
 
 
 def default_precision(framework: str) -> str:
-    """The precision in which a framework computes on this machine if it is asked for none.
-
-    Args:
-        framework: The name of the framework.
-    """
+    """The precision in which a framework computes on this machine if it is asked for none."""
     kind = inference.openvino_default() if framework == inference.OPENVINO else FLOAT32
     return NAMES.get(kind, kind)
 
@@ -186,14 +141,7 @@ def _has_attention(model: Any) -> bool:
 
 
 def onnxruntime_quantized(asked: OpenRequest) -> ReducedNetwork:
-    """Open a network in ONNX Runtime in int8, as ``quantized_file`` quantizes it.
-
-    Args:
-        asked: The network, the calibration inputs and the number of threads.
-
-    Raises:
-        Exception: ONNX Runtime cannot quantize or run the network.
-    """
+    """Open a network in ONNX Runtime in int8, as ``quantized_file`` quantizes it."""
     with temporary_folder() as folder:
         file = quantized_file(asked.forms, asked.calibration, Path(folder))
         run = inference.onnx_session(file, threads=asked.threads)
@@ -203,25 +151,7 @@ def onnxruntime_quantized(asked: OpenRequest) -> ReducedNetwork:
 def quantized_file(
     forms: inference.NetworkForms, calibration: Sequence[Arrays], folder: Path
 ) -> str:
-    """Write an ONNX file of a network in int8.
-
-    ONNX Runtime quantizes it by its static quantization (QDQ), weights per channel. The options
-    follow ONNX Runtime's documentation (Quantize ONNX models, and ``quantize_static``) for CPUs.
-    Activations are uint8 and weights int8. Weights have 7 bits if sums saturate. On ARM,
-    activations are int8 too. As the documentation advises, the network's shapes are inferred and
-    its graph is simplified first.
-
-    Args:
-        forms: The network.
-        calibration: The inputs of several inferences.
-        folder: The folder for the file and for intermediate files.
-
-    Returns:
-        The path of the file.
-
-    Raises:
-        Exception: ONNX Runtime cannot quantize the network.
-    """
+    """Write an int8 ONNX file by ``quantize_static``, as its documentation advises."""
     quantization: Any = importlib.import_module("onnxruntime.quantization")
     preprocess: Any = importlib.import_module("onnxruntime.quantization.shape_inference")
     onnx: Any = importlib.import_module("onnx")
@@ -234,6 +164,7 @@ def quantized_file(
     constants = {tensor.name for tensor in graph.initializer}
     names = [tensor.name for tensor in graph.input if tensor.name not in constants]
     rows = (dict(zip(names, inputs, strict=True)) for inputs in calibration)
+    # QDQ with weights per channel is what the documentation advises for CPUs.
     quantization.quantize_static(
         simple,
         output,
@@ -248,37 +179,20 @@ def quantized_file(
 
 
 def torch_in_half(asked: OpenRequest) -> ReducedNetwork:
-    """Convert a whole network to bfloat16 or float16, and compile it with ``torch.compile``.
-
-    Args:
-        asked: The network, the precision and the number of threads.
-
-    Raises:
-        Exception: torch cannot export or compile the converted network.
-    """
+    """Convert a whole network to bfloat16 or float16, and compile it with ``torch.compile``."""
     program = in_half(_program(asked.forms), asked.precision)
     run = inference.torch_network(program, compiled=True, threads=asked.threads)
     return ReducedNetwork(run=run, precision=asked.precision)
 
 
 def torch_quantized(asked: OpenRequest) -> ReducedNetwork:
-    """Quantize a network to int8 by torchao's static quantization (pt2e) for inductor on x86.
-
-    The steps follow PyTorch's tutorial (PyTorch 2 Export Quantization with X86 Backend through
-    Inductor). Activations are uint8 and weights int8 per channel, and the weights are frozen when
-    the network is compiled. Activations have 7 bits if sums saturate, as torchao advises for CPUs
-    without VNNI.
-
-    Args:
-        asked: The network, the calibration inputs and the number of threads.
-
-    Raises:
-        Exception: torch cannot quantize or compile the network.
-    """
+    """Quantize by torchao's pt2e for inductor on x86, as in PyTorch's tutorial, and compile."""
     pt2e: Any = importlib.import_module(f"{_PT2E}.quantize_pt2e")
     x86: Any = importlib.import_module(f"{_PT2E}.quantizer.x86_inductor_quantizer")
     inference.limit_torch(asked.threads)
     program = _program(asked.forms)
+    # As in "PyTorch 2 Export Quantization with X86 Backend through Inductor"; torchao advises
+    # activations of 7 bits for CPUs without VNNI.
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(
         x86.get_default_x86_inductor_quantization_config(reduce_range=sums_saturate())
@@ -303,7 +217,6 @@ class ReducedFramework:
     """A framework, together with a precision in which it may run a network.
 
     Attributes:
-        framework: The name of the framework.
         precision: One of ``frameworks.PRECISIONS``.
         open: A function that opens a network.
         needs: Modules that must be installed.
@@ -332,16 +245,7 @@ class ReducedFramework:
     def opened(
         self, forms: inference.NetworkForms, calibration: Sequence[Arrays], *, threads: int
     ) -> ReducedNetwork:
-        """Open a network in the framework and the precision.
-
-        Args:
-            forms: The network, in the forms that frameworks read.
-            calibration: The inputs of several inferences, which show the ranges of the tensors.
-            threads: Number of threads that the framework computes with.
-
-        Raises:
-            Exception: The framework cannot run the network in this precision; any exception.
-        """
+        """Open a network in the framework and the precision."""
         return self.open(
             OpenRequest(
                 forms=forms, calibration=calibration, precision=self.precision, threads=threads
@@ -378,14 +282,7 @@ REDUCED_FRAMEWORKS = (
 def select_frameworks(
     forms: inference.NetworkForms, precisions: Sequence[str]
 ) -> list[ReducedFramework]:
-    """The frameworks that can run a network in the given precisions, in the order of precisions.
-
-    A framework is included even if its modules are not installed.
-
-    Args:
-        forms: The network.
-        precisions: Some of ``frameworks.PRECISIONS``.
-    """
+    """The frameworks for a network in these precisions, installed or not, in order."""
     return [
         reduced
         for precision in dict.fromkeys(precisions)
@@ -397,14 +294,7 @@ def select_frameworks(
 def missing_packages(
     forms: inference.NetworkForms, chosen: Sequence[ReducedFramework]
 ) -> dict[str, str]:
-    """The missing package of each choice that cannot run on this machine.
-
-    The keys are names of choices (``ReducedFramework.name``).
-
-    Args:
-        forms: The files of the network. They decide on the packages that a framework needs.
-        chosen: The frameworks, each with a precision.
-    """
+    """The missing package of each choice that cannot run on this machine, by its name."""
     return inference.missing_modules({reduced.name: reduced.needed(forms) for reduced in chosen})
 
 

@@ -28,11 +28,7 @@ from chameleon_networks._shapes import dimensions_of
 class BucketedFrontend(Frontend):
     """The frontend of a network that is compiled for several input shapes (buckets).
 
-    Args:
-        network: The network, with one imported network for each bucket.
-
     Attributes:
-        network: The argument ``network``.
         networks: Pairs of a bucket and the frontend of the bucket's network, the smallest shapes
             first.
     """
@@ -57,7 +53,7 @@ class BucketedFrontend(Frontend):
 
     @cached_property
     def _dispatch(self) -> Buckets:
-        """Chooses buckets as the delivered network will. It cannot run a network."""
+        """Chooses buckets as the delivered network will, and runs none."""
         return uncompiled_buckets(self.network)
 
     def coverage(self) -> Sequence[OperatorCoverage]:
@@ -103,10 +99,7 @@ class BucketedFrontend(Frontend):
         return self._together([network.named_tasks(target) for _, network in self.networks])
 
     def _together(self, tasks: Sequence[Sequence[Task]]) -> list[Task]:
-        """The distinct tasks of all buckets, each weighted by its occurrences in all of them.
-
-        If different tasks have the same name, the name of their first bucket is appended.
-        """
+        """The distinct tasks of all buckets, each weighted by its occurrences in all of them."""
         union: dict[str, Task] = {}
         first: dict[str, str] = {}
         replaced: dict[str, str] = {}
@@ -141,12 +134,7 @@ class BucketedFrontend(Frontend):
 
 
 class _Share(Trials):
-    """Measurements for one bucket, limited to its share of the time.
-
-    Args:
-        trials: The measurements for all buckets.
-        buckets: Number of buckets.
-    """
+    """Measurements for one bucket, limited to its share of the time."""
 
     def __init__(self, trials: Trials, buckets: int) -> None:
         self.target = trials.target
@@ -161,7 +149,7 @@ class _Share(Trials):
 
 
 def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The summary of each bucket. If all are equal, the list has one sentence."""
+    """The summary of each bucket, or one sentence if all are equal."""
     said = {name: str(bucket["summary"]) for name, bucket in facts.items()}
     if len(set(said.values())) == 1:
         return [f"each bucket: {next(iter(said.values()))}"]
@@ -169,12 +157,7 @@ def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def make_frontend(options: NetworkOptions, begun: PendingImport | None = None) -> ShapeFrontend:
-    """Make the frontend for a network's options: for one shape, or for several buckets.
-
-    Args:
-        options: The options of the network in the pipeline file.
-        begun: The network of the options, if another process already imports it.
-    """
+    """Make the frontend for a network's options: for one shape, or for several buckets."""
     if dimensions_of(options.shapes):
         return BucketedFrontend(BucketedNetwork(network_of, options))
     return NetworkFrontend(network_of(options) if begun is None else begun.network, begun)

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 class LazyFrontend(Frontend):
-    """The frontend of networks, for one input shape or for several buckets of shapes.
-
-    Args:
-        options: The options of the network in the pipeline file.
-    """
+    """The frontend of networks, for one input shape or for several buckets of shapes."""
 
     def __init__(self, options: NetworkOptions) -> None:
         self._options = options
@@ -37,10 +33,7 @@ class LazyFrontend(Frontend):
 
     @cached_property
     def work(self) -> ShapeFrontend:
-        """The object that does this frontend's work, made when it is first needed.
-
-        Making it imports TVM, which takes long.
-        """
+        """The frontend that does the work, made when needed, because it imports TVM."""
         from chameleon_networks._frontends.bucketed import make_frontend  # noqa: PLC0415 - needs TVM
 
         work = make_frontend(self._options, self._begun)

@@ -44,10 +44,7 @@ log = structlog.get_logger()
 def _tried(
     network: ImportedNetwork, target: str, threads: int, layouts: Sequence[str]
 ) -> CheckReport:
-    """The report of ``checking.tried``, made once for a network on this machine.
-
-    After a crash it is made again, because the next run may have more memory.
-    """
+    """The report of ``checking.tried``, made once for a network on this machine."""
     key = hashlib.blake2b(json.dumps([target, threads, layouts]).encode(), digest_size=16)
     name, kept = f"check-{key.hexdigest()}", network.kept
     known = None if kept is None else kept.fact(name)
@@ -60,7 +57,7 @@ def _tried(
 
 
 def _finished(reader: NetworkProcess) -> NetworkProcess | None:
-    """The process as soon as it has imported its network. None if it failed to do so."""
+    """The process as soon as it has imported its network."""
     with contextlib.suppress(ChameleonError, OSError):  # linking says it again
         shared_objects()
     try:
@@ -74,14 +71,7 @@ def _finished(reader: NetworkProcess) -> NetworkProcess | None:
 
 
 class NetworkFrontend(DeliverableNetwork):
-    """The frontend of a network for one input shape.
-
-    Each distinct convolution or matrix product becomes a task, with the operators fused into it.
-
-    Args:
-        network: The imported network.
-        begun: The same network with the process that imports it, or None.
-    """
+    """The frontend for one input shape, with a task for each distinct fused operator."""
 
     def __init__(self, network: ImportedNetwork, begun: PendingImport | None = None) -> None:
         reader = None if begun is None else begun.reader
@@ -110,10 +100,7 @@ class NetworkFrontend(DeliverableNetwork):
 
     @property
     def by_bucket(self) -> dict[str, NetworkFrontend]:
-        """This frontend in the form of a network with buckets: a mapping with an empty name.
-
-        So code for buckets also handles a network with one shape.
-        """
+        """This frontend by an empty bucket name, for code that handles buckets."""
         return {"": self}
 
     @property

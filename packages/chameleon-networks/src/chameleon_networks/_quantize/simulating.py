@@ -227,8 +227,8 @@ class Server:
         """Read a network, and say which of its fused operators can be simulated.
 
         Args:
-            request: A mapping with the network as ``describe_network`` describes it, the ``target``, and
-                the ``names`` of the network's variables in the parent process.
+            request: A mapping with the network (``describe_network``), the ``target``, and the
+                ``names`` of the network's variables in the parent process.
 
         Raises:
             ConfigError: This process reads a different network from the same source.

@@ -34,10 +34,7 @@ WARM_UP = 3
 
 
 def load_network(request: Request) -> Calls:
-    """Load a delivered network once, and return a function for each client to call.
-
-    The ``load.py`` of the network's folder is used, as users do.
-    """
+    """Load a delivered network once by its ``load.py``, as users do, for all clients."""
     sys.dont_write_bytecode = True
     sys.path.insert(0, request["path"])
     load = importlib.import_module("load").load
@@ -51,10 +48,7 @@ def load_network(request: Request) -> Calls:
 
 
 def compile_openvino(request: Request) -> Calls:
-    """Compile a model with OpenVINO once, and return a function for each client to call.
-
-    Each client has its own inference request.
-    """
+    """Compile a model with OpenVINO once, with an inference request for each client."""
     openvino: Any = importlib.import_module("openvino")
     settings = {"PERFORMANCE_HINT": request["mode"]}
     if request["mode"] == "THROUGHPUT":
@@ -75,10 +69,7 @@ def compile_openvino(request: Request) -> Calls:
 
 
 def open_onnxruntime(request: Request) -> Calls:
-    """Open a model in ONNX Runtime, and return a function for each client to call.
-
-    The clients share one or more sessions.
-    """
+    """Open a model in ONNX Runtime, whose sessions the clients share."""
     runtime: Any = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = request["threads"]
@@ -115,14 +106,8 @@ while os.getppid() == int(sys.argv[1]):
 
 @contextlib.contextmanager
 def busy_processes(neighbours: int) -> Iterator[None]:
-    """Run busy processes in the background, each of which keeps one core busy.
-
-    The processes belong to the session of this process. In a session of their own, they might count
-    as one, because Linux may divide the time of cores among sessions instead of among threads.
-
-    Args:
-        neighbours: Number of busy processes.
-    """
+    """Keep cores busy by processes of this session, to which Linux may grant time as a group."""
+    # In sessions of their own, Linux might count the processes as one.
     command = [sys.executable, "-c", _BUSY, str(os.getpid())]
     with contextlib.ExitStack() as stack:
         for _ in range(neighbours):
@@ -131,10 +116,7 @@ def busy_processes(neighbours: int) -> Iterator[None]:
 
 
 def torch_preprocessing() -> Callable[[], Any]:
-    """Make a torch operation that uses all of torch's threads, like the resizing of an image.
-
-    Clients run it before each call of the network, to measure how much it slows the network.
-    """
+    """A torch operation on all threads, such as resizing an image, that runs before each call."""
     torch: Any = importlib.import_module("torch")
     image = torch.rand(1, 3, 480, 640)
     return partial(
@@ -143,22 +125,7 @@ def torch_preprocessing() -> Callable[[], Any]:
 
 
 def run_clients(request: Request) -> Request:
-    """Let several clients call a network at the same time for some seconds.
-
-    Args:
-        request: A mapping. ``by`` is a key of ``CALLS``, whose function reads further values.
-            ``inputs`` is a file of ``np.savez``, and ``streams`` the number of clients. ``seconds``
-            is the duration, and ``neighbours`` the number of busy processes. If ``torch`` is true,
-            torch is imported. If ``before`` is true too, torch resizes an image before each call of
-            the network, as a program that prepares images does. Latencies with and without
-            ``before`` show whether torch's threads slow the network. If given, ``outputs`` is a
-            file for the outputs of one call.
-
-    Returns:
-        A mapping. ``latencies`` has the seconds of each call, and ``seconds`` the time from the
-        first call to the end of the last. ``precision`` is the precision that the framework
-        computes in, and ``variables`` the names of this process's environment variables.
-    """
+    """Let several clients call a network at the same time for some seconds."""
     step = torch_preprocessing() if request.get("torch") else None
     with np.load(request["inputs"]) as stored:
         inputs = [stored[f"arr_{number}"] for number in range(len(stored.files))]

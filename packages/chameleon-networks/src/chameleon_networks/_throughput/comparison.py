@@ -39,18 +39,15 @@ class ThroughputRequest:
     """The options of a comparison of networks that several clients call at the same time.
 
     Attributes:
-        network: The imported network.
         ours: The name of the delivered network in results.
-        folder: The folder of the delivered network.
         bucket: The bucket of shapes in which the network is called; empty if there is one shape.
-        names: The frameworks of ``write_model_files.FRAMEWORKS`` that run the network in float32 beside
-            the delivered one.
+        names: The frameworks of ``write_model_files.FRAMEWORKS`` that run the network in float32
+            beside the delivered one.
         precisions: Reduced precisions in which frameworks run the network as well, as for
             ``write_model_files``.
         calibrate: The source of calibration inputs; None for random ones.
         streams: The numbers of clients to measure, one comparison for each number.
         neighbours: Number of busy processes that run beside each network.
-        threads: Number of threads that the networks compute with.
         rounds: Number of turns of each network.
         seconds: Duration of one turn in seconds.
     """
@@ -83,21 +80,7 @@ class _Way:
 def measure_throughput(
     asked: ThroughputRequest,
 ) -> tuple[dict[int, dict[str, Figures]], dict[str, str]]:
-    """Let clients call several networks in turns, each turn in a new process.
-
-    Args:
-        asked: The comparison to run.
-
-    Returns:
-        For each number of clients, the figures of each network by name: ``requests_per_second`` and
-        latencies such as ``p50_seconds``, each the median over the turns. Some frameworks can
-        serve in several ways, such as OpenVINO with one of its performance hints. The figures are
-        then those of the fastest way, and ``way`` names it. A second mapping
-        gives the reason why each other network has no figures, by name.
-
-    Raises:
-        ChameleonError: The delivered network fails.
-    """
+    """The figures by number of clients and network, and the reasons why others lack."""
     with temporary_folder() as name:
         folder = Path(name)
         files, left_out = write_model_files(
@@ -117,34 +100,14 @@ def measure_throughput(
 def openvino_configurations(
     path: str, streams: int, threads: int, hint: str | None
 ) -> dict[str, Figures]:
-    """The requests to measure OpenVINO with several clients, one for each way to serve clients.
-
-    There is a way for each of OpenVINO's performance hints; the result has the requests by the
-    ways' names. ``measure_throughput`` sends all requests, and returns the figures of the fastest way.
-
-    Args:
-        path: The path of the network's file.
-        streams: The number of clients.
-        threads: Number of threads that OpenVINO computes with.
-        hint: The dtype that OpenVINO is told to compute in, or None.
-    """
+    """The requests to OpenVINO, one for each of its performance hints, by name."""
     request = {"by": "openvino", "path": path, "streams": streams, "threads": threads, "hint": hint}
     modes = ("THROUGHPUT", "LATENCY")
     return {f"{mode.lower()} hint": {**request, "mode": mode} for mode in modes}
 
 
 def onnxruntime_configurations(path: str, streams: int, threads: int) -> dict[str, Figures]:
-    """The requests to measure ONNX Runtime with several clients, one for each way to serve clients.
-
-    In one way, the clients share a session with all threads. In the other way, each client has a
-    session with a part of the threads. The result has the requests by the ways' names. ``measure_throughput``
-    sends both requests, and returns the figures of the faster way.
-
-    Args:
-        path: The path of the ONNX file.
-        streams: The number of clients.
-        threads: Number of threads that ONNX Runtime computes with.
-    """
+    """The requests to ONNX Runtime, with one session and with one for each client."""
     request = {"by": "onnxruntime", "path": path, "streams": streams}
     ways: dict[str, Figures] = {"one session": {**request, "sessions": 1, "threads": threads}}
     if streams > 1:
@@ -154,26 +117,13 @@ def onnxruntime_configurations(path: str, streams: int, threads: int) -> dict[st
 
 
 def network_request(folder: Path, streams: int, threads: int) -> Figures:
-    """Make the request that lets several clients call a delivered network at the same time.
-
-    Each client has its own instance of the network.
-
-    Args:
-        folder: The folder of the delivered network.
-        streams: The number of clients.
-        threads: Number of threads that the network computes with.
-    """
+    """The request that lets clients call a delivered network, each with its own instance."""
     request = {"by": "network", "path": str(folder), "streams": streams, "threads": threads}
     return {**request, "instances": streams}
 
 
 def figures_of(turn: Figures) -> dict[str, float]:
-    """Requests per second and quantiles of the latency, from one measurement of a network.
-
-    Args:
-        turn: The answer of ``clients.answered``, which let clients call one network for some
-            seconds. Compared networks are measured in turns.
-    """
+    """Requests per second and quantiles of the latency, from one measurement of a network."""
     latencies = turn["latencies"]
     quantiles = np.percentile(latencies, QUANTILES)
     return {
@@ -204,7 +154,7 @@ def _ways(
 
 
 def _take_turns(ways: list[_Way], asked: ThroughputRequest) -> dict[str, str]:
-    """Run all turns, interleaved. Returns why ways fail, by the name of the network."""
+    """Run all turns, interleaved, and return the problems by the name of the network."""
     problems: dict[str, str] = {}
     left = list(ways)
     for _ in range(asked.rounds):
@@ -225,26 +175,14 @@ def _take_turns(ways: list[_Way], asked: ThroughputRequest) -> dict[str, str]:
 
 
 def run_turn(name: str, request: Figures) -> Figures:
-    """Run one turn of a comparison in a new process, and return what ``clients`` measured.
-
-    Args:
-        name: The name of the network in messages.
-        request: The request; see ``clients.answered``.
-
-    Raises:
-        ChameleonError: The process failed, died or hung.
-    """
+    """Run one turn of a comparison in a new process, and return what ``clients`` measured."""
     words, pipe = [json.dumps(request)], subprocess.PIPE
     with ChildProcess("chameleon_networks._throughput.clients", words, stdout=pipe) as child:
         return wait_for_reply(name, child, Conversation(child), _OPENING + request["seconds"])
 
 
 def _check(way: _Way, turn: Figures) -> None:
-    """Check that a network computes in the half precision that it was asked for.
-
-    Raises:
-        ChameleonError: The network computes in another precision.
-    """
+    """Check that a network computes in the half precision that it was asked for."""
     precision = NAMES.get(turn["precision"])
     if way.asked in (BFLOAT16, FLOAT16) and precision != way.asked:
         raise ChameleonError(f"asked for {way.asked} it computes in {precision} on this CPU")

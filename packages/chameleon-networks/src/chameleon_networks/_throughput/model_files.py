@@ -57,7 +57,6 @@ class ModelFile:
             for.
         hint: The dtype that OpenVINO is told to compute in, by OpenVINO's name. None if OpenVINO
             chooses.
-        path: The path of the file.
     """
 
     framework: str
@@ -73,23 +72,7 @@ def write_model_files(
     calibrate: str | None,
     folder: Path,
 ) -> tuple[dict[str, ModelFile], dict[str, str]]:
-    """Write the files of a network for each framework and precision that runs it.
-
-    Args:
-        network: The imported network.
-        names: The frameworks of ``FRAMEWORKS`` that run the network in float32.
-        precisions: Reduced precisions in which frameworks run the network as well. If empty, these
-            are the precisions other than float32 that frameworks choose by default.
-        calibrate: The source of calibration inputs, as for ``batches_of``.
-        folder: The folder for the files and for the calibration inputs.
-
-    Returns:
-        The files, by the name of the framework with its precision, and the reason why each other
-        framework has no file, by name.
-
-    Raises:
-        ChameleonError: The calibration inputs cannot be read.
-    """
+    """The files by framework and precision, and the reasons why others have none."""
     chosen = select_frameworks(network.forms, precisions or (AS_IT_COMES,))
     if not precisions:
         chosen = [reduced for reduced in chosen if reduced.framework in names]
@@ -133,7 +116,7 @@ def write_model_files(
 
 
 def _answer(request: Message) -> dict[tuple[str, bool], dict[str, str]]:
-    """Have a process write the files. Returns the ``path`` or the ``problem`` of each file."""
+    """Have a process write the files, and return the ``path`` or the ``problem`` of each."""
     with WorkerProcess(
         "what writes files for others", request, module=_MODULE, threads=0, start_seconds=_SECONDS
     ) as process:

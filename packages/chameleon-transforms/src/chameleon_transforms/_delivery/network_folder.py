@@ -40,22 +40,7 @@ def write_point(
     data: Iterable[tuple[Tensor, Tensor]],
     folder: Path,
 ) -> list[str]:
-    """Write a folder with the code, weights and data of a network that the user chose.
-
-    Args:
-        space: The space of the point. Its network has the original weights.
-        point: The network, a point of the front.
-        images: An example of the network's input.
-        data: Batches of images and classes, which are written to files for the script.
-        folder: The folder, which is made if it is missing.
-
-    Returns:
-        Names of the layers that keep initial weights, because the original weights could not be
-        carried over.
-
-    Raises:
-        ConfigError: The network's code cannot be written.
-    """
+    """Write a chosen network's code, weights and data; return layers not transferred."""
     folder.mkdir(parents=True, exist_ok=True)
     candidate = space.candidate(point.config)
     fresh = write_candidate(space, candidate, images, folder)
@@ -70,17 +55,7 @@ def write_point(
 def write_candidate(
     space: NetworkSpace, candidate: Candidate, images: Tensor, folder: Path
 ) -> list[str]:
-    """Write the code and weights of a transformed network as files named ``network``.
-
-    Args:
-        space: The space of the candidate. Its network has the original weights.
-        candidate: The transformed network.
-        images: An example of the network's input.
-        folder: An existing folder.
-
-    Returns:
-        Names of the layers that keep initial weights.
-    """
+    """Write a network as files ``network``; return layers with initial weights."""
     modules, fresh = WeightTransfer(space, candidate).modules()
     if fresh:
         log.warning("layers_keep_initial_weights", layers=fresh)
@@ -90,15 +65,7 @@ def write_candidate(
 
 
 def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
-    """Write the samples with which the user can train the network again.
-
-    One sample in five goes to ``test.pt``, and all others go to ``train.pt``. Batches after the
-    first GiB of images are left out, with a warning.
-
-    Args:
-        data: Batches of images and classes.
-        folder: An existing folder.
-    """
+    """Write a fifth of the samples to ``test.pt``, the others to ``train.pt``."""
     batches: list[tuple[Tensor, Tensor]] = []
     size = 0
     for batch in data:
@@ -149,17 +116,7 @@ def make():
 
 
 def write_network(network: fx.GraphModule, images: Tensor, folder: Path, name: str) -> None:
-    """Write a network's code as ``NAME.py`` and its weights beside it.
-
-    Args:
-        network: The traced network, with modules of torch and transformed convolutions.
-        images: An example of the network's input.
-        folder: An existing folder.
-        name: Name of the Python file, without ``.py``.
-
-    Raises:
-        ConfigError: The code of a module cannot be written.
-    """
+    """Write a network's code as ``NAME.py`` and its weights beside it."""
     weights = f"{name}.{WEIGHTS}"
     text = (
         _PROLOGUE
@@ -249,15 +206,7 @@ _KNOWN = frozenset({"torch", "nn", "operator", "math", "inf", "device"})
 
 
 def constructor(module: nn.Module, name: str) -> str:
-    """Python code that makes a torch module like a given one, without its weights.
-
-    Args:
-        module: The module.
-        name: The name of the module, for messages.
-
-    Raises:
-        ConfigError: The text that torch prints for the module does not make an equal module.
-    """
+    """Python code that makes a torch module like a given one, without its weights."""
     if isinstance(module, TransformedConvolution):
         channels = 0 if module.bias is None else len(module.bias)
         return f"TransformedConvolution({module.plan!r}, {channels})"

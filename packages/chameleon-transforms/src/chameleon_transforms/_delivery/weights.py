@@ -23,14 +23,7 @@ _TINY = 1e-12
 
 
 def ungrouped(weight: Tensor, groups: int) -> Tensor:
-    """Write the weight of a grouped convolution as that of an ungrouped one, with zeros.
-
-    The result has shape (O, I, kh, kw).
-
-    Args:
-        weight: The weight of the grouped convolution, shape (O, I of a group, kh, kw).
-        groups: Number of groups.
-    """
+    """The weight (O, I of a group, kh, kw) of a grouped convolution as (O, I, kh, kw)."""
     if groups == 1:
         return weight
     outputs, inputs, *taps = weight.shape
@@ -42,15 +35,7 @@ def ungrouped(weight: Tensor, groups: int) -> Tensor:
 
 
 def factorize(weight: Tensor, stages: Sequence[Stage]) -> list[Tensor] | None:
-    """Find weights of consecutive stages that together approximate one convolution.
-
-    Args:
-        weight: Weight of the convolution, shape (O, I, kh, kw).
-        stages: The stages that replace the convolution.
-
-    Returns:
-        A weight for each stage, or None if this function does not know such stages.
-    """
+    """Weights of stages that approximate one (O, I, kh, kw); None for unknown stages."""
     if len(stages) == 1:
         return [weight]
     outputs, inputs, *taps = weight.shape
@@ -91,15 +76,7 @@ def _truncated_svd(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 
 
 def weight_of_nest(weight: Tensor, nest: Nest) -> Tensor:
-    """Cut the weight of one loop nest out of the weight of its stage.
-
-    If input channels are left out, each filter is scaled to its former magnitude.
-
-    Args:
-        weight: Dense weight of the stage, shape (O, I, kh, kw), with at least the nest's filter
-            size.
-        nest: The nest.
-    """
+    """A nest's part of a weight (O, I, kh, kw), each filter with its former norm."""
     part = weight[nest.outputs.start : nest.outputs.stop, nest.inputs.start : nest.inputs.stop]
     rows, columns = (
         (have - want) // 2 for have, want in zip(part.shape[2:], nest.kernel, strict=True)
@@ -120,19 +97,7 @@ def weight_of_nest(weight: Tensor, nest: Nest) -> Tensor:
 def transfer_weights(
     module: nn.Module, program: Program, weight: Tensor, bias: Tensor | None
 ) -> bool:
-    """Derive the weights of a convolution's replacement from the convolution's own weights.
-
-    Args:
-        module: The torch module of the replacement. Its weights are changed in place.
-        program: The description of the replacement.
-        weight: The convolution's weight, shape (O, I, kh, kw). O and I are the numbers of output
-            and input channels of the replacement. A grouped convolution has explicit zeros between
-            its groups.
-        bias: The convolution's bias, shape (O,), or None.
-
-    Returns:
-        Whether the weights were derived. If False, the module keeps its initial weights.
-    """
+    """Set a module's weights from (O, I, kh, kw) and bias (O,), and return whether."""
     weights = factorize(weight, program.stages)
     if weights is None:
         return False
@@ -151,12 +116,7 @@ def transfer_weights(
 
 
 class WeightTransfer:
-    """Makes the modules of a transformed network, with weights from the original network.
-
-    Args:
-        space: The space of the candidate. Its network has the original weights.
-        candidate: The candidate.
-    """
+    """Makes the modules of a transformed network, with weights from the original network."""
 
     def __init__(self, space: NetworkSpace, candidate: Candidate) -> None:
         self._space = space
@@ -175,11 +135,7 @@ class WeightTransfer:
         return total.topk(left).indices.sort().values
 
     def modules(self) -> tuple[Mapping[str, nn.Module], list[str]]:
-        """The new modules of the transformed network, by name.
-
-        A second value has the names of layers that keep initial weights, because the original
-        weights could not be carried over.
-        """
+        """The new modules by name, and the names of those with initial weights."""
         modules = replacements(self._space, self._candidate)
         fresh: list[str] = []
         for name, module in modules.items():

@@ -153,13 +153,7 @@ class Nest:
         return tuple(self._outputs(part * length, length) for part in range(parts))
 
     def split_outputs_at(self, first: int) -> tuple[Nest, Nest] | None:
-        """Split the nest in two: one for the first output channels, one for the others.
-
-        The result is None if the channels are in groups, or if a part would have no channel.
-
-        Args:
-            first: The number of output channels of the first nest.
-        """
+        """Split off the first output channels; None if grouped or if a part is empty."""
         if self.groups > 1 or not 0 < first < self.outputs.length:
             return None
         return self._outputs(0, first), self._outputs(first, self.outputs.length - first)

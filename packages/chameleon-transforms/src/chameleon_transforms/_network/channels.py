@@ -63,16 +63,7 @@ class TracedNetwork:
 
 
 def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
-    """Trace a network.
-
-    Args:
-        network: A network whose forward takes one batch of images and has no control flow that
-            depends on values of tensors.
-        images: An example input, shape (n, channels, rows, columns).
-
-    Raises:
-        ConfigError: The network cannot be traced or run, or it has no convolution to transform.
-    """
+    """Trace a network as a graph, with example images (n, channels, rows, columns)."""
     try:
         module = fx.symbolic_trace(network)
     except Exception as error:  # it runs the network's own code
@@ -111,16 +102,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
 
 
 def checked_scores(outputs: Any) -> Tensor:
-    """Check that a network's output is one tensor of class scores, and return it.
-
-    Its shape must be (samples, classes).
-
-    Args:
-        outputs: The output of the network.
-
-    Raises:
-        ConfigError: The output is something else.
-    """
+    """Check that the output is one tensor of class scores (samples, classes)."""
     if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
         raise ConfigError(
             "the network does not return one tensor of shape (samples, classes)",
@@ -188,12 +170,7 @@ def _layers(
 
 
 def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
-    """Describe a convolution of a network as loop nests, which transforms then change.
-
-    Args:
-        convolution: A convolution that pads with zeros.
-        shape: Shape of the convolution's input.
-    """
+    """Describe a convolution of a network as loop nests, which transforms then change."""
     kernel, stride, dilation = (
         (int(pair[0]), int(pair[1]))
         for pair in (convolution.kernel_size, convolution.stride, convolution.dilation)
@@ -306,12 +283,7 @@ class _Groups:
 
 
 def channel_groups(network: TracedNetwork) -> tuple[ChannelGroup, ...]:
-    """Find the groups of channels from which a search may remove channels.
-
-    All layers that write or read the channels of a group must lose the same channels. Channels of
-    the network's inputs and outputs stay as they are. Channels also stay if they are read by a node
-    whose effect on channels is unknown, such as a concatenation or a reshape.
-    """
+    """Find the groups of channels that several layers may lose together."""
     groups = _Groups()
     for node in network.module.graph.nodes:
         _visit(node, network, groups)

@@ -13,12 +13,7 @@ from chameleon_transforms._network.space import UNCHANGED, Candidate, NetworkSpa
 
 
 def convolution_of(program: Program, *, plain: bool) -> nn.Module:
-    """Make the torch module that replaces a convolution: ``nn.Conv2d`` if this suffices.
-
-    Args:
-        program: The program that the module computes.
-        plain: Whether the convolution was not transformed.
-    """
+    """Make the torch module that replaces a convolution: ``nn.Conv2d`` if this suffices."""
     (first, *others) = program.stages
     if not plain or others or len(first.nests) > 1:
         return module_of(program)
@@ -39,12 +34,7 @@ def convolution_of(program: Program, *, plain: bool) -> nn.Module:
 
 
 def replacements(space: NetworkSpace, candidate: Candidate) -> dict[str, nn.Module]:
-    """Make the modules of a transformed network that differ from the original's, by name.
-
-    Args:
-        space: The space of the candidate.
-        candidate: The candidate.
-    """
+    """Make the modules of a transformed network that differ from the original's, by name."""
     modules: dict[str, nn.Module] = {}
     for name, program in candidate.programs.items():
         if program != space.layers[name].program:
@@ -75,12 +65,7 @@ def narrow_normalisation(part: nn.Module, channels: int) -> nn.Module:
 
 
 def with_modules(network: fx.GraphModule, modules: Mapping[str, nn.Module]) -> fx.GraphModule:
-    """A copy of a traced network in which some modules are replaced; the graph stays.
-
-    Args:
-        network: The original network.
-        modules: The new modules, by the names of the modules that they replace.
-    """
+    """A copy of a traced network in which some modules are replaced; the graph stays."""
     changed = copy.deepcopy(network)
     for name, module in modules.items():
         changed.set_submodule(name, module)

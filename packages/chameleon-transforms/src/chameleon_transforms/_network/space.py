@@ -53,14 +53,7 @@ class Candidate:
 class NetworkSpace:
     """All networks that transforms can make of one network.
 
-    Args:
-        network: The original network.
-        transforms: The transforms that may be applied to a convolution.
-        sequence: Largest number of transforms of one convolution.
-        widths: Numbers by which channels between convolutions may be divided; 1 must be among them.
-
     Attributes:
-        network: The original network.
         groups: Groups of channels that several layers share. The number of channels in a group may
             be reduced in all these layers together.
         design: The space as knobs ``layer:NAME`` and ``width:NAME``, for explorers.
@@ -105,11 +98,7 @@ class NetworkSpace:
         return {layer.name: layer for layer in self.network.layers}
 
     def candidate(self, config: Sequence[int]) -> Candidate:
-        """Describe the network that a row of knob indices stands for.
-
-        Args:
-            config: One index for each knob of ``design``.
-        """
+        """Describe the network that a row of knob indices stands for."""
         values = self.design.decode(config)
         channels = {
             group.name: group.channels // int(values[f"width:{group.name}"])
@@ -152,18 +141,7 @@ class NetworkSpace:
 def variants(
     program: Program, transforms: Iterable[Transform], sequence: int
 ) -> dict[str, Program]:
-    """All programs that sequences of transforms make of a convolution, by label.
-
-    Args:
-        program: The untransformed convolution.
-        transforms: The transforms.
-        sequence: Largest number of transforms in a sequence.
-
-    Returns:
-        The program itself first, then all others. If several sequences make the same program, it
-        has the label of the first. Programs that do at least as much work as the original are left
-        out.
-    """
+    """The programs that sequences of transforms make with less work, by label."""
     variants = {UNCHANGED: program}
     last = {"": program}
     known = {program}
@@ -181,13 +159,7 @@ def variants(
 
 
 def with_channels(program: Program, inputs: int | None, outputs: int | None) -> Program:
-    """Return a copy of a convolution's program with other numbers of channels.
-
-    Args:
-        program: A program without transforms: it has one stage with one loop nest.
-        inputs: The new number of input channels. None keeps the present number.
-        outputs: The new number of output channels. None keeps the present number.
-    """
+    """Return a copy of a convolution's program with other numbers of channels."""
     (stage,) = program.stages
     (nest,) = stage.nests
     ci = nest.inputs.length if inputs is None else inputs

@@ -14,12 +14,7 @@ from chameleon_transforms._contract import NetworkScore, UntrainedNetwork
 
 
 class FisherPotential(NetworkScore):
-    """The approximate effect on the loss of removing each channel, summed over the network.
-
-    For each channel, it is half the mean over the batch of (sum over positions of activation times
-    gradient) squared. The score is the sum over all channels of all layers (Turner et al., ASPLOS
-    2021, section 5.2, equations 1 to 4).
-    """
+    """The approximate effect on the loss of removing each channel, summed over the network."""
 
     def score(self, network: UntrainedNetwork) -> float:
         outputs, layer_outputs = network.run(network.images)
@@ -36,12 +31,7 @@ class FisherPotential(NetworkScore):
 
 
 class SynapticFlow(NetworkScore):
-    """The logarithm of the sum over weights of ``|weight * gradient of the summed outputs|``.
-
-    Synaptic flow (Tanaka et al., NeurIPS 2020, in the form of Abdelfattah et al., ICLR 2021,
-    section 3.2) needs no data. Weights are replaced by their absolute values, the image consists of
-    ones, and normalization is left out.
-    """
+    """The logarithm of the sum over weights of ``|weight * gradient of the summed outputs|``."""
 
     def score(self, network: UntrainedNetwork) -> float:
         weights = network.parameters()
@@ -67,12 +57,7 @@ class SynapticFlow(NetworkScore):
 
 
 class ActivationOverlap(NetworkScore):
-    """Compares the activation patterns of samples (Mellor et al., ICML 2021).
-
-    A pattern says which of a layer's outputs are positive. A matrix has an element for each pair of
-    samples: the share of outputs with the same sign in both samples. The score is the logarithm of
-    the matrix's determinant. It is high if the network distinguishes the samples well.
-    """
+    """Compares the activation patterns of samples (Mellor et al., ICML 2021)."""
 
     def score(self, network: UntrainedNetwork) -> float:
         with torch.no_grad():
@@ -98,12 +83,7 @@ class Parameters(NetworkScore):
 
 
 class MultiplyAdds(NetworkScore):
-    """The number of multiply-adds of all convolutions, as a baseline for other scores.
-
-    A network with half of the multiply-adds needs only half of the original's score to be accepted
-    (``NetworkScore.proportional``), and it has half of this score. If this score is the first of a
-    pipeline, the search therefore accepts all networks.
-    """
+    """The number of multiply-adds of all convolutions, as a baseline for other scores."""
 
     proportional = True
 

@@ -33,10 +33,8 @@ class Scorer:
     """Computes scores of transformed networks with initial weights, on one minibatch.
 
     Args:
-        space: The space of the candidates.
         images: A minibatch, shape (n, channels, rows, columns), n at least 2.
         labels: The images' classes, shape (n,).
-        seed: Seed of the initial weights.
     """
 
     def __init__(self, space: NetworkSpace, images: Tensor, labels: Tensor, seed: int = 0) -> None:
@@ -54,15 +52,7 @@ class Scorer:
         return _CandidateNetwork(self, candidate)
 
     def score(self, candidate: Candidate, score: NetworkScore) -> float:
-        """The score of a candidate.
-
-        Args:
-            candidate: The candidate.
-            score: The score to compute.
-
-        Raises:
-            ConfigError: The network cannot be run on the minibatch.
-        """
+        """The score of a candidate."""
         try:
             return score.score(self.candidate(candidate))
         except (RuntimeError, IndexError, ValueError) as error:
@@ -75,25 +65,12 @@ class Scorer:
     def score_all(
         self, candidates: Sequence[Candidate], scores: Mapping[str, NetworkScore]
     ) -> list[dict[str, float]]:
-        """Several scores of several candidates, in parallel threads.
-
-        Each thread runs its own candidate, because two threads gain little from sharing a network
-        with small images.
-
-        Args:
-            candidates: The candidates.
-            scores: The scores, by name.
-
-        Returns:
-            For each candidate its scores, by name.
-
-        Raises:
-            ConfigError: A network cannot be run on the minibatch.
-        """
+        """The scores of each candidate, each network in one thread."""
 
         def all_of(candidate: Candidate) -> dict[str, float]:
             return {name: self.score(candidate, score) for name, score in scores.items()}
 
+        # Two threads gain little from sharing a network with small images.
         threads = torch.get_num_threads()
         workers = min(threads, len(usable_cores()))  # torch knows of no quota
         try:
@@ -103,12 +80,7 @@ class Scorer:
             torch.set_num_threads(threads)
 
     def numbers(self, name: str, count: int) -> Tensor:
-        """Normal random numbers for a module's initial weights, the same for the same name.
-
-        Args:
-            name: The name of the module.
-            count: The number of random numbers.
-        """
+        """Normal random numbers for a module's initial weights, the same for the same name."""
         known = self._numbers.get(name)
         if known is None or len(known) < count:
             # In pieces, so that the first numbers are the same however many there are.
@@ -122,12 +94,7 @@ class Scorer:
         return torch.randn(_PIECE, generator=generator)
 
     def filled(self, name: str, module: nn.Module) -> nn.Module:
-        """Fill a module on the device ``meta`` with initial weights (He et al. 2015).
-
-        Args:
-            name: The name of the module, which determines the random numbers.
-            module: The module, whose weights have shapes but no values yet.
-        """
+        """Fill a module on the device ``meta`` with initial weights (He et al. 2015)."""
         used = 0
         weights = [part for part in module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
         numbers = self.numbers(name, sum(layer.weight.numel() for layer in weights))
@@ -144,12 +111,7 @@ class Scorer:
 
 
 class _CandidateNetwork(UntrainedNetwork):
-    """A candidate with its initial weights.
-
-    Args:
-        judge: The judge with the data and random numbers.
-        candidate: The candidate.
-    """
+    """A candidate with its initial weights."""
 
     def __init__(self, scorer: Scorer, candidate: Candidate) -> None:
         self.images, self.labels = scorer.images, scorer.labels

@@ -28,14 +28,7 @@ ones."""
 
 
 def page(judged: Sequence[Point], front: Sequence[Point], score: str, title: str) -> str:
-    """The HTML page of a front.
-
-    Args:
-        judged: All judged networks, the original first.
-        front: The networks that no other dominates, fastest first.
-        score: Name of the first score of the pipeline, which decides what networks are accepted.
-        title: Title of the page.
-    """
+    """The HTML page of a front."""
     header = ("point", "ms", "faster", score, "weights", "changes")
     rows = []
     for index, network in enumerate(front):

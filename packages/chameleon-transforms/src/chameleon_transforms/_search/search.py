@@ -25,18 +25,7 @@ _GENERATION = 32
 
 
 class TransformSearch:
-    """Searches the transformed networks of a space for short times and high scores.
-
-    Args:
-        space: The space of networks.
-        judge: The object that runs networks with initial weights and scores them.
-        scores: The scores by name. The first decides.
-        times: The object that measures operators. It is not used if the options say that no
-            operator is measured.
-        options: The section ``transform`` of the pipeline.
-        batch: Number of samples of the inference whose latency counts.
-        seed: Seed of all random choices.
-    """
+    """Searches the transformed networks of a space for short times and high scores."""
 
     def __init__(
         self,
@@ -70,12 +59,7 @@ class TransformSearch:
         return tuple(self._points.values())
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[Point]:
-        """Judge as many networks as the options say, and return the front, fastest first.
-
-        Args:
-            progress: A function that is called with the number of judged networks and the number of
-                all networks to judge.
-        """
+        """Judge as many networks as the options say, and return the front, fastest first."""
         total, rounds = self._options.candidates, self._options.rounds
         self._measure([self.original])
         self._learn()
@@ -93,10 +77,7 @@ class TransformSearch:
         return self.front()
 
     def front(self) -> list[Point]:
-        """The networks that no other network dominates, by time and the pipeline's first score.
-
-        Times are predicted if the options say that nothing is measured.
-        """
+        """The Pareto front by time (predicted if nothing is measured) and by the first score."""
         return front(self.points, self._main_score)
 
     # -- judging ------------------------------------------------------------------------------
@@ -235,15 +216,7 @@ _MOST_MUTATIONS = 4
 
 
 class Evolution:
-    """Proposes networks by a constrained evolutionary search (Deb et al. 2002).
-
-    The search makes several losses small at once. Its parents are the accepted networks that no
-    other network dominates.
-
-    Args:
-        space: The knobs.
-        rng: Random generator of all choices.
-    """
+    """Proposes networks by constrained evolutionary search (Deb et al. 2002)."""
 
     def __init__(self, space: DesignSpace, rng: np.random.Generator) -> None:
         self._space = space
@@ -253,14 +226,7 @@ class Evolution:
     def propose(
         self, configs: Configs, losses: NDArray[np.float64], legal: NDArray[np.bool_], count: int
     ) -> Configs:
-        """Propose networks that were not proposed before, shape (at most ``count``, knobs).
-
-        Args:
-            configs: The judged networks, shape (n, knobs).
-            losses: The losses of each judged network, shape (n, objectives); smaller is better.
-            legal: Whether each judged network was accepted, shape (n,).
-            count: Number of networks to propose.
-        """
+        """New networks (at most ``count``, knobs) from those (n, knobs) with their losses."""
         self._seen |= {row.tobytes() for row in np.ascontiguousarray(configs, np.int32)}
         proposed: list[NDArray[np.int32]] = []
         for _ in range(16):
@@ -305,13 +271,7 @@ _FLOAT_BYTES = 4
 
 
 def estimated_seconds(spec: Spec) -> float:
-    """A first estimate of an operator's seconds, for operators that were never measured.
-
-    It assumes the same number of operations per second for all operators.
-
-    Args:
-        spec: The operator.
-    """
+    """An operator's seconds at an assumed throughput, before any measurement."""
     touched = np.prod(spec.input) + np.prod(spec.result_shape) + np.prod(spec.filter_shape)
     return float(
         spec.flop / 2.0 / _THROUGHPUT + _FLOAT_BYTES * touched / _THROUGHPUT + _CALL_SECONDS

@@ -33,10 +33,7 @@ class NestTransform(Transform):
 
 
 class Group(NestTransform):
-    """The transform ``group(G)``: divide the channels of a convolution into G groups.
-
-    Each group of output channels then reads only one group of input channels.
-    """
+    """The transform ``group(G)``: divide the channels of a convolution into G groups."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for groups in self.options.groups:
@@ -48,10 +45,7 @@ def _grouped(tiles: int, nest: Nest) -> Nests:
 
 
 class Depthwise(NestTransform):
-    """The transform ``depthwise``: as many groups as input or output channels.
-
-    The smaller of both numbers counts.
-    """
+    """The transform ``depthwise``: as many groups as input or output channels."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         yield "depthwise", _depthwise
@@ -65,10 +59,7 @@ def _depthwise(nest: Nest) -> Nests:
 
 
 class SplitOutputs(NestTransform):
-    """The transform ``split-outputs``: parts of the output channels have their own groups.
-
-    The output channels are divided into parts, each with its own number of groups.
-    """
+    """The transform ``split-outputs``: parts of the output channels, each grouped."""
 
     name = "split-outputs"
 
@@ -78,12 +69,7 @@ class SplitOutputs(NestTransform):
             yield label, partial(self.parts, groups)
 
     def parts(self, groups: Sequence[int], nest: Nest) -> Nests:
-        """Replace a nest by nests for parts of its output channels, or return None if illegal.
-
-        Args:
-            groups: The number of groups of each part.
-            nest: The nest.
-        """
+        """Replace a nest by nests for parts of its output channels, or return None if illegal."""
         return _grouped_parts(nest.split_outputs(len(groups)), groups)
 
 

@@ -43,12 +43,7 @@ log = structlog.get_logger()
 class PrecisionDecisions:
     """The dtypes that a network's fused operators may have, with the ranges that int8 needs.
 
-    Args:
-        network: The imported network.
-        precision: The section ``precision`` of the pipeline.
-
     Attributes:
-        precision: The argument ``precision``.
         notes: Sentences for the log, for example about dtypes that the target does not support.
     """
 
@@ -65,10 +60,7 @@ class PrecisionDecisions:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The dtypes other than float32 that fused operators may have.
-
-        Before ``decide`` has run, these are all dtypes that the pipeline requests.
-        """
+        """The reduced dtypes that operators may have; before ``decide``, those requested."""
         return self.precision.types if self._types is None else self._types
 
     @property
@@ -87,18 +79,7 @@ class PrecisionDecisions:
         return self._networks[layout]
 
     def decide(self, target: str) -> Facts:
-        """Find the dtypes that the target supports, and calibrate the ranges that int8 needs.
-
-        Args:
-            target: The resolved target.
-
-        Returns:
-            The decisions as JSON values, for ``restore``.
-
-        Raises:
-            ConfigError: No operator can have any of the requested dtypes, or calibration fails.
-            TargetError: Reduced precision is not supported for the target.
-        """
+        """Find the dtypes that the target supports, and calibrate the ranges that int8 needs."""
         if kind_of(target) != "llvm":
             raise TargetError(
                 f"networks are computed in {' or '.join(self.types)} on CPUs alone, and the target "
@@ -146,14 +127,7 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def simulation(self, target: str, threads: int) -> Simulation:
-        """Start a process that computes the network's outputs with any choice of dtypes.
-
-        If calibration has already found the tensors' ranges for int8, the process gets them.
-
-        Args:
-            target: The resolved target.
-            threads: Number of threads that the process computes with.
-        """
+        """Start a process that simulates dtypes, with the calibrated ranges if known."""
         module, chains = prepared_network(self._network)
         simulation = Simulation(self._network, module, chains, target, threads)
         if self._ranges is not None:
@@ -161,26 +135,13 @@ class PrecisionDecisions:
         return simulation
 
     def held_out_batches(self) -> list[Sample]:
-        """The inputs on which a network's errors are measured; calibration does not use them.
-
-        If ``decide`` has read the user's inputs, they are not read again.
-        """
+        """The inputs on which errors are measured, which calibration does not use."""
         if self._samples is None:
             self._samples = held_out_samples(self._network, self.precision.calibrate)
         return self._samples
 
     def reduced_comparison(self, run: Run) -> ReducedComparison:
-        """Prepare to compare the network with frameworks that compute in reduced precision.
-
-        The frameworks compute in the dtypes that this network may have besides float32, and in the
-        dtype that each framework chooses.
-
-        Args:
-            run: A function that runs the reference in float32.
-
-        Raises:
-            ChameleonError: The calibration inputs cannot be read, or the reference fails.
-        """
+        """Prepare to compare with frameworks in these dtypes and in their own choice."""
         precisions = compared_precisions(self.types)
         return reduced_comparison(self._network, precisions, self.precision.calibrate, run)
 
@@ -215,11 +176,7 @@ class PrecisionDecisions:
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> Facts:
-        """The decisions about dtypes as JSON values, which a resumed run passes to ``restore``.
-
-        The JSON also has the seconds that each step of ``decide`` took, such as the calibration, so
-        that the run folder records them.
-        """
+        """The decisions as JSON values for ``restore``, with the seconds of each step."""
         means = {name: mean.tolist() for name, mean in self._means.items()}
         return {
             "types": list(self.types),
@@ -241,12 +198,7 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def alternatives(self, named: Sequence[Any], target: str) -> list[Task]:
-        """Make tasks that compute the fused operators in dtypes other than float32 (alternatives).
-
-        Args:
-            named: The distinct operators in float32, with names, as ``specs_of`` returns them.
-            target: The resolved target.
-        """
+        """Make tasks for the fused operators in reduced dtypes (alternatives)."""
         networks = self.networks
         before = fastest(networks.chains, target)
         distinct = dict.fromkeys(chain.spec for chain in before)

@@ -66,12 +66,6 @@ class Candidate:
 class Candidates:
     """Compiles networks with chosen dtypes, and checks them.
 
-    Args:
-        steps: The delivery of the network in float32.
-        settled: The run's decisions about precision: permitted dtypes, the bound of the error, and
-            the batches for checks.
-        staged: The folder of the compiled network in float32.
-
     Attributes:
         samples: The inputs on which networks are checked.
     """
@@ -89,13 +83,7 @@ class Candidates:
         self._drops: Callable[[Run], float] | None = None
 
     def measure_float32(self, run: Run) -> None:
-        """Compute the user's metric of the network in float32, to compare other dtypes with it.
-
-        Nothing is computed if the pipeline names no metric.
-
-        Args:
-            run: A function that computes the network's outputs for some inputs.
-        """
+        """Compute the user's metric, if there is one, of the network in float32."""
         source = self._settled.precision.metric
         if source is None:
             return
@@ -104,14 +92,7 @@ class Candidates:
         self._drops = lambda other: before - scored(metric, source, other)
 
     def built(self, types: Types) -> CompiledCandidate:
-        """Compile the network with some fused operators in reduced dtypes.
-
-        Args:
-            types: The reduced dtypes of fused operators, by index. Other operators are in float32.
-
-        Raises:
-            Exception: The network cannot be compiled.
-        """
+        """Compile the network with some fused operators in reduced dtypes."""
         key = frozenset(types.items())
         if key not in self._built:
             with self._steps.seconds.during(COMPILING):
@@ -148,15 +129,7 @@ class Candidates:
         return Candidate(point=point, error=error, folder=folder, problem=problem)
 
     def problem_of_metric(self, run: Run) -> str | None:
-        """Check that a network's dtypes do not lower the user's metric, such as accuracy, too much.
-
-        Args:
-            run: A function that computes the network's outputs for some inputs.
-
-        Returns:
-            A sentence if the metric is too far below the metric in float32. None if it is not, or
-            if the pipeline names no metric.
-        """
+        """A sentence if dtypes lower the user's metric too much below that in float32, or None."""
         most = self._settled.precision.max_drop
         if self._drops is None or most is None:
             return None
@@ -186,17 +159,7 @@ single dtype. The next choice uses their times in the network of the first choic
 def choose_dtypes(
     steps: DeliverySteps, settled: PrecisionDecisions | None, staged: Path, result: NetworkResult
 ) -> tuple[Path, NetworkResult]:
-    """Choose dtypes that make a network faster, after it is verified in float32.
-
-    Args:
-        steps: The delivery of the network.
-        settled: The dtypes that may be chosen. None if the network keeps the dtypes of its source.
-        staged: The folder of the network in float32.
-        result: The result of the delivery so far.
-
-    Returns:
-        The folder of the network to deliver, and its result.
-    """
+    """Choose dtypes that make a verified network faster; its folder and result."""
     if settled is None:
         return staged, result
     with contextlib.ExitStack() as stack:
@@ -209,11 +172,7 @@ def choose_dtypes(
 
 
 def precision_facts(result: NetworkResult) -> Mapping[str, object]:
-    """The facts about chosen dtypes that are written into a network's manifest.
-
-    Args:
-        result: The result of the delivery.
-    """
+    """The facts about chosen dtypes that are written into a network's manifest."""
     fields = {"precision", "precisions", "precision_summary", "front"}
     return {name: value for name, value in result.to_json().items() if name in fields}
 
@@ -265,17 +224,7 @@ class _TypedDelivery:
         )
 
     def chosen(self, result: NetworkResult) -> tuple[Path, NetworkResult]:
-        """Choose the dtypes of the fastest verified network whose error is within the bound.
-
-        This compiles, verifies and times networks of several dtypes, which may take minutes.
-
-        Args:
-            result: The result of the delivery in float32.
-
-        Returns:
-            The folder of the chosen network, and its result. The network is the one in float32 if
-            no other is faster.
-        """
+        """Choose the dtypes of the fastest verified network whose error is within the bound."""
         candidates = self._chosen()
         single = self._front.uniform(self._bound)
         if single is not None and all(single.types != rival.point.types for rival in candidates):
@@ -303,12 +252,9 @@ class _TypedDelivery:
         return folder, result
 
     def _chosen(self) -> list[Candidate]:
-        """Networks within the bounds, each the fastest by the times that the earlier ones showed.
-
-        The time of an operator depends on the dtypes of the other operators, because all weights
-        together decide what stays in the caches. So the operators of each chosen network are timed
-        inside it.
-        """
+        """Networks within the bounds, each by the times measured inside the one before."""
+        # All weights together decide what stays in the caches, so an operator's time depends on the
+        # dtypes of the others.
         candidates: list[Candidate] = []
         known: list[Types] = []
         while (point := self._wanted()).types and point.types not in known:
@@ -325,7 +271,7 @@ class _TypedDelivery:
         return candidates
 
     def _observed(self, types: Sequence[Types]) -> bool:
-        """Time the operators inside networks with some dtypes. Returns whether that succeeded."""
+        """Time the operators inside networks with some dtypes."""
         try:
             networks = [self._candidates.built(kinds) for kinds in types]
             with contextlib.ExitStack() as stack:
@@ -374,11 +320,7 @@ class _TypedDelivery:
         return points[low]
 
     def _holding(self, point: Point) -> Candidate | None:
-        """Compile a point, and return more and more operators to float32 until the bounds hold.
-
-        The simulation is not exact: the true error differs from the simulated error by some factor.
-        The limit for the next point takes this factor into account.
-        """
+        """Compile a point, and return more and more operators to float32 until the bounds hold."""
         while point.types and self._trials:
             self._trials -= 1
             candidate = self._candidates.tried(point)
@@ -434,7 +376,7 @@ class _TypedDelivery:
         return f"{FLOAT32}, since nothing faster holds the bound: {bound or 'finite outputs'}"
 
     def _bounds(self) -> str:
-        """A phrase with the bounds of the pipeline. Empty if it has none."""
+        """A phrase with the bounds of the pipeline."""
         precision = self._precision
         bounds = []
         if precision.max_error is not None:

@@ -31,7 +31,6 @@ class CompiledCandidate:
         types: The dtypes of the fused operators that are not in float32, by their index in the
             network in float32.
         tasks: The task name of each fused operator with a tuned kernel, by index.
-        folder: The folder of the network.
     """
 
     types: Types
@@ -42,14 +41,7 @@ class CompiledCandidate:
     def of(
         cls, types: Types, network: TypedNetwork, kernels: Kernels, folder: Path
     ) -> CompiledCandidate:
-        """Describe the compiled network of a folder.
-
-        Args:
-            types: The dtypes of its fused operators.
-            network: The prepared network with these dtypes.
-            kernels: The kernels that the network was compiled with.
-            folder: The folder of the network.
-        """
+        """Describe the compiled network of a folder."""
         tasks = {
             index: winner.task.name
             for index in range(len(network.places))
@@ -59,31 +51,14 @@ class CompiledCandidate:
         return cls(types=types, tasks=tasks, folder=folder)
 
     def seconds(self, seconds: Seconds) -> dict[int, float]:
-        """The seconds of each fused operator, from the seconds of each task in this network.
-
-        Args:
-            seconds: Seconds of all calls of each task in one inference, by the task's name.
-
-        Returns:
-            The seconds by the index of the fused operator. If several operators share a task, each
-            gets the task's seconds divided by their number. Operators without a tuned kernel are
-            left out.
-        """
+        """The seconds by operator index; operators that share a task get equal parts."""
         counts = Counter(self.tasks.values())
         means = {task: total / counts[task] for task, total in seconds.items() if task in counts}
         return {index: means[task] for index, task in self.tasks.items() if task in means}
 
 
 class OperatorSeconds:
-    """The seconds of each fused operator in each dtype.
-
-    The times are those of kernels that ran alone, until ``observe`` replaces them by times inside
-    networks.
-
-    Args:
-        networks: The object that makes networks with reduced dtypes.
-        kinds: The dtypes other than float32.
-        kernels: The fastest kernel of each tuned operator in each dtype.
+    """The seconds of each fused operator in each dtype, alone or inside networks.
 
     Attributes:
         kinds: All dtypes, float32 first.
@@ -108,11 +83,7 @@ class OperatorSeconds:
                     self.times[index, column] = winner.seconds
 
     def uniform(self, kind: str) -> Types:
-        """The dtype of each operator if the whole network has dtype ``kind``, as far as possible.
-
-        Operators without a measured time in this dtype stay in float32. ``int7`` is a variant of
-        int8: for ``int7``, an operator that has a time in int8 but none in int7 gets int8.
-        """
+        """The dtypes if all operators with a time in ``kind`` have it; int7 falls back to int8."""
         return {
             int(index): variant
             for variant in reading_as(kind)
@@ -120,18 +91,7 @@ class OperatorSeconds:
         }
 
     def observe(self, networks: Sequence[CompiledCandidate], profiles: Sequence[Seconds]) -> bool:
-        """Replace the times of kernels that ran alone by times that were measured inside networks.
-
-        Args:
-            networks: Compiled networks. If several have an operator in the same dtype, the first
-                counts.
-            profiles: For each network, the seconds of its tasks, as for ``CompiledCandidate.seconds``.
-
-        Returns:
-            Whether the times were replaced. Nothing is replaced if ``times`` has a time for some
-            operator and dtype that was not measured inside a network. Then times of both kinds
-            would be compared, but a kernel that runs alone seems faster than inside a network.
-        """
+        """Use times inside networks if all are known, and return whether they are."""
         here: dict[tuple[int, int], float] = {}
         for network, tasks in zip(networks, profiles, strict=True):
             for index, seconds in network.seconds(tasks).items():
@@ -140,6 +100,7 @@ class OperatorSeconds:
         seen = self._seen | here
         known = zip(*np.nonzero((self.times > 0.0) & np.isfinite(self.times)), strict=True)
         wanted = [(int(index), int(column)) for index, column in known]
+        # A kernel that runs alone seems faster than inside a network, so times are never mixed.
         if not all(cell in seen for cell in wanted):
             return False
         for cell in wanted:

@@ -30,25 +30,11 @@ Types = Mapping[int, str]
 
 
 class Simulation(WorkerProcess):
-    """A process that simulates a network for any choice of dtypes of its fused operators.
-
-    The process compiles the network once. An error is the largest |difference| of all samples over
-    the largest |output| of all samples.
-
-    Args:
-        network: The imported network.
-        module: The prepared module of the network, in the current layout.
-        chains: The fused operators of the network.
-        target: The resolved target, which must be this machine.
-        threads: Number of threads that the process computes with.
+    """A process that simulates dtypes; an error is max |difference| / max |output|.
 
     Attributes:
         during: A function that returns a context manager, which counts the seconds. The context is
             entered while the process works.
-
-    Raises:
-        ConfigError: The process reads a different network from the same source.
-        ChameleonError: The process ended.
     """
 
     def __init__(
@@ -73,19 +59,7 @@ class Simulation(WorkerProcess):
             return super()._ask(request, limit)
 
     def calibrated(self, batches: Iterable[Arrays]) -> tuple[Mapping[str, Affine], Means]:
-        """Find the ranges of the tensors that fused operators read in int8.
-
-        Args:
-            batches: The calibration inputs, one batch at a time.
-
-        Returns:
-            The range of each tensor, by tensor name, and the mean of each channel of the tensors.
-            ``with_types`` corrects biases with the means. There are none if the correction would
-            not reduce the error.
-
-        Raises:
-            ConfigError: A batch makes a tensor of the network infinite or NaN.
-        """
+        """The range of each int8 input, and its channel means for bias correction."""
         self._known.clear()
         for batch in batches:
             self._ask({"do": "observe", "inputs": self._written(batch)})
@@ -110,16 +84,7 @@ class Simulation(WorkerProcess):
             self._samples += 1
 
     def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
-        """The error of the network for each fused operator in each reduced dtype.
-
-        In each case, only this operator has the reduced dtype, and all others are in float32.
-
-        Args:
-            kinds: Names of reduced dtypes.
-
-        Returns:
-            The error for each pair of an operator's index and a dtype that the operator can have.
-        """
+        """The error, by (operator, dtype), if this operator alone has the reduced dtype."""
         return {
             (position, kind): self.error_of({position: kind})
             for kind in kinds
@@ -127,17 +92,7 @@ class Simulation(WorkerProcess):
         }
 
     def error_of(self, types: Types) -> float:
-        """The error of the network's outputs for a choice of dtypes.
-
-        The error is infinite if an operator has no kernel to simulate it with, or if a dtype cannot
-        represent the numbers of a tensor.
-
-        Args:
-            types: The dtypes of fused operators, by index. Other operators are in float32.
-
-        Raises:
-            ChameleonError: There are no samples.
-        """
+        """The error for dtypes by operator index; infinite if they cannot be simulated."""
         if not self._samples:
             raise ChameleonError(
                 "there are no inputs to measure errors on", hint="Give some to `sample` first."
@@ -151,12 +106,7 @@ class Simulation(WorkerProcess):
         return self._known[key]
 
     def outputs(self, inputs: Arrays, types: Types) -> Arrays:
-        """Compute the network's outputs for a choice of dtypes.
-
-        Args:
-            inputs: The inputs of one inference.
-            types: The dtypes of fused operators, by index. Other operators are in float32.
-        """
+        """Compute the network's outputs for a choice of dtypes."""
         file = self._file("outputs")
         request = {"inputs": self._written(inputs), "outputs": str(file), "types": _as_json(types)}
         self._ask({"do": "outputs", **request})
