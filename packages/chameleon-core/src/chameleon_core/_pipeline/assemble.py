@@ -172,7 +172,7 @@ class Assembler(StageReader):
             target=target,
             target_resolver=resolver,
             sections=brought,
-            known_sections=self.registry.sections,
+            registry=self.registry,
             **stages,
             warm_start=warm_start,
             records=records,

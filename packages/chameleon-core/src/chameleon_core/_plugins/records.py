@@ -22,8 +22,9 @@ class PluginRecord:
         options: the attrs class of the stage's options. Each field is an option, with its type and
             its default. ``metadata={"help": ...}`` documents it.
         factory: the class of the stage as ``"module:Class"``, imported only when the stage is made.
-            Search stages (explorer, cost model, sampler, synthesizer, scheduler) are made by
-            ``Class(options, context)``, all others by ``Class(options)``.
+            A program may also give the class or a function itself. Search stages (explorer, cost
+            model, sampler, synthesizer, scheduler) are made by ``Class(options, context)``, all
+            others by ``Class(options)``.
         api_version: the version of the contracts (``API_VERSION``) that the stage was written for.
         operators: for a space provider, the kinds of operators (``Task.operator``) that no other
             provider knows. A provider that chooses among providers, such as ``auto``, leaves such
@@ -53,7 +54,7 @@ class PluginRecord:
 
     name: str
     summary: str
-    factory: str
+    factory: str | Callable[..., Any]
     options: type
     api_version: int = API_VERSION
     operators: tuple[str, ...] = ()

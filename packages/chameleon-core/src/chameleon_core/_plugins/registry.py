@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -87,6 +88,22 @@ class Registry:
                 )
             )
         return cls(load_plugins(candidates))
+
+    def including(self, records: Iterable[tuple[str, PluginRecord]]) -> Registry:
+        """A copy of this registry with plugins that exist only in this process.
+
+        Args:
+            records: pairs of a kind and a record. A record replaces plugins of its kind and name.
+        """
+        registry, known = copy.copy(self), {kind: {**own} for kind, own in self._entries.items()}
+        for kind, record in records:
+            known[kind][record.name] = [
+                Registration(
+                    kind=kind, name=record.name, record=record, distribution="", plugin="in-process"
+                )
+            ]
+        registry._entries = known  # noqa: SLF001 - of the same class
+        return registry
 
     def entries(self, kind: str) -> Sequence[Registration]:
         """All registered plugins of a kind, sorted by name. A name may occur twice.

@@ -18,8 +18,12 @@ def raise_stage_error(factory: str, reply: Message) -> None:
         ChameleonError: Always. It is a ``PluginError`` if ``type`` names no such error.
     """
     kind = getattr(plugin_api, reply["type"], None) if reply["type"] else None
-    simple = isinstance(kind, type) and kind.__init__ is plugin_api.ChameleonError.__init__
-    if kind is not None and simple:
+    # The constructor of a PipelineError takes problems instead of a message.
+    if (
+        isinstance(kind, type)
+        and issubclass(kind, plugin_api.ChameleonError)
+        and not issubclass(kind, plugin_api.PipelineError)
+    ):
         raise kind(reply["message"], hint=reply["hint"])
     raise plugin_api.PluginError(
         f"the stage {factory!r} fails in a worker process: {reply['message']}",
