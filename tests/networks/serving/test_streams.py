@@ -119,8 +119,8 @@ def test_busy_processes_end_with_those_who_need_them():
 
 def test_busy_processes_end_where_their_parent_is_killed():
     code = (
-        "import time; from chameleon_networks._throughput.clients import busy\n"
-        "with busy(1):\n    print('busy', flush=True)\n    time.sleep(600)"
+        "import time; from chameleon_networks._throughput.clients import busy_processes\n"
+        "with busy_processes(1):\n    print('busy', flush=True)\n    time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout.readline() == b"busy\n"
@@ -139,7 +139,7 @@ def test_neighbours_are_there_during_a_turn(tmp_path, monkeypatch):
         yield
 
     (tmp_path / "load.py").write_text(LOADER.format(streams=1))
-    monkeypatch.setattr(clients, "busy", noted)
+    monkeypatch.setattr(clients, "busy_processes", noted)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.delitem(sys.modules, "load", raising=False)

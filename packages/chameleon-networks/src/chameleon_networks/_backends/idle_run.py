@@ -15,7 +15,7 @@ from subprocess import PIPE
 
 from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import load_factory
-from chameleon_system.api import ChildProcess, user_cache_folder, without_collecting
+from chameleon_system.api import ChildProcess, user_cache_folder, without, without_collecting
 
 _IMPORTS = (
     "chameleon_cli.api:run_command",
@@ -60,7 +60,8 @@ def early_process() -> Iterator[None]:
 
 def wait() -> None:
     """Import modules, and run the command line of this process's arguments when told to."""
-    with without_collecting(), contextlib.suppress(Exception):  # the run raises it again
+    # structlog imports rich, which the run does not need; the run raises an error again.
+    with without("rich"), without_collecting(), contextlib.suppress(Exception):
         for name in _IMPORTS:
             load_factory(name)
         for kind, name in _STAGES:
