@@ -76,6 +76,36 @@ def convolutions(draw, more):
         assume(False)
 
 
+@st.composite
+def wide_convolutions(draw, *more):
+    """Convolutions of one group with channels enough for tiles of products, and their borders."""
+    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
+    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
+    ic = draw(st.sampled_from([1, 3, 7, 16, 32, 64, 80]))
+    oc = draw(st.integers(1, 70))
+    small = st.integers(1, 2)
+    fields = {key: value for fields in more for key, value in draw(fields).items()}
+    try:
+        return Conv2dSpec(
+            input=[
+                draw(small),
+                16 * max(1, ic // 16) if layout == "NCHW16c" else ic,
+                draw(st.integers(1, 9)),
+                draw(st.integers(1, 34)),
+            ],
+            filters=16 * max(1, oc // 16) if output == "NCHW16c" else oc,
+            kernel=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+            stride=(draw(small), draw(small)),
+            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
+            dilation=(draw(small), draw(small)),
+            layout=layout,
+            output_layout=output,
+            **fields,
+        )
+    except ConfigError:
+        assume(False)
+
+
 def check(spec, seed=0, count=1, *, target=NATIVE, options=None, chosen=None, rounded=()):
     """Build random legal configurations and the first guess, and compare their outputs.
 

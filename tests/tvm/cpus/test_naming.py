@@ -39,18 +39,12 @@ def recorded(name, architecture="x86_64"):
 @pytest.mark.parametrize(
     ("file", "guess", "expected"),
     [
-        ("zen3", "znver3", "znver3"),
-        ("zen4", "znver4", "znver4"),
-        ("zen5", "znver5", "znver5"),
-        ("haswell", "haswell", "haswell"),
-        ("skylake-avx512", "skylake-avx512", "skylake-avx512"),
-        ("icelake-server", "icelake-server", "icelake-server"),
-        ("sapphirerapids", "sapphirerapids", "sapphirerapids"),
-        ("graniterapids-guest", "rocketlake", "sapphirerapids"),
         # LLVM knew the model but not the processor's kind, as an older LLVM would.
         ("zen3", "x86-64", "znver3"),
         ("zen5", "x86-64", "znver5"),
         ("skylake-avx512", "generic", "skylake-avx512"),
+        # Linux shows no amx-fp16: the model number alone tells a Granite Rapids.
+        ("graniterapids-guest", "graniterapids", "graniterapids"),
     ],
 )
 def test_x86_names_fit_the_flags(file, guess, expected):
@@ -62,26 +56,15 @@ def test_a_known_part_is_named_though_it_has_no_further_feature():
     assert name_of(part, "generic", ARM) == CpuName(mcpu="cortex-a72")
 
 
-@pytest.mark.parametrize("guess", ["neoverse-v1", "generic"])
-def test_arm_names_come_from_the_part(guess):
-    processor = recorded("neoverse-v1", "aarch64")
-    assert name_of(processor, guess, ARM) == CpuName(mcpu="neoverse-v1")
-    features = reported_features(processor)
-    assert {"neon", "sve", "i8mm", "bf16"} <= features
-    assert "sve2" not in features
+def test_arm_names_come_from_the_part():
+    name = name_of(recorded("neoverse-v1", "aarch64"), "generic", ARM)
+    assert name == CpuName(mcpu="neoverse-v1")
 
 
 def test_a_guest_of_granite_rapids_has_amx_and_bfloat16():
     name = name_of(recorded("graniterapids-guest"), "rocketlake", X86)
     used = used_features(llvm_target(name.mcpu, triple=X86, mattr=frozenset(name.mattr)))
     assert {"amx-tile", "amx-bf16", "amx-int8", "avx512bf16", "avx512fp16"} <= used
-
-
-def test_what_a_guess_knows_beyond_the_flags_is_kept():
-    """Linux shows no amx-fp16: the model number alone tells a Granite Rapids."""
-    assert name_of(recorded("graniterapids-guest"), "graniterapids", X86) == CpuName(
-        mcpu="graniterapids"
-    )
 
 
 def test_what_a_virtual_machine_hides_is_left_out():

@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 from chameleon_core._plugins import InstructionRecord, Registry
 from chameleon_tvm._instructions import choosing
-from chameleon_tvm._instructions.choosing import (
-    dots_of,
-    narrow_weights_pay,
-    own_records_of,
-    tile_products_of,
-)
+from chameleon_tvm._instructions.choosing import dots_of, tile_products_of
 from chameleon_tvm.testing.instructions import check_instruction
 from computing import ARM, X86, resolved
 from synthetic import plugin_of
@@ -61,37 +56,13 @@ def test_dot_products_come_fastest_first(target, data, weights, expected):
 
 
 @pytest.mark.parametrize(
-    ("target", "data", "weights", "expected"),
-    [
-        (f"{X86}znver4", "uint8", "int8", []),
-        (f"{X86}sapphirerapids", "uint8", "int8", ["tdpbusd"]),
-        (f"{X86}sapphirerapids", "bfloat16", "bfloat16", ["tdpbf16ps"]),
-        (f"{X86}sapphirerapids", "float16", "float16", []),
-        (f"{X86}graniterapids", "float16", "float16", ["tdpfp16ps"]),
-        (f"{ARM}neoverse-v1", "bfloat16", "bfloat16", ["bfmmla"]),
-        (f"{ARM}neoverse-v1", "int8", "int8", ["smmla"]),
-    ],
+    ("target", "data", "expected"),
+    [(f"{X86}sapphirerapids", "bfloat16", ["tdpbf16ps"]), (f"{ARM}neoverse-v1", "int8", ["smmla"])],
 )
-def test_tile_products_are_those_of_the_types(target, data, weights, expected, monkeypatch):
+def test_tile_products_are_those_of_the_types(target, data, expected, monkeypatch):
     # A system that refuses AMX to this process is none of this test's.
     monkeypatch.setattr(choosing, "_permitted", lambda *_: True)
-    assert names(target, data, weights, tile_products_of) == expected
-
-
-@pytest.mark.parametrize(
-    ("target", "pay"),
-    [
-        (f"{X86}x86-64", False),
-        (f"{X86}haswell", True),
-        (f"{X86}skylake-avx512", True),
-        (f"{X86}alderlake", False),
-        (f"{X86}znver4", False),
-        (f"{X86}sapphirerapids", False),
-        (f"{ARM}neoverse-n1", False),
-    ],
-)
-def test_weights_of_seven_bits_pay_where_bytes_are_not_multiplied_faster(target, pay):
-    assert narrow_weights_pay(resolved(target)) == pay
+    assert names(target, data, data, tile_products_of) == expected
 
 
 @pytest.fixture
@@ -138,12 +109,3 @@ def test_a_record_has_to_be_true():
     )
     with pytest.raises(AssertionError, match=r"the record's features are \[\], its class's"):
         check_instruction(record)
-
-
-def test_a_cpu_has_the_instructions_of_its_features():
-    def found(target):
-        return {row.name for row in own_records_of(resolved(target))}
-
-    assert {"vpmaddwd", "vpdpbusd", "vdpbf16ps"} < found(f"{X86}znver4")
-    assert not {"tdpbf16ps", "sdot", "vpdpbusd-vex"} & found(f"{X86}znver4")
-    assert {"sdot", "multiply-add"} < found(f"{ARM}neoverse-n1")

@@ -3,10 +3,8 @@
 import math
 
 import attrs
-import computing
 import numpy as np
 import pytest
-from chameleon_core._errors import ConfigError
 from chameleon_tvm._building.kernel import TVMKernel
 from chameleon_tvm._instructions.amx import AmxBfloat16
 from chameleon_tvm._instructions.emission import permissions_of
@@ -18,8 +16,8 @@ from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
 from chameleon_tvm._spaces.template.split_products import SplitArithmetic
 from chameleon_tvm._types import BFLOAT16, STORAGE
 from chameleon_tvm.testing.loop_tiles import LoopTiles
-from computing import NATIVE, X86, assembly_of, few, resolved
-from hypothesis import assume, given
+from computing import EPILOGUES, NATIVE, X86, assembly_of, few, resolved, wide_convolutions
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -55,36 +53,10 @@ def splits(space, count, seed, *, name):
     return mine[: count + 1]
 
 
-@st.composite
-def convolutions(draw):
-    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
-    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
-    ic = draw(st.sampled_from([1, 3, 7, 16, 32, 64, 80]))
-    oc = draw(st.integers(1, 70))
-    small = st.integers(1, 2)
-    try:
-        spec = Conv2dSpec(
-            input=[
-                draw(small),
-                16 * max(1, ic // 16) if layout == "NCHW16c" else ic,
-                draw(st.integers(1, 9)),
-                draw(st.integers(1, 34)),
-            ],
-            filters=16 * max(1, oc // 16) if output == "NCHW16c" else oc,
-            kernel=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
-            stride=(draw(small), draw(small)),
-            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
-            dilation=(draw(small), draw(small)),
-            layout=layout,
-            output_layout=output,
-            **draw(computing.EPILOGUES),
-        )
-    except ConfigError:
-        assume(False)
-    outputs, channels = math.prod(spec.output_shape) // spec.output_channels, spec.output_channels
-    assume(outputs >= 16 <= channels)
-    assume(spec.reduced >= 32)
-    return spec
+def fits(spec):
+    """Whether the algorithms take a convolution."""
+    outputs = math.prod(spec.output_shape) // spec.output_channels
+    return outputs >= 16 <= spec.output_channels and spec.reduced >= 32
 
 
 def require_close(spec, name, seed=0, count=1):
@@ -103,7 +75,7 @@ def require_close(spec, name, seed=0, count=1):
 @pytest.mark.full
 @pytest.mark.parametrize("name", SPLITS)
 @few(5)
-@given(spec=convolutions(), seed=st.integers(0, 9))
+@given(spec=wide_convolutions(EPILOGUES).filter(fits), seed=st.integers(0, 9))
 def test_convolutions(name, spec, seed):
     require_close(spec, name, seed)
 

@@ -6,7 +6,6 @@ from functools import partial
 import computing
 import numpy as np
 import pytest
-from chameleon_core._errors import ConfigError
 from chameleon_tvm._building.lowering import compile_function
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
@@ -22,8 +21,8 @@ from chameleon_tvm._spaces.template.tile_products import TileProducts
 from chameleon_tvm._spaces.template.tile_tiling import TILED, Runs
 from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from chameleon_tvm.testing.loop_tiles import LoopTiles
-from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved
-from hypothesis import assume, given
+from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved, wide_convolutions
+from hypothesis import given
 from hypothesis import strategies as st
 
 SAPPHIRE = resolved(f"{X86}sapphirerapids -num-cores=2")
@@ -33,6 +32,10 @@ BIASED = {"dtype": "bfloat16", "bias": True}
 BF16 = {**BIASED, "residual": True, "activation": "relu"}
 LAYER = Conv2dSpec(input=[1, 64, 14, 14], filters=64, kernel=3, padding=1, layout="NHWC", **INT8)
 FEW = few(8)
+TYPES = st.sampled_from([INT8, {**INT8, "output_dtype": "float32"}, BIASED])
+FINISHES = st.fixed_dictionaries(
+    {"residual": st.booleans(), "activation": st.sampled_from(["none", "relu", "relu6"])}
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -62,33 +65,6 @@ def tiled(space, count, seed):
 check = partial(computing.check, chosen=tiled, rounded=["bfloat16", "float16"])
 
 
-@st.composite
-def convolutions(draw):
-    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
-    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
-    ic = draw(st.sampled_from([1, 3, 7, 16, 32, 64, 80]))
-    ic = 16 * max(1, ic // 16) if layout == "NCHW16c" else ic
-    oc = draw(st.integers(1, 70))
-    oc = 16 * max(1, oc // 16) if output == "NCHW16c" else oc
-    size, small = st.integers(1, 34), st.integers(1, 2)
-    try:
-        return Conv2dSpec(
-            input=[draw(small), ic, draw(st.integers(1, 9)), draw(size)],
-            filters=oc,
-            kernel=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
-            stride=(draw(small), draw(small)),
-            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
-            dilation=(draw(small), draw(small)),
-            layout=layout,
-            output_layout=output,
-            **draw(st.sampled_from([INT8, {**INT8, "output_dtype": "float32"}, BIASED])),
-            residual=draw(st.booleans()),
-            activation=draw(st.sampled_from(["none", "relu", "relu6"])),
-        )
-    except ConfigError:
-        assume(False)
-
-
 @pytest.mark.parametrize("product", [AmxInt8, AmxBfloat16, AmxFloat16], ids=lambda one: one.name)
 def test_tiles_that_are_loops_compute_what_the_instruction_means(product):
     one = LoopTiles(product())
@@ -101,7 +77,7 @@ def test_tiles_that_are_loops_compute_what_the_instruction_means(product):
 
 @pytest.mark.full
 @FEW
-@given(convolutions(), st.integers(0, 1000))
+@given(wide_convolutions(TYPES, FINISHES), st.integers(0, 1000))
 def test_convolutions(spec, seed):
     check(spec, seed)
 
