@@ -47,7 +47,9 @@ def _here(kind):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[] if kind in {"AMX", "aarch64"} else [pytest.mark.long])
+        pytest.param(
+            kind, marks=pytest.mark.full if kind in {"AMX", "aarch64"} else pytest.mark.long
+        )
         for kind in CASES
     ],
 )

@@ -113,7 +113,9 @@ def killed(context, folder, chance):
     process.join()
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kills", [3, pytest.param(12, marks=pytest.mark.full), pytest.param(50, marks=pytest.mark.long)]
+)
 def test_killed_again_and_again(kills, tmp_path):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["synthetic"])

@@ -168,6 +168,7 @@ def test_a_task_file_runs_nothing_unasked(chameleon, marker, target):
     assert marker.exists()
 
 
+@pytest.mark.full
 def test_a_record_database_runs_nothing(chameleon, marker):
     file, records = marker.parent / "function.py", marker.parent / "records.sqlite"
 

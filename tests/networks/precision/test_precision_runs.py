@@ -7,7 +7,7 @@ from chameleon_cli._main import run as command_line
 from chameleon_core._run_folder import read_store
 from synthetic import measurements_in
 
-pytestmark = pytest.mark.usefixtures("forked_networks")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("forked_networks")]
 
 BOUND = 0.5
 MEASUREMENTS = 5

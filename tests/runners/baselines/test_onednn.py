@@ -103,6 +103,7 @@ print(*{{"torch", "tvm"}} & set(sys.modules))
     assert run_python(code).split() == []
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinities here")
 def test_threads_do_not_share_the_core_of_a_bound_main_thread(run_python):
     pytest.importorskip("torch")

@@ -43,6 +43,7 @@ def test_it_measures_without_further_options(runner):
     assert runner.lanes == 0, "a search would run beside the timing"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_kernels_of_tiles_run(runner, dtype):
     spec = DenseSpec(input=[64, 128], units=64, dtype=dtype)

@@ -82,6 +82,7 @@ def test_candidates_are_measured_through_a_proxy(board, task):
     assert [measurements[row] is None for row in configs] == [True, False, True]
 
 
+@pytest.mark.full
 def test_a_key_that_no_server_of_the_proxy_has(proxy, native, monkeypatch):
     monkeypatch.setattr("chameleon_runners._rpc.device._ANSWER_SECONDS", 60.0)
     options = RpcDeviceOptions(address=str(proxy), key="nobody", connect_timeout=60.0)

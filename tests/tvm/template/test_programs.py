@@ -68,6 +68,7 @@ def depthwise(draw):
     )
 
 
+@pytest.mark.full
 @settings(FEW, max_examples=12)
 @given(depthwise(), st.integers(0, 1000))
 def test_depthwise_convolutions(spec, seed):
