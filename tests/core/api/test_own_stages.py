@@ -26,9 +26,9 @@ class Sweep(Explorer):
         self.from_end, self.space = options.from_end, context.space
 
     def explore(self, score, visited, count):
-        configs = self.space.everything
+        configs = self.space.all_legal
         configs = configs[::-1] if self.from_end else configs
-        configs = configs[visited.fresh(configs)][:count]
+        configs = configs[visited.unvisited(configs)][:count]
         return Candidates(configs=configs, scores=-np.arange(len(configs), dtype=float), steps=1)
 
 
@@ -43,7 +43,7 @@ def proposals(space, stages, explorer):
 
 
 def test_a_class_an_object_and_a_class_with_options_explore(tiles, stages):
-    everything = [tiles.decode(config) for config in tiles.everything]
+    everything = [tiles.decode(config) for config in tiles.all_legal]
 
     class Context:
         space = tiles
