@@ -85,20 +85,6 @@ def test_the_front_is_that_of_all_assignments(network):
         assert fastest(front, bound + 1e-12).seconds == pytest.approx(best)
 
 
-@settings(max_examples=15, deadline=None)
-@given(networks(most=10), st.floats(0.0, 5.0))
-def test_within_a_bound_nothing_is_faster(network, bound):
-    pick = TypeChoice(*network)
-    best = fastest(pick.front(), bound)
-    assert best.error <= bound
-    for kind in range(pick.seconds.shape[1]):
-        single = pick.uniform(kind)
-        assert single.error > bound or best.seconds <= single.seconds + 1e-12
-    rows = np.array(list(itertools.product(range(pick.seconds.shape[1]), repeat=len(pick.seconds))))
-    errors, seconds = pick.evaluated(rows[:: max(1, len(rows) // 20_000)].astype(np.int8))
-    assert best.seconds <= seconds[errors <= bound].min(initial=np.inf) + 1e-12
-
-
 @settings(max_examples=30, deadline=None)
 @given(networks())
 def test_a_front_is_monotone_and_begins_with_float32(network):
