@@ -82,25 +82,6 @@ def test_a_candidate_disturbed_at_first_and_in_the_first_round_is_looked_at_agai
     assert done == {0: 0.99, 1: 1.0}
 
 
-def test_rounds_go_on_while_repeats_disagree():
-    candidate = timed(0, 1.0)
-    rounds, _ = admitted(candidate)
-    list(rounds.play(lambda c: c.take_turn([1.0 + 0.1 * len(c.again)]), lambda: False))
-    assert len(candidate.again) == 8
-
-
-def test_candidates_whose_repeats_agree_need_no_more():
-    calm, noisy = timed(0, 1.0), timed(1, 1.0)
-    rounds, _ = admitted(calm, noisy)
-
-    def time_again(candidate):
-        candidate.take_turn([1.0 + 0.1 * len(candidate.again) * (candidate is noisy)])
-
-    list(rounds.play(time_again, lambda: False))
-    assert len(calm.again) < len(noisy.again)
-    assert calm.succeeded().cost == 1.0
-
-
 @pytest.mark.parametrize(
     ("others", "rounds", "most"), [(0, 4, 8), (7, 4, 8), (15, 8, 16), (63, 14, 20)]
 )
