@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ..modules import expected, module_of, operators_of  # noqa: TID252 - shared by folders
 
 RNG = np.random.default_rng(0)
+ONES = np.ones((1, 4, 1, 1), np.float32)
 STEPS = ("add", "subtract", "multiply", "divide")
 
 
@@ -69,17 +70,16 @@ def test_the_network_computes_the_same(base, steps):
     assert len(operators_of(folded)) <= min(2 + 2 * alone, len(operators_of(module)))
 
 
-def test_a_normalisation_behind_a_biased_convolution_is_a_bias():
-    steps = [(name, _constant(1, 4, 1, 1), False) for name in ("add", *STEPS[1:], "add")]
-    module = with_folded_scales(_built(_convolution, (1, 3, 5, 5), steps))
-    assert operators_of(module) == ["nn.conv2d", "add"]
-
-
-def test_a_normalisation_that_neither_scales_nor_shifts_disappears():
-    """As those of networks nobody has trained yet, behind their statistics."""
-    ones, zeros = np.ones((1, 4, 1, 1), np.float32), np.zeros((1, 4, 1, 1), np.float32)
-    steps = [("add", _constant(1, 4, 1, 1), False), ("divide", _constant(1, 4, 1, 1), False)]
-    steps += [("multiply", ones, False), ("add", zeros, False)]
+@pytest.mark.parametrize(
+    "last",
+    [
+        [(name, _constant(1, 4, 1, 1)) for name in (*STEPS[1:], "add")],
+        # As of networks that nobody has trained yet: it neither scales nor shifts.
+        [("divide", _constant(1, 4, 1, 1)), ("multiply", ONES), ("add", 0 * ONES)],
+    ],
+)
+def test_a_normalisation_behind_a_biased_convolution_is_a_bias(last):
+    steps = [(*step, False) for step in [("add", _constant(1, 4, 1, 1)), *last]]
     module = with_folded_scales(_built(_convolution, (1, 3, 5, 5), steps))
     assert operators_of(module) == ["nn.conv2d", "add"]
 

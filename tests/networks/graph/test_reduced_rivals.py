@@ -109,20 +109,17 @@ def test_what_gives_no_numbers_has_no_error(got, said):
         max_relative_error(lambda _: got, [Sample(inputs=[])], expected)
 
 
-def test_the_error_is_the_largest_of_all_samples():
-    answers = iter([[np.array([1.0, 2.0])], [np.array([1.5, 2.0])]])
-    expected = [[np.array([1.0, 2.0])], [np.array([1.0, 2.0])]]
+@pytest.mark.parametrize(
+    ("second", "wanted", "error"),
+    [([1.5, 2.0], [1.0, 2.0], 0.25), ([0.1, -0.1], [0.05, 0.0], 0.1 / 2.0)],
+    ids=["the largest of all samples", "outputs of one sample are near zero"],
+)
+def test_an_error_is_a_share_of_the_largest_output_of_all_samples(second, wanted, error):
+    answers = iter([[np.array([1.0, 2.0])], [np.array(second)]])
+    expected = [[np.array([1.0, 2.0])], [np.array(wanted)]]
     samples = [Sample(inputs=[])] * 2
-    assert max_relative_error(lambda _: next(answers), samples, expected) == 0.25
-
-
-def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
-    answers = iter([[np.array([1.0, 2.0])], [np.array([0.1, -0.1])]])
-    expected = [[np.array([1.0, 2.0])], [np.array([0.05, 0.0])]]
-    error = max_relative_error(
-        lambda _: next(answers), [Sample(inputs=[]), Sample(inputs=[])], expected
-    )
-    assert error == pytest.approx(0.1 / 2.0)
+    found = max_relative_error(lambda _: next(answers), samples, expected)
+    assert found == pytest.approx(error)
 
 
 def test_buckets_are_summed_where_all_of_them_were_timed():

@@ -123,19 +123,11 @@ def test_inputs_are_nudged_but_not_whole_numbers():
 
 
 @given(st.integers(1, 20), st.data())
-def test_one_guilty_task_is_found(count, data):
+def test_of_guilty_tasks_one_is_named(count, data):
     keys = [f"task{number}" for number in range(count)]
-    culprit = data.draw(st.sampled_from(keys))
-    assert verify.guilty(keys, lambda enabled: culprit in enabled) == [culprit]
-
-
-@given(st.sets(st.integers(0, 9), min_size=1))
-def test_of_several_guilty_tasks_one_is_named(culprits):
-    keys = [str(number) for number in range(10)]
-    [named] = verify.guilty(
-        keys, lambda enabled: any(str(culprit) in enabled for culprit in culprits)
-    )
-    assert int(named) in culprits
+    culprits = data.draw(st.sets(st.sampled_from(keys), min_size=1))
+    [named] = verify.guilty(keys, lambda enabled: not culprits.isdisjoint(enabled))
+    assert named in culprits
 
 
 def test_tasks_that_fail_together_only_are_all_named():
