@@ -124,7 +124,7 @@ class Kind:
         numbers = f"cpu family : {self.family}\nmodel : {self.model}"
         return f"vendor_id : {self.vendor}\n{numbers}\nflags : {flags}\n"
 
-    def lacking(self) -> str:
+    def missing_flags(self) -> str:
         """What is missing here to run code for it; empty if nothing is."""
         if self.mcpu:
             if own_architecture() != "x86_64":

@@ -108,7 +108,7 @@ def test_a_kind_says_what_this_cpu_lacks(missing, lacking, options, monkeypatch)
 
 @pytest.mark.full
 def test_a_kind_that_does_not_run_here_has_no_rows(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(kinds.Kind, "lacking", lambda _kind: "a wheel")
+    monkeypatch.setattr(kinds.Kind, "missing_flags", lambda _kind: "a wheel")
     monkeypatch.setattr(kinds, "SUITES", (ONNX,))
     monkeypatch.setattr(sys, "argv", ["kinds.py", "--kinds", "AMX", "--out", str(tmp_path)])
     assert kinds.main() == 0

@@ -347,7 +347,7 @@ def test_a_server_that_is_not_there(server, monkeypatch):
 def test_a_server_that_sends_without_end(server, monkeypatch):
     url, folder = server
     (folder / "all.jsonl").write_bytes(b"x" * 2000)
-    monkeypatch.setattr("chameleon_records._databases.http.MOST_BYTES", 1000)
+    monkeypatch.setattr("chameleon_records._databases.http.LARGEST_BYTES", 1000)
     with pytest.raises(RecordsError, match="is larger than"):
         open_database(f"{url}/all.jsonl")
 
@@ -355,7 +355,7 @@ def test_a_server_that_sends_without_end(server, monkeypatch):
 def test_a_server_that_takes_its_time(server, monkeypatch):
     url, folder = server
     (folder / "all.jsonl").write_bytes(dump({key_of(): [record_of((0, 0))]}))
-    monkeypatch.setattr("chameleon_records._databases.http.LONGEST", -1.0)
+    monkeypatch.setattr("chameleon_records._databases.http.TOTAL_TIMEOUT", -1.0)
     with pytest.raises(RecordsError, match="not whole"):
         open_database(f"{url}/all.jsonl")
 

@@ -7,6 +7,7 @@ import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT
 from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._plugins.records import RecordDatabaseRecord
 from chameleon_core._run_folder import read_store
 from chameleon_core._stages import Record, RecordDatabase
 from chameleon_core._stages.record_database import rank
@@ -88,7 +89,9 @@ class Devices(SyntheticRunner):
 
 
 PLUGIN = plugin_of(
-    record_databases=[record_of(Memory, MemoryOptions, place_option="at")],
+    record_databases=[
+        record_of(Memory, MemoryOptions, kind=RecordDatabaseRecord, place_option="at")
+    ],
     runners=[record_of(Devices, RunnerOptions)],
 )
 

@@ -15,6 +15,7 @@ import synthetic
 from chameleon_core import _plugins as plugins
 from chameleon_core import _stages as stages
 from chameleon_core._errors import ConfigError, TargetError
+from chameleon_core._plugins.records import RecordDatabaseRecord
 from chameleon_core._schedulers.gradient import RoundRobin
 from chameleon_core._stages.record_database import rank
 from chameleon_testing.suites import (
@@ -310,7 +311,7 @@ class PlaceOptions:
 
 
 def test_record_databases():
-    more = {"options": PlaceOptions, "place_option": "location"}
+    more = {"options": PlaceOptions, "kind": RecordDatabaseRecord, "place_option": "location"}
     assert failures(RecordDatabaseSuite, record=record_of(Kept, **more)) == {}
     result = failures(RecordDatabaseSuite, record=record_of(LastWins, **more))
     assert "the lower rank" in result["order"]

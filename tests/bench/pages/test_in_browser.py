@@ -10,6 +10,7 @@ import shutil
 import zlib
 
 import pytest
+from chameleon_bench import hooks
 from chameleon_bench._cells.execute import results
 from chameleon_bench._pages import run_page, run_plots, run_record
 from chameleon_bench._pages.suite_report import report_of, write_report
@@ -111,7 +112,7 @@ def run_folder(tmp_path_factory):
         operators=[[7, 9], [5, 5, 5]],
         budget={"measurements": 40, "batch_size": 8},
     )
-    return run_synthetic(document).folder
+    return run_synthetic(document, hooks).folder
 
 
 @contextlib.contextmanager

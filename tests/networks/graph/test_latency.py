@@ -43,7 +43,7 @@ def quiet(monkeypatch):
 
         def __exit__(self, *_): ...
         def wait(self): ...
-        def apart(self):
+        def cores_are_separate(self):
             return True
 
     monkeypatch.setattr(latency, "CoreWatch", Watch)
@@ -72,7 +72,7 @@ def test_one_that_was_given_up_has_another_turn_at_the_end():
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize(("seconds", "turns"), [(4.0, 1), (0.2, FEW_ROUNDS)])
 def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds, turns, apart, monkeypatch):
-    monkeypatch.setattr(latency.CoreWatch, "apart", lambda _: apart)
+    monkeypatch.setattr(latency.CoreWatch, "cores_are_separate", lambda _: apart)
     turns *= RETAKES if turns > 1 and not apart else 1
     untuned = Scripted("untuned", then=seconds, compiled_ahead=True)
     medians = _medians(Scripted("network", then=0.01, compiled_ahead=True), untuned)

@@ -45,7 +45,7 @@ class Kind(NamedTuple):
     triple: str = LINUX
     hidden: frozenset[str] = frozenset()
     """Features of the name that no flag shows: the model number alone tells of them."""
-    lacking: tuple[str, ...] = ()
+    missing_flags: tuple[str, ...] = ()
 
     @property
     def processor(self):
@@ -68,8 +68,8 @@ NEOVERSE = (NEON, f"{NEON} of float32", f"bfmmla tiles, {NEON} of float32", "usd
 SSE2 = wide("sse2 multiply and add", "sse2 32-bit integers")
 SSE4 = ("sse4_1", "sse4_2", "popcnt")
 KINDS = (
-    Kind("qemu64", "k8-sse3", "k8-sse3", SSE2, lacking=("ssse3", *SSE4)),
-    Kind("core2", "core2", "core2", SSE2, lacking=SSE4),
+    Kind("qemu64", "k8-sse3", "k8-sse3", SSE2, missing_flags=("ssse3", *SSE4)),
+    Kind("core2", "core2", "core2", SSE2, missing_flags=SSE4),
     Kind("haswell", "haswell", "haswell", wide(AVX2, "vpmaddwd", "vpmaddubsw")),
     Kind("zen2", "znver2", "znver2", wide(AVX2, "vpmaddwd", "vpmaddubsw")),
     Kind("zen3", "znver3", "znver3", wide(AVX2, "vpmaddwd", "vpmaddubsw")),

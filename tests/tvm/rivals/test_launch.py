@@ -14,8 +14,8 @@ PROGRAMS = {
     "dies": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     "answers": """
 import os, tempfile
-from chameleon_system._processes.answers import Answers, requests
-answers, request = Answers(), next(requests())
+from chameleon_system._processes.answers import AnswerStream, read_requests
+answers, request = AnswerStream(), next(read_requests())
 print("of no interest")
 folders = [os.getcwd(), tempfile.mkdtemp()]
 answers.send({**request, "threads": os.environ["TVM_NUM_THREADS"], "folders": folders})
