@@ -19,7 +19,7 @@ from chameleon_cli._env import describe
 from chameleon_core._errors import ChameleonError
 from chameleon_core._pipeline.yaml import dump_yaml
 from chameleon_core._run_folder import read_store
-from chameleon_system._files import write_whole
+from chameleon_system._files import write_atomic
 from corpus_plan import Case, Plan
 from corpus_process import Ended, in_time, last_words
 from corpus_provenance import origin
@@ -220,7 +220,7 @@ def _written(bench: Bench, case: Case, outcome: Mapping[str, Any]) -> Mapping[st
         "written_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **outcome,
     }
-    write_whole(bench.outcome_file(case), json.dumps(whole, indent=1) + "\n")
+    write_atomic(bench.outcome_file(case), json.dumps(whole, indent=1) + "\n")
     return whole
 
 

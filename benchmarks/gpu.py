@@ -42,7 +42,7 @@ from chameleon_core._run_folder import read_store
 from chameleon_core._stages import Contender, Runner, StageRef
 from chameleon_core._task import Task
 from chameleon_system._cores import usable_cores
-from chameleon_system._files import write_whole
+from chameleon_system._files import write_atomic
 from gpu_figures import figures
 
 SUITE = Path(__file__).parent / "suites" / "gpu.yaml"
@@ -209,7 +209,7 @@ def compare(suite: Suite, layer: str, ended: Mapping[Cell, CellResult], kind: st
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(value))
+    write_atomic(path, json.dumps(value))
     return value
 
 

@@ -145,7 +145,7 @@ class Kind:
         Raises:
             ChameleonError: something is missing here.
         """
-        if lacking := self.lacking():
+        if lacking := self.missing_flags():
             raise ChameleonError(
                 f"code for {self.mcpu or 'aarch64'} does not run here: {lacking} is missing",
                 hint="Choose others with --kinds.",
@@ -443,7 +443,7 @@ def main() -> int:
             if re.search(given.only, case)
             and (case not in kept.by_case or kept.by_case[case].kind in again)
         ]
-        if lacking := KINDS[kind].lacking():
+        if lacking := KINDS[kind].missing_flags():
             print(f"{name}: code for it does not run here without {lacking}", file=sys.stderr)
             left = []
         for outcome in run_kind(suite, kind, left) if left else ():

@@ -122,7 +122,7 @@ class Recorder:
         best = self.best[-1] if self.best else -math.inf
         better = np.flatnonzero(scores > best)
         if len(better):
-            fresh = better[self._visited.fresh(configs[better])]
+            fresh = better[self._visited.unvisited(configs[better])]
             best = float(scores[fresh].max(initial=best))
         self.best.append(best)
         return scores

@@ -79,8 +79,15 @@ def is_door(text: str) -> bool:
 
 def exports_of(text: str) -> dict[str, str]:
     """For each name that a public module exports, its name in the module that defines it."""
-    late = (item.name for item in imports_in(text) if item.late) if is_door(text) else ()
-    return {name.rpartition(".")[2].lstrip("_"): name for name in late}
+    if not is_door(text):
+        return {}
+    checked = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.If))
+    imports = (item for node in checked for item in node.body if isinstance(item, ast.ImportFrom))
+    return {
+        alias.asname or alias.name: f"{item.module}.{alias.name}"
+        for item in imports
+        for alias in item.names
+    }
 
 
 def _homes(modules: dict[str, Path]) -> dict[str, str]:

@@ -9,6 +9,7 @@ tinygrad's ``sz.py``.
 from __future__ import annotations
 
 import argparse
+import ast
 import io
 import re
 import sys
@@ -45,6 +46,20 @@ _OPEN = "dict[str, Any]"
 def code_lines(text: str) -> int:
     """Lines with a token that is neither comment nor docstring."""
     return len({line for token in _code(text) for line in range(token.start[0], token.end[0] + 1)})
+
+
+def docstring_lines(text: str) -> int:
+    """Lines of statements that are a string alone, blank ones within it included."""
+    strings = (
+        node.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+    return sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in strings
+        if isinstance(node.value, str)
+    )
 
 
 def _code(text: str) -> Iterator[tokenize.TokenInfo]:
@@ -98,6 +113,9 @@ def figures() -> dict[str, int]:
     networks = [text for name, text in texts.items() if name.startswith(NETWORKS)]
     return {
         "code lines": sum(lines.values()),
+        "docstring lines per 100 code lines": (
+            100 * sum(map(docstring_lines, texts.values())) // sum(lines.values())
+        ),
         **{
             f"code lines of {package}": sum(lines[name] for name in packages[package])
             for package in ("chameleon_core", *BOTH_HALVES, "chameleon_testing")

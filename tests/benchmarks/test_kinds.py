@@ -39,7 +39,7 @@ CASES = {
 
 
 def _here(kind):
-    if lacking := kinds.KINDS[kind].lacking():
+    if lacking := kinds.KINDS[kind].missing_flags():
         pytest.skip(f"code for it does not run here without {lacking}")
     return kind
 
@@ -100,7 +100,7 @@ def test_native_is_the_kind_of_the_faked_description(kind):
 def test_a_kind_says_what_this_cpu_lacks(missing, lacking, options, monkeypatch):
     kind = kinds.KINDS["AMX"]
     monkeypatch.setattr(kinds, "host_features", lambda: kind.features - missing)
-    assert kind.lacking() == lacking
+    assert kind.missing_flags() == lacking
     assert kind.target == f"llvm -mcpu=sapphirerapids{options}"
 
 

@@ -10,7 +10,8 @@ import attrs
 import pytest
 from chameleon_core._errors import ExitCode
 from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._plugins import PluginRecord, PresetRecord
+from chameleon_core._plugins import PresetRecord
+from chameleon_core.plugin_api import FrontendRecord
 from synthetic import plugin_of
 
 
@@ -19,7 +20,7 @@ class SourceOptions:
     source: str
 
 
-NETS = PluginRecord(
+NETS = FrontendRecord(
     name="nets",
     summary="By.",
     factory="none:None",

@@ -18,7 +18,7 @@ def test_visited_samples_what_is_left(space):
     visited.add(space.sample(95, rng))
     sample = visited.sample(10, rng)
     assert len(sample) == min(10, space.size - 95)
-    assert visited.fresh(sample).all()
+    assert visited.unvisited(sample).all()
     assert len(space.distinct(sample)) == len(sample)
 
 

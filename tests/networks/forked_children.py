@@ -21,9 +21,9 @@ import sys
 import time
 from typing import Any
 
-from chameleon_system._imports import without_collecting
+from chameleon_system._imports import pause_garbage_collection
 from chameleon_system._processes.child import ChildProcess, LogTail
-from chameleon_system._processes.death_signal import die_with, ignore_terminal
+from chameleon_system._processes.death_signal import die_with_parent, ignore_terminal
 from chameleon_system._processes.stamps import TOKEN, child_token
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -128,7 +128,7 @@ def _adopting():
 def _serve():
     """Fork at every request until there is nobody to ask."""
     connection = socket.socket(fileno=0)
-    with without_collecting():
+    with pause_garbage_collection():
         for name in _IMPORTED:
             if importlib.util.find_spec(name.partition(".")[0]) is not None:
                 importlib.import_module(name)
@@ -165,7 +165,7 @@ def _become(request, descriptors):
         os.environ.update(request["environment"])
         while os.getppid() != request["parent"]:
             time.sleep(0.001)
-        die_with(request["parent"])
+        die_with_parent(request["parent"])
         ignore_terminal()
         module = request["module"]
         # Run anew, as in a process that has not imported it.

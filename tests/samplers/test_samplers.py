@@ -190,10 +190,10 @@ def test_a_batch_can_be_measured_whoever_made_it(situation, sampler, synthesizer
     selected, refined, visited = batch()
     assert len(refined) <= len(selected)
     assert space.legal(refined).all()
-    assert visited.fresh(refined).all()
+    assert visited.unvisited(refined).all()
     assert len(space.distinct(refined)) == len(refined)
     # Nothing that could be measured is lost on the way.
-    good = space.distinct(selected[space.legal(selected) & visited.fresh(selected)])
+    good = space.distinct(selected[space.legal(selected) & visited.unvisited(selected)])
     assert len(refined) >= len(good)
     assert (refined == batch()[1]).all()
 

@@ -236,7 +236,7 @@ class SyntheticExplorer(stages.Explorer):
             [self._space.mutate(parents, self._rng), self._space.sample(count, self._rng)]
         )
         pool = self._space.distinct(pool)
-        pool = pool[visited.fresh(pool)]
+        pool = pool[visited.unvisited(pool)]
         scores = np.zeros(len(pool)) if score is None else score(pool)
         order = np.argsort(-scores, kind="stable")[:count]
         return Candidates(configs=pool[order], scores=scores[order], steps=1)
@@ -290,7 +290,12 @@ _NAME = "synthetic"
 
 
 def record_of(
-    factory: type, options: type = NoOptions, *, name: str = "", **more: Any
+    factory: type,
+    options: type = NoOptions,
+    *,
+    name: str = "",
+    kind: type[PluginRecord] = PluginRecord,
+    **more: Any,
 ) -> PluginRecord:
     """The record of a stage.
 
@@ -298,9 +303,10 @@ def record_of(
         factory: the stage's class; its docstring is the summary.
         options: the class of its options.
         name: the stage's name; the class's in lower case if it is empty.
+        kind: the class of the record.
         more: further fields of the record.
     """
-    return PluginRecord(
+    return kind(
         name=name or factory.__name__.lower(),
         summary=(factory.__doc__ or factory.__name__).partition("\n")[0],
         options=options,

@@ -190,7 +190,7 @@ def test_samplers():
 
 class Mending(synthetic.SyntheticSynthesizer):
     def refine(self, batch, candidates, visited):
-        return batch[visited.fresh(batch)]
+        return batch[visited.unvisited(batch)]
 
 
 def test_synthesizers():

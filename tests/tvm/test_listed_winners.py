@@ -6,9 +6,10 @@ import attrs
 import pytest
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._network_result import KernelTime, NetworkResult
-from chameleon_core._plugins import NoOptions, PluginRecord
+from chameleon_core._plugins import NoOptions
 from chameleon_core._run_folder import LISTINGS, listing_folder
 from chameleon_core._task import Task
+from chameleon_core.plugin_api import SpaceRecord
 from chameleon_tvm._building.winners import MAX_LISTINGS, operators_to_list
 from structlog.testing import capture_logs
 from synthetic import plugin_of
@@ -39,7 +40,7 @@ class Space(SyntheticSpace):
 """
 
 
-LISTED = PluginRecord(
+LISTED = SpaceRecord(
     name="listed",
     summary="listed",
     options=NoOptions,

@@ -47,7 +47,7 @@ def test_the_model_is_asked_once():
 def test_what_it_answers_may_be_changed():
     space, model = grid(4), Model()
     score = tabulated(model, space)
-    configs = space.everything
+    configs = space.all_legal
     score(configs)[:] = -1.0
     assert score(configs).tolist() == [0.0, 1.0, 2.0, 3.0]
 

@@ -60,8 +60,8 @@ class AnnealingOptions:
     pause: float = attrs.field(default=0.0, metadata={"duration": True})
 
 
-def record(name, options=NoOptions):
-    return PluginRecord(name=name, summary=f"The {name}.", factory=HERE, options=options)
+def record(name, options=NoOptions, kind=PluginRecord, **more):
+    return kind(name=name, summary=f"The {name}.", factory=HERE, options=options, **more)
 
 
 DEFAULT = {

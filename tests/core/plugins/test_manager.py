@@ -54,7 +54,7 @@ class Unprintable(Exception):  # noqa: N818 - what a plugin may call it
         (None, "returns None from chameleon_explorers, which must return a list of records"),
         (3, "failed in chameleon_explorers: TypeError: 'int' object is not iterable"),
         ("ppo", "returns 'ppo' from chameleon_explorers, which must return a list of records"),
-        ([3], "registers an int as explorer, which must be a PluginRecord"),
+        ([3], "registers an int as explorer, which must be an ExplorerRecord"),
         ([record("a b")], "registers an explorer named 'a b'"),
         ([record("")], "registers an explorer named ''"),
         ([record(None)], "registers an explorer named None"),
@@ -74,7 +74,7 @@ class Unprintable(Exception):  # noqa: N818 - what a plugin may call it
         ),
         (
             [PresetRecord(name="p", summary="", pipeline={})],
-            "registers a PresetRecord as explorer, which must be a PluginRecord",
+            "registers a PresetRecord as explorer, which must be an ExplorerRecord",
         ),
         ([record("two"), record("two")], "registers the explorer 'two' twice"),
         (itertools.repeat(record("many")), "returns more than 10000 records"),

@@ -33,7 +33,7 @@ def write(tmp_path):
 @pytest.fixture
 def chameleon(command_line, monkeypatch):
     """The same command in this process."""
-    known = synthetic_registry()
+    known = synthetic_registry(pytest.importorskip("chameleon_bench.hooks"))
     for module in (registry, sys.modules[run.__module__], load):
         monkeypatch.setattr(module, "default_registry", lambda: known)
     return command_line

@@ -17,7 +17,7 @@ from chameleon_networks._package import package
 from chameleon_networks._running import processes
 from chameleon_networks._running.verify import TOLERANCE
 from chameleon_networks._runtime.linking import OBJECTS, link_library
-from chameleon_system._permissions import AMX, refusal
+from chameleon_system._permissions import AMX, request_permission
 from chameleon_system._processes.child import ChildProcess
 from chameleon_tvm._device.targets import TVMTargets
 
@@ -186,7 +186,7 @@ def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refuse
 
     monkeypatch.setattr(delivery_steps, "compiled", asking)
     delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), winners=())
-    result, refused = NetworkFrontend(tiny).deliver(delivery), refusal(AMX)
+    result, refused = NetworkFrontend(tiny).deliver(delivery), request_permission(AMX)
     if refused:
         sentence = f"the kernels need AMX, and the system refuses arch_prctl: {refused}"
         assert sentence in result.failure

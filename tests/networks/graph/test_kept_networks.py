@@ -39,7 +39,7 @@ from chameleon_networks._running.requests import (
     requested_network,
     write_arrays,
 )
-from chameleon_system import _kept as kept_files
+from chameleon_system import _disk_cache as kept_files
 from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
@@ -127,7 +127,7 @@ def test_changed_bytes_and_changed_code_make_another_network(tmp_path, monkeypat
     changed = kept_network(saved(5))
     assert changed.graph() is None
     saved(4).keep()
-    monkeypatch.setattr(kept_networks, "_surroundings", lambda: ["another version"])
+    monkeypatch.setattr(kept_networks, "_cache_key", lambda: ["another version"])
     updated = kept_network(TorchNetwork(options))
     assert updated.graph() is None
 
@@ -198,7 +198,7 @@ def test_a_damaged_file_is_as_none():
 def test_those_used_least_recently_make_room(monkeypatch):
     for name in ("first", "second"):
         kept_under(name).keep_fact("value", name)
-    monkeypatch.setattr(kept_files, "_MOST_BYTES", 1)
+    monkeypatch.setattr(kept_files, "_LARGEST_CACHE", 1)
     kept_under("third").keep_fact("value", "third")
     known = [kept_under(name).fact("value") for name in ("first", "second", "third")]
     assert [fact and fact[0] for fact in known] == [None, None, "third"]
@@ -287,7 +287,7 @@ def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch
         objects()
     file.write_bytes(whole)
     assert objects() == first
-    monkeypatch.setattr(compile, "_surroundings", lambda: ["another version"])
+    monkeypatch.setattr(compile, "_cache_key", lambda: ["another version"])
     with pytest.raises(TypeError):
         objects()
 

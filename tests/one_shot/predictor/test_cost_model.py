@@ -48,7 +48,7 @@ def _observed(made, context, count):
 
 
 def _tau(made, context, model):
-    rows = context.space.everything
+    rows = context.space.all_legal
     wanted = -np.log(made.seconds_of(context.task, context.space, rows))
     return tau(model.predict(rows), wanted)
 
@@ -60,7 +60,7 @@ def test_it_is_trained_before_anything_is_measured(file, context, made, finetune
     assert model.trained
     assert _tau(made, where, model) > 0.4
     # A task whose loops are better in the other order than in all others.
-    rows = where.space.everything
+    rows = where.space.all_legal
     other = np.where(where.space.values(rows)["order"] == "rows", 2.0, 1.0)
     truth = -np.log(made.seconds_of(where.task, where.space, rows) * other)
     before = tau(model.predict(rows), truth)
@@ -75,7 +75,7 @@ def test_it_is_trained_before_anything_is_measured(file, context, made, finetune
 def test_failures_alone_teach_nothing(file, context):
     where = context()
     model = OneShotModel(OneShotOptions(model=file, finetune=True), where)
-    rows = where.space.everything[:3]
+    rows = where.space.all_legal[:3]
     before = model.predict(rows)
     model.fit(
         Observations(
@@ -97,7 +97,7 @@ def test_a_stranger_is_tuned_by_measurement_and_the_log_says_why(file, context, 
     assert "operator other" in logs[0]["because"]
     model.fit(_observed(made, where, 16))
     assert model.trained
-    assert len(model.predict(where.space.everything[:4])) == 4
+    assert len(model.predict(where.space.all_legal[:4])) == 4
 
 
 def test_the_next_included_model_predicts_what_the_first_does_not_know(
@@ -140,7 +140,7 @@ def test_another_cpu_counts_as_the_nearest_which_is_told_once(file, context, mad
     assert [log["event"] for log in logs] == [
         "the predictor was trained on other devices; it predicts as for the nearest of them"
     ]
-    rows = usual.space.everything
+    rows = usual.space.all_legal
     same = OneShotModel(options, usual).predict(rows)
     np.testing.assert_allclose(models[0].predict(rows), same, rtol=1e-3)
 

@@ -145,7 +145,7 @@ def test_a_table_that_changed_under_its_task_is_noticed(tiny):
 
 def test_tables_of_one_configuration_and_of_texts_have_a_space():
     first = table_of("one", "d", {"x": [3]}, [Measurement(config=(), seconds=(1.0,))])
-    assert len(first.space().everything) == 1
+    assert len(first.space().all_legal) == 1
     mixed = table_of("mixed", "d", {"x": [1, "auto"]}, [Measurement(config=(), seconds=(1.0,))] * 2)
     assert mixed.knobs[0].options == ("1", "auto")
 
@@ -170,7 +170,7 @@ def test_recorded_tables_have_the_published_size(recorded, name, sizes, best):
     table = table_of_task(task)
     space = table.space()
     valid = int(np.isfinite(table.costs).sum())
-    assert (len(space.knobs), len(space.everything), valid) == sizes
+    assert (len(space.knobs), len(space.all_legal), valid) == sizes
     # What was published is the mean of the repeats; a measurement's cost is their median.
     mean = min(np.mean(row.seconds) for row in table.measurements if row.ok)
     assert mean == pytest.approx(best, rel=0.01)

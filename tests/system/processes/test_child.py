@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from chameleon_system._processes import child as child_module
-from chameleon_system._processes.child import ChildProcess, LogTail, spawn, status_words
+from chameleon_system._processes.child import ChildProcess, LogTail, describe_status, spawn
 from chameleon_system._processes.conversation import ChildEndedError, Conversation
 
 _PROGRAM = """
@@ -221,7 +221,7 @@ def test_one_that_cannot_be_started(monkeypatch):
     ("status", "words"), [(0, "status 0"), (3, "status 3"), (-9, "SIGKILL"), (-250, "250")]
 )
 def test_how_it_ended_in_words(status, words):
-    assert status_words(status) == words
+    assert describe_status(status) == words
 
 
 def test_the_log_keeps_its_end():

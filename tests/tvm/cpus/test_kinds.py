@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from chameleon_system._permissions import AMX, refusal
+from chameleon_system._permissions import AMX, request_permission
 from chameleon_system._processor import own_architecture, parse_cpuinfo, parse_sysctl
 from chameleon_tvm._device import targets
 from chameleon_tvm._device.cpus import naming
@@ -129,7 +129,7 @@ def test_native_is_what_the_flags_allow_and_nothing_more(kind, monkeypatch, tmp_
     assert target == resolved(TARGETS[kind.file])
     assert used_features(tvm_target(target)) == reported_features(processor)
     assert unreported_features(tvm_target(target)) == kind.hidden
-    assert processor.lacking == kind.lacking
+    assert processor.missing_flags == kind.missing_flags
 
 
 @EACH
@@ -213,7 +213,7 @@ def runs_here(target):
     wanted, own = (tvm_target(one) for one in (target, NATIVE))
     if not used_features(wanted) | unreported_features(wanted) <= target_features(own):
         return False
-    return "amx-tile" not in used_features(wanted) or not refusal(AMX)
+    return "amx-tile" not in used_features(wanted) or not request_permission(AMX)
 
 
 @pytest.mark.full

@@ -214,7 +214,7 @@ def refused(monkeypatch):
         return "Operation not permitted"
 
     for module in (selection, emission):
-        monkeypatch.setattr(module, "refusal", refusal)
+        monkeypatch.setattr(module, "request_permission", refusal)
     selection._is_permitted.cache_clear()
     yield asked
     selection._is_permitted.cache_clear()

@@ -129,7 +129,7 @@ def test_a_permission_that_the_server_s_system_refuses():
 
 def test_a_server_that_serves_reports_what_it_is_refused(monkeypatch):
     monkeypatch.setattr(facts_module, "host_features", lambda: frozenset({"amx-tile"}))
-    monkeypatch.setattr(facts_module, "refusal", lambda permission: f"no {permission}")
+    monkeypatch.setattr(facts_module, "request_permission", lambda permission: f"no {permission}")
     assert json.loads(own_facts())["refused"] == {AMX: "no amx"}
     monkeypatch.setattr(facts_module, "host_features", lambda: frozenset({"avx2"}))
     assert json.loads(own_facts())["refused"] == {}

@@ -5,7 +5,7 @@ import subprocess
 import tarfile
 
 import pytest
-from chameleon_system._permissions import AMX, refusal
+from chameleon_system._permissions import AMX, request_permission
 from chameleon_system._processor import own_architecture, this_processor
 from chameleon_tvm._building.remote.probe import ask_processor, probe_for
 from chameleon_tvm._device.cpus.features import reported_features
@@ -54,7 +54,7 @@ def test_this_processor_is_what_linux_says():
     assert reported_features(answer.processor) == reported_features(described)
     for field in ("architecture", "vendor", "family", "model"):
         assert getattr(answer.processor, field) == getattr(described, field), field
-    refused = refusal(AMX) if "amx_tile" in described.flags else ""
+    refused = request_permission(AMX) if "amx_tile" in described.flags else ""
     assert answer.refused == ({AMX: refused} if refused else {})
 
 

@@ -14,7 +14,7 @@ PROGRAMS = {
     "dies": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     "answers": """
 import os, tempfile
-from chameleon_system._processes.answering import Answers, requests
+from chameleon_system._processes.answers import Answers, requests
 answers, request = Answers(), next(requests())
 print("of no interest")
 folders = [os.getcwd(), tempfile.mkdtemp()]

@@ -94,7 +94,7 @@ def test_an_impossible_choice_is_resolved_as_its_sentence_says(foreign_task):
     space, builder = _space(task), SketchBuilder(task, SketchOptions(), threads=1)
     column = space.index["compute_location_squares"]
     knob = space.knobs[column]
-    config = space.everything[0].copy()
+    config = space.all_legal[0].copy()
     config[column] = knob.options.index(2)
     with pytest.raises(
         InvalidConfigurationError, match=r"compute_location_squares.*TVM takes.*choose"

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from chameleon_core._errors import TargetError
 from chameleon_core._plugins import NoOptions
-from chameleon_system import _kept as keeping
+from chameleon_system import _disk_cache as keeping
 from chameleon_system._files import user_cache_folder
 from chameleon_system._processor import Processor, this_processor
 from chameleon_tvm._device import file_cache
@@ -87,7 +87,7 @@ def test_an_answer_is_kept_for_the_same_question_and_surroundings(monkeypatch):
         file.write_text("{")
     assert answer("one") == "one"
     assert asked[4:] == ["one"]
-    monkeypatch.setattr(file_cache, "_surroundings", lambda: ["another version"])
+    monkeypatch.setattr(file_cache, "_cache_key", lambda: ["another version"])
     answer("one")
     assert asked[5:] == ["one"]
 
@@ -97,9 +97,9 @@ def test_two_model_numbers_share_no_answer(monkeypatch):
     processor = this_processor() or Processor(architecture="x86_64")
     monkeypatch.setattr(keeping, "this_processor", lambda: processor)
     model = attrs.evolve(processor, model=processor.model + 1)
-    before = keeping.surroundings.__wrapped__((), ())
+    before = keeping.cache_key.__wrapped__((), ())
     monkeypatch.setattr(keeping, "this_processor", lambda: model)
-    assert keeping.surroundings.__wrapped__((), ()) != before
+    assert keeping.cache_key.__wrapped__((), ()) != before
 
 
 def test_errors_are_not_kept():

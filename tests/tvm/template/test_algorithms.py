@@ -55,10 +55,10 @@ ALL = (DIRECT, WINOGRAD, SPLIT)
 
 def test_legal_configurations_are_those_of_the_parts():
     space = join_spaces(ALL)
-    rows = space.everything
+    rows = space.all_legal
     parts = [part.space() for part in ALL]
     legal = rows[space.legal(rows)]
-    assert len(legal) == sum(int(part.legal(part.everything).sum()) for part in parts)
+    assert len(legal) == sum(int(part.legal(part.all_legal).sum()) for part in parts)
     assert len(np.unique(legal, axis=0)) == len(legal)
     for row in legal:
         decoded = space.decode(row.tolist())
@@ -70,13 +70,13 @@ def test_legal_configurations_are_those_of_the_parts():
 def test_every_name_is_a_choice():
     space = join_spaces(ALL)
     assert tuple(space.knobs[0].values) == ("direct", "winograd2", "winograd4", "split")
-    chosen = {space.decode(row.tolist())[ALGORITHM] for row in space.everything}
+    chosen = {space.decode(row.tolist())[ALGORITHM] for row in space.all_legal}
     assert chosen == {"direct", "winograd2", "winograd4", "split"}
 
 
 def test_features_of_other_algorithms_are_zero():
     space = join_spaces(ALL)
-    rows = space.everything[space.legal(space.everything)]
+    rows = space.all_legal[space.legal(space.all_legal)]
     features = space.features_block.compute(space.values(rows))
     assert features.shape == (len(rows), len(ALL))
     names = space.values(rows)[ALGORITHM]
@@ -117,7 +117,7 @@ def test_a_template_calls_the_chosen_algorithm():
             self.algorithms, self.shapes = ALL, {"out": (1,)}
 
     template = Template()
-    for row in template.design_space.everything:
+    for row in template.design_space.all_legal:
         values = template.design_space.decode(row.tolist())
         (expected,) = (part.prefix for part in ALL if values[ALGORITHM] in part.names)
         assert template.function(values) == (expected, values, {"out": (1,)})

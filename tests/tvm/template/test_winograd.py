@@ -118,8 +118,8 @@ def test_the_default_space_has_all_algorithms_and_the_direct_one_unchanged():
 
 def test_the_joined_space_is_listed_where_its_parts_are():
     joined, direct, winograd = space_of(R5, *ALL), space_of(R5, "direct"), space_of(R5, *ALL[1:])
-    listed = joined.everything
-    assert len(listed) == len(direct.everything) + len(winograd.everything)
+    listed = joined.all_legal
+    assert len(listed) == len(direct.all_legal) + len(winograd.all_legal)
     assert len(joined.distinct(listed)) == len(listed)
     assert joined.legal(listed).all()
     assert len(joined.sample(10 * len(listed), np.random.default_rng(0))) == len(listed)

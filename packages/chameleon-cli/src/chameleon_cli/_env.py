@@ -21,15 +21,15 @@ import click
 from chameleon_core.api import FIRST_PARTY, default_registry, installed, versions
 from chameleon_core.plugin_api import load_factory
 from chameleon_system.api import (
-    Answers,
+    AnswerStream,
     ChildEndedError,
     ChildProcess,
     Conversation,
     Processor,
     allowed_cores,
     cpu_quota,
+    describe_status,
     processor_name,
-    status_words,
     this_processor,
     usable_cores,
 )
@@ -112,7 +112,7 @@ def describe() -> dict[str, Any]:
         "cpu": {
             "model": processor_name() or None,
             "instructions": _instructions(processor),
-            "lacking": list(processor.lacking) if processor is not None else [],
+            "lacking": list(processor.missing_flags) if processor is not None else [],
             "logical": os.cpu_count(),
             "usable": len(usable_cores()),
             "affinity": len(allowed_cores()),
@@ -144,14 +144,14 @@ def _described(function: str) -> dict[str, Any]:
             try:
                 return Conversation(child).answer(_SECONDS)
             except ChildEndedError:
-                return {_PROBLEM: f"its process ended with {status_words(child.kill())}"}
+                return {_PROBLEM: f"its process ended with {describe_status(child.kill())}"}
     except (OSError, TimeoutError) as error:
         return {_PROBLEM: f"its process does not answer: {type(error).__name__} {error}".strip()}
 
 
 def _describe(function: str) -> None:
     """Send the description that a function of a plugin returns to the parent process."""
-    answers = Answers()
+    answers = AnswerStream()
     try:
         answers.send(load_factory(function)())
     except Exception as error:  # noqa: BLE001 - a plugin's function may raise anything

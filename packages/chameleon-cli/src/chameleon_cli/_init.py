@@ -307,7 +307,7 @@ def templates(kind: Kind, module: str) -> dict[PurePosixPath, str]:
         kind: the kind of the plugin.
         module: the name of the plugin's import package.
     """
-    root = resources.files("chameleon_cli") / "scaffold"
+    root = resources.files("chameleon_cli") / "_scaffold"
     layers = ["common", *(["stage"] if kind.name in STAGE_KINDS else []), kind.name]
     texts: dict[PurePosixPath, str] = {}
     for layer in layers:
@@ -359,7 +359,7 @@ def _module_of(name: str, kind: Kind) -> str:
 
 def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
     """The values of the placeholders in templates."""
-    folder = resources.files("chameleon_cli") / "scaffold" / kind.name
+    folder = resources.files("chameleon_cli") / "_scaffold" / kind.name
     about: dict[str, Any] = tomllib.loads((folder / "about.toml").read_text(encoding="utf-8"))
     files = {path.name for path in templates(kind, module)}
     needed = [_ours(name) for name in about["chameleon"]] + about["others"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 
-from chameleon_system.api import without
+from chameleon_system.api import block_import
 
 from chameleon_cli._colours import in_colours
 from chameleon_cli._json_lines import json_lines
 
 # Tracebacks are plain, so rich is not needed. It takes longer to import than structlog.
-with without("rich"):
+with block_import("rich"):
     import structlog
     from structlog.typing import EventDict, Processor, WrappedLogger
 

@@ -144,10 +144,11 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 def _warn_of_old_processor() -> None:
     """Warn of instructions that are missing, before a command imports a library that uses them."""
     processor = this_processor()
-    if processor is None or not processor.lacking:
+    if processor is None or not processor.missing_flags:
         return
+    flags = ", ".join(processor.missing_flags)
     text = (
-        f"this CPU ({processor.name or 'without a name'}) lacks {', '.join(processor.lacking)}: "
+        f"this CPU ({processor.name or 'without a name'}) lacks {flags}: "
         "kernels are slow, and NumPy from 2.4 on, XGBoost and LightGBM may end with an illegal "
         "instruction"
     )

@@ -162,7 +162,7 @@ def legal_share(space: DesignSpace, samples: int, rng: np.random.Generator) -> L
     else:
         rows = rng.integers(0, space.cardinalities, (samples, len(space.knobs)), np.int32)
     legal = space.legal(space.canonical(rows))
-    everything = space.everything
+    everything = space.all_legal
     return LegalShare(
         share=float(legal.mean()),
         samples=len(rows),

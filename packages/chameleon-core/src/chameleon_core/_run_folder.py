@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_system.api import unused, write_whole
+from chameleon_system.api import unused_path, write_atomic
 
 from chameleon_core import _versions as versions
 from chameleon_core._errors import ChameleonError, ExitCode, RunFolderError
@@ -193,7 +193,7 @@ class RunFolder:
             text: the new content.
         """
         with _sentences(self.path):
-            write_whole(self.path / name, text)
+            write_atomic(self.path / name, text)
 
     def close(self) -> None:
         """Close the store and unlock the folder. A second call does nothing."""
@@ -230,7 +230,7 @@ class RunFolder:
         old += self.path.glob(f"{RECORDS}-*")  # SQLite's own files
         if not old:
             return
-        aside = unused(self.path, "earlier-{}")
+        aside = unused_path(self.path, "earlier-{}")
         aside.mkdir()
         for file in old:
             file.rename(aside / file.name)

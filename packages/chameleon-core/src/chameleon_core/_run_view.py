@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_system.api import Closing
+from chameleon_system.api import Closeable
 
 from chameleon_core._errors import ExitCode
 from chameleon_core._loop.end.comparison import interim_result
@@ -143,7 +143,7 @@ class NetworkSummary:
     result: NetworkResult = attrs.field(factory=NetworkResult)
 
 
-class RunView(Closing):
+class RunView(Closeable):
     """Reads a run folder, even while a process writes it. A context manager.
 
     Args:

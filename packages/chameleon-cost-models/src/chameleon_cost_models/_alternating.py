@@ -21,13 +21,7 @@ class AlternatingModels(CostModel):
     """Lets several cost models take turns: each round uses the next model.
 
     A search with one model stays near configurations about which this model is confidently wrong.
-    Measurements of another model's rounds correct such errors. Only the round's model is fitted, so
-    a round takes no longer than with one model. The number of measurements alone decides which
-    model is next.
-
-    Args:
-        options: The names and options of the models.
-        context: The task's context. Each model gets a random generator of its own.
+    The number of measurements alone decides which model is next.
     """
 
     def __init__(self, options: AlternatingOptions, context: StageContext) -> None:
@@ -37,38 +31,23 @@ class AlternatingModels(CostModel):
             for member, rng in zip(options.models, generators, strict=True)
         ]
         self._batch = max(context.batch_size, 1)
-        self._turn = self._models[0]
+        self._current = self._models[0]
 
     @property
     def trained(self) -> bool:
-        return self._turn.trained
+        return self._current.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the model whose turn it is, or the next one that can learn from the observations."""
+        """Fit the next model that can learn from the observations."""
         first = -(-len(observations) // self._batch) % len(self._models)
         for model in self._models[first:] + self._models[:first]:
-            self._turn = model
+            self._current = model
             model.fit(observations)
             if model.trained:
                 return
 
     def predict(self, configs: Configs) -> Scores:
-        """The score of each configuration by the model of this round, shape (n,).
-
-        The unit is that model's own.
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-        """
-        return self._turn.predict(configs)
+        return self._current.predict(configs)
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """The rows that the model of this round selects for a batch, or None.
-
-        None means the rows with the best scores.
-
-        Args:
-            configs: The explorer's candidates, best score first, shape (n, knobs).
-            count: The largest number of rows.
-        """
-        return self._turn.select_batch(configs, count)
+        return self._current.select_batch(configs, count)

@@ -27,60 +27,42 @@ def bagged_trees(
 ) -> Any:
     """Fit several ensembles of boosted trees (members) as the outputs of one xgboost model.
 
-    All members see the same rows with different random weights. One call fits all members, and one
-    call predicts with all of them. The weights come from an exponential distribution (the Bayesian
-    bootstrap, Rubin 1981). Drawing rows instead would lose some rows if there are few.
-
-    Args:
-        features: The features of the measured configurations, shape (n, features).
-        targets: The standardised targets of each member, shape (n, members).
-        seed: The seed of the weights and the trees. The same seed gives the same model.
-        rounds: The number of trees of each member.
-        parameters: More parameters of xgboost.
-
-    Returns:
-        The xgboost model (``Booster``) with one output per member.
+    All members see the same rows with different exponential weights (the Bayesian bootstrap, Rubin
+    1981). Drawing rows instead would lose some rows if there are few. ``features`` has shape (n,
+    features), and ``targets`` shape (n, members).
     """
     # Imported here: it takes a second, which the first batch need not wait for.
     import xgboost  # noqa: PLC0415
 
     shape = targets.shape
-    wanted = targets.astype(np.float32)
+    labels = targets.astype(np.float32)
     weights = np.random.default_rng(seed).exponential(size=shape).astype(np.float32)
 
-    # Own objective: xgboost's takes one weight a row, not one a row and member.
+    # xgboost's own objective takes one weight per row, not one per row and member.
     def squared_error(predicted: Gradient, _data: object) -> tuple[Gradient, Gradient]:
-        gradient = np.multiply(predicted.reshape(shape) - wanted, weights, dtype=np.float32)
+        gradient = np.multiply(predicted.reshape(shape) - labels, weights, dtype=np.float32)
         return gradient, weights
 
     return xgboost.train(
         {**tree_parameters(seed), **parameters, "base_score": 0.0},
-        xgboost.DMatrix(features, label=wanted, nthread=THREADS),
+        xgboost.DMatrix(features, label=labels, nthread=THREADS),
         num_boost_round=rounds,
         obj=squared_error,
     )
 
 
 def tree_parameters(seed: int) -> dict[str, Any]:
-    """The xgboost parameters that all tree models of this package share."""
+    """Parameters of xgboost that all tree models of this package share."""
     return {"nthread": THREADS, "tree_method": "hist", "verbosity": 0, "seed": seed}
 
 
-def opinions(booster: Any, features: Features) -> NDArray[np.float64]:
-    """The prediction of every member (ensemble of trees) for each configuration.
-
-    Args:
-        booster: A model that ``bagged_trees`` returned.
-        features: The features of n configurations, shape (n, features).
-
-    Returns:
-        An array of shape (n, members).
-    """
+def member_predictions(booster: Any, features: Features) -> NDArray[np.float64]:
+    """The prediction of every member for n configurations, shape (n, members)."""
     predicted = booster.inplace_predict(features, validate_features=False)
     return np.asarray(predicted, np.float64).reshape(len(features), -1)
 
 
-Opinions = NDArray[np.float64]
+MemberPredictions = NDArray[np.float64]
 """One prediction per configuration and member, shape (n, members)."""
 
 _LEAST_SCALE = 1e-6
@@ -88,11 +70,7 @@ _LEAST_SCALE = 1e-6
 
 
 class Ensemble(TreeModel):
-    """Predicts relative throughput with an uncertainty, by bagged boosted trees.
-
-    All members learn the same targets with different random weights; see ``bagging.bagged_trees``.
-    The uncertainty is the standard deviation of the members' predictions.
-    """
+    """Predicts relative throughput with an uncertainty, by bagged boosted trees."""
 
     def __init__(self, options: EnsembleOptions, context: StageContext) -> None:
         super().__init__(context, options.transfer, options.prior)
@@ -100,7 +78,7 @@ class Ensemble(TreeModel):
         self._rounds = options.rounds
         self._acquisition = ACQUISITIONS[options.acquisition]
         self._kappa = options.kappa
-        # The same draw for every fit: a refit that learns nothing new changes nothing.
+        # One seed for all fits, so that a refit to the same data gives the same model.
         self._seed = int(context.rng.integers(2**31))
         self._parameters: dict[str, Any] = {
             "max_depth": options.max_depth,
@@ -112,58 +90,47 @@ class Ensemble(TreeModel):
         self._booster: Any = None
         self._centre, self._scale, self._best = 0.0, 1.0, 0.0
 
-    def grow(self, features: Features, quality: Scores, guess: Scores) -> None:
+    def grow(self, features: Features, quality: Scores, base: Scores) -> None:
         self._best = float(quality.max())
-        # What the base model of other tasks, if any, gets wrong.
-        missing = quality - guess
-        self._centre, self._scale = float(missing.mean()), max(float(missing.std()), _LEAST_SCALE)
+        residuals = quality - base
+        self._centre, self._scale = (
+            float(residuals.mean()),
+            max(float(residuals.std()), _LEAST_SCALE),
+        )
         # Standardised, so that the regularisation means the same for every operator.
-        wanted = ((missing - self._centre) / self._scale)[:, None]
+        targets = ((residuals - self._centre) / self._scale)[:, None]
         self._booster = bagged_trees(
             features,
-            np.broadcast_to(wanted, (len(quality), self._members)),
+            np.broadcast_to(targets, (len(quality), self._members)),
             seed=self._seed,
             rounds=self._rounds,
             parameters=self._parameters,
         )
 
     def moments(self, configs: Configs) -> tuple[Scores, Scores]:
-        """Mean and standard deviation of the members' predicted relative throughput.
+        """Mean and deviation of the members' predicted relative throughput, shape (n,) each."""
+        features, base = self.inputs(configs)
+        return _moments(self._member_predictions(features, base))
 
-        Args:
-            configs: Configurations, shape (n, knobs).
-
-        Returns:
-            Two arrays of shape (n,), one number per configuration.
-        """
-        features, guess = self.seen(configs)
-        return _moments(self._opinions(features, guess))
-
-    def members(self, configs: Configs) -> Opinions:
+    def members(self, configs: Configs) -> MemberPredictions:
         """The relative throughput that each member predicts, shape (n, members)."""
-        return self._opinions(*self.seen(configs))
+        return self._member_predictions(*self.inputs(configs))
 
-    def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """The value of measuring each configuration, by the acquisition function, shape (n,).
-
-        The unit is relative throughput: the task's lowest time divided by a configuration's time.
-
-        Args:
-            features: The features of n configurations, shape (n, features).
-            guess: The relative throughput that other tasks and the prior model predict, shape (n,).
-                It is 0 if there is neither.
-        """
-        mean, std = _moments(self._opinions(features, guess))
+    def evaluate(self, features: Features, base: Scores) -> Scores:
+        """The acquisition function's value of each configuration, shape (n,)."""
+        mean, std = _moments(self._member_predictions(features, base))
         return self._acquisition(mean, std, self._best, self._kappa)
 
-    def _opinions(self, features: Features, guess: Scores) -> Opinions:
-        if not self._grown:
-            return np.repeat(guess[:, None], self._members, axis=1)
-        return guess[:, None] + self._centre + self._scale * opinions(self._booster, features)
+    def _member_predictions(self, features: Features, base: Scores) -> MemberPredictions:
+        if not self._fitted:
+            return np.repeat(base[:, None], self._members, axis=1)
+        return (
+            base[:, None] + self._centre + self._scale * member_predictions(self._booster, features)
+        )
 
 
-def _moments(votes: Opinions) -> tuple[Scores, Scores]:
-    return votes.mean(axis=1), votes.std(axis=1, ddof=1)
+def _moments(predictions: MemberPredictions) -> tuple[Scores, Scores]:
+    return predictions.mean(axis=1), predictions.std(axis=1, ddof=1)
 
 
 Numbers = NDArray[np.float64]
@@ -178,32 +145,18 @@ _LEAST_STD = 1e-9
 """Smaller standard deviations are replaced by this one, to avoid a division by 0."""
 
 
-def mean_alone(mean: Numbers, _std: Numbers, _best: float, _kappa: float) -> Numbers:
+def predicted_mean(mean: Numbers, _std: Numbers, _best: float, _kappa: float) -> Numbers:
     """The mean alone, which ignores the uncertainty."""
     return mean
 
 
 def upper_bound(mean: Numbers, std: Numbers, _best: float, kappa: float) -> Numbers:
-    """Upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, algorithm 1).
-
-    Args:
-        mean: The predicted mean of n configurations, shape (n,).
-        std: The predicted standard deviations, shape (n,).
-        _best: Not used.
-        kappa: The weight of the uncertainty.
-    """
+    """Upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, algorithm 1)."""
     return mean + kappa * std
 
 
 def expected_improvement(mean: Numbers, std: Numbers, best: float, _kappa: float) -> Numbers:
-    """Expected improvement over the best observed target (Jones et al. 1998, equation 15).
-
-    Args:
-        mean: The predicted mean of n configurations, shape (n,).
-        std: The predicted standard deviations, shape (n,).
-        best: The best observed target.
-        _kappa: Not used.
-    """
+    """Expected improvement over the best observed target (Jones et al. 1998, equation 15)."""
     std = np.maximum(std, _LEAST_STD)
     gain = (mean - best) / std
     density = np.exp(-0.5 * gain**2) / np.sqrt(2.0 * np.pi)
@@ -212,7 +165,7 @@ def expected_improvement(mean: Numbers, std: Numbers, best: float, _kappa: float
 
 
 ACQUISITIONS: Mapping[str, Acquisition] = {
-    "mean": mean_alone,
+    "mean": predicted_mean,
     "ucb": upper_bound,
     "ei": expected_improvement,
 }

@@ -10,7 +10,7 @@ import scipy
 from chameleon_core.plugin_api import Configs, CostModel, Observations, Scores, StageContext
 from numpy.typing import NDArray
 
-from chameleon_cost_models._inputs import features_of, teaches
+from chameleon_cost_models._inputs import features_of, has_signal
 from chameleon_cost_models._options import GaussianProcessOptions
 from chameleon_cost_models._prior_mean import PriorMean
 
@@ -34,14 +34,8 @@ class GaussianProcess(CostModel):
     """Gaussian-process regression of the logarithm of throughput.
 
     The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation
-    6). A failure counts as slow as the slowest configuration that was timed. Batches are selected
-    with GP-BUCB (Desautels et al. 2014, algorithm 1): each selected configuration lowers the
-    uncertainty of similar ones. The batch then does not consist of near copies of one
-    configuration.
-
-    Args:
-        options: The options of the model.
-        context: The task's context.
+    6). Batches are selected with GP-BUCB (Desautels et al. 2014, algorithm 1): each selected
+    configuration lowers the uncertainty of similar ones.
     """
 
     def __init__(self, options: GaussianProcessOptions, context: StageContext) -> None:
@@ -50,8 +44,8 @@ class GaussianProcess(CostModel):
         self._rng = context.rng
         self._range: tuple[Numbers, Numbers, NDArray[np.bool_]] | None = None
         self._posterior: Posterior | None = None
-        # The key is what the parameters were learnt from, so that a fit depends on nothing else.
-        self._learnt: tuple[bytes, Parameters] | None = None
+        # The key has the data of the fit, so that parameters depend on nothing else.
+        self._cached_parameters: tuple[bytes, Parameters] | None = None
         self._prior = PriorMean(options.prior, context, logarithm=True)
 
     @property
@@ -59,47 +53,33 @@ class GaussianProcess(CostModel):
         return self._posterior is not None or self._prior.available
 
     def fit(self, observations: Observations) -> None:
-        """Fit the model to the measurements so far, or to some of them if there are very many.
-
-        Without a prior, the model stays untrained until two configurations were timed, and two
-        observations differ in throughput.
-        """
         self._posterior = None
         timed = np.count_nonzero(observations.relative_throughput)
-        if not teaches(observations) or timed < _LEAST_VALID:
+        if not has_signal(observations) or timed < _LEAST_VALID:
             return
         parameters = self._parameters(observations)
         rows = self._rows(observations.costs)
         points = self._points(observations.configs[rows])
-        self._posterior = Posterior(points, self._missing(observations)[rows], parameters)
+        self._posterior = Posterior(points, self._residuals(observations)[rows], parameters)
 
     def predict(self, configs: Configs) -> Scores:
-        """The score of each configuration: an upper confidence bound, shape (n,).
-
-        The unit is the standard deviation of the fitted targets. Before the first fit, the result
-        is the prior's prediction, or zeros without a prior.
-        """
+        """The score of each configuration: an upper confidence bound, shape (n,)."""
         if self._posterior is None or not len(configs):
             return self._prior.raw(configs)
         mean, std = self._posterior.moments(self._points(configs))
-        scores: Scores = mean + self._expected(configs) + self._options.kappa * std
+        scores: Scores = mean + self._prior_mean(configs) + self._options.kappa * std
         return scores
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """Select rows for a batch with GP-BUCB (Desautels et al. 2014, algorithm 1).
 
-        Args:
-            configs: The explorer's candidates, best score first, shape (n, knobs).
-            count: The largest number of rows.
-
-        Returns:
-            Row numbers in the order of selection, at most ``count``. None before the first fit.
+        The result has row numbers in the order of selection, and is None before the first fit.
         """
         if self._posterior is None or not len(configs):
             return None
         points = self._points(configs)
         mean, _ = self._posterior.moments(points)
-        mean = mean + self._expected(configs)
+        mean = mean + self._prior_mean(configs)
         covariance = self._posterior.covariance(points)
         chosen: list[int] = []
         for _ in range(min(count, len(configs))):
@@ -107,32 +87,30 @@ class GaussianProcess(CostModel):
             scores = mean + self._options.kappa * std
             scores[chosen] = -np.inf
             chosen.append(int(np.argmax(scores)))
-            # The mean stays as it is: what will be measured is not known yet.
+            # The mean stays the same, because the measured value is not known yet.
             covariance = self._posterior.conditioned(covariance, chosen[-1])
         return np.array(chosen, np.intp)
 
     def _parameters(self, observations: Observations) -> Parameters:
         """The kernel's parameters, learnt from the first measurements.
 
-        The number of these measurements grows in a geometric series, so that refits become ever
-        rarer.
+        Their number grows in a geometric series, so that refits become ever rarer.
         """
         valid = np.flatnonzero(observations.relative_throughput)
-        # The series begins with the first measurements that can be standardised: two were timed.
+        # Standardising needs two timed measurements.
         count = int(valid[_LEAST_VALID - 1]) + 1
         last = min(len(observations), _PARAMETER_ROWS)
         while max(count + 1, int(count * _GROWTH)) <= last:
             count = max(count + 1, int(count * _GROWTH))
-        # The last one was timed; the limit holds even where next to nothing succeeds.
-        first = _between(observations, max(0, count - _PARAMETER_ROWS), count)
-        seen = first.configs.tobytes() + first.costs.tobytes()
-        if self._learnt is None or self._learnt[0] != seen:
-            learnt = fitted_parameters(self._points(first.configs), self._missing(first))
-            self._learnt = seen, learnt
-        return self._learnt[1]
+        first = _slice(observations, max(0, count - _PARAMETER_ROWS), count)
+        key = first.configs.tobytes() + first.costs.tobytes()
+        if self._cached_parameters is None or self._cached_parameters[0] != key:
+            fitted = fit_parameters(self._points(first.configs), self._residuals(first))
+            self._cached_parameters = key, fitted
+        return self._cached_parameters[1]
 
-    def _missing(self, observations: Observations) -> Numbers:
-        """The targets minus the prior's expectation, which is fitted to the same observations."""
+    def _residuals(self, observations: Observations) -> Numbers:
+        """The targets minus the prior's prediction, which is fitted to the same observations."""
         wanted = _targets(observations)
         if not self._prior.available:
             return wanted
@@ -140,14 +118,14 @@ class GaussianProcess(CostModel):
         self._prior.fit(raw, wanted)
         return wanted - self._prior.mean(raw)
 
-    def _expected(self, configs: Configs) -> Numbers:
-        """The prior's expectation in units of the targets, or zeros without a prior."""
+    def _prior_mean(self, configs: Configs) -> Numbers:
+        """The prior's prediction in units of the targets, or zeros without a prior."""
         if not self._prior.available:
             return np.zeros(len(configs))
         return self._prior.mean(self._prior.raw(configs))
 
     def _rows(self, costs: NDArray[np.float64]) -> NDArray[np.intp]:
-        """The rows of the measurements to learn from: the latest and the fastest if too many."""
+        """The rows of the measurements to learn from: the latest and the fastest."""
         most = self._options.measurements
         if len(costs) <= most:
             return np.arange(len(costs))
@@ -158,21 +136,21 @@ class GaussianProcess(CostModel):
     def _points(self, configs: Configs) -> Numbers:
         """Features scaled to the range 0 to 1, shape (n, features); constant ones are left out."""
         if self._range is None:
-            everything = self._space.everything
-            if everything is None or not len(everything):
-                everything = self._space.sample(_RANGE_SAMPLE, self._rng)
-            features = features_of(self._space, everything)
+            sample = self._space.all_legal
+            if sample is None or not len(sample):
+                sample = self._space.sample(_RANGE_SAMPLE, self._rng)
+            features = features_of(self._space, sample)
             low = np.nan_to_num(np.fmin.reduce(features, axis=0)).astype(np.float64)
             high = np.nan_to_num(np.fmax.reduce(features, axis=0)).astype(np.float64)
             self._range = low, high, high > low
         low, high, varies = self._range
         features = features_of(self._space, configs)[:, varies].astype(np.float64)
         scaled = (features - low[varies]) / (high - low)[varies]
-        # A feature that a configuration lacks gets the middle of its range; one beyond is clipped.
+        # A missing feature gets the middle of its range.
         return np.clip(np.nan_to_num(scaled, nan=0.5), 0.0, 1.0)
 
 
-def _between(observations: Observations, begin: int, end: int) -> Observations:
+def _slice(observations: Observations, begin: int, end: int) -> Observations:
     columns = attrs.asdict(observations, recurse=False)
     return Observations(**{name: column[begin:end] for name, column in columns.items()})
 
@@ -218,9 +196,9 @@ class Parameters:
     """The parameters of a Gaussian process's kernel.
 
     Attributes:
-        lengths: The length scale of each feature, shape (features,).
-        signal: The prior variance of the function.
-        noise: The variance of the measurement noise.
+        lengths: the length scale of each feature, shape (features,).
+        signal: the prior variance of the function.
+        noise: the variance of the measurement noise.
     """
 
     lengths: Numbers
@@ -228,15 +206,12 @@ class Parameters:
     noise: float
 
 
-def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
+def fit_parameters(points: Numbers, values: Numbers) -> Parameters:
     """Find the kernel parameters with the greatest posterior density, by L-BFGS.
 
-    The search starts from the centres of the parameters' lognormal priors. The likelihood and its
-    gradient are equations 5.8 and 5.9 of Rasmussen and Williams (2006).
-
-    Args:
-        points: Features between 0 and 1, shape (n, features).
-        values: Standardised targets, shape (n,).
+    The likelihood and its gradient are equations 5.8 and 5.9 of Rasmussen and Williams (2006).
+    ``points`` has features between 0 and 1, shape (n, features), and ``values`` standardised
+    targets, shape (n,).
     """
     count, features = points.shape
     squared = (points[:, None, :] - points[None, :, :]) ** 2
@@ -274,13 +249,7 @@ def fitted_parameters(points: Numbers, values: Numbers) -> Parameters:
 
 
 class Posterior:
-    """The posterior of a Gaussian process whose values are known at some points.
-
-    Args:
-        points: The features of the known points, shape (n, features).
-        values: The standardised values at these points, shape (n,).
-        parameters: The parameters of the kernel.
-    """
+    """The posterior of a Gaussian process with known values (n,) at points (n, features)."""
 
     def __init__(self, points: Numbers, values: Numbers, parameters: Parameters) -> None:
         self._parameters = parameters
@@ -291,15 +260,9 @@ class Posterior:
         self._weights = scipy.linalg.cho_solve((self._factor, True), values, check_finite=False)
 
     def moments(self, points: Numbers) -> tuple[Numbers, Numbers]:
-        """Mean and standard deviation of the function at each point.
+        """Mean and standard deviation of the function at n points, shape (n,) each.
 
         The computation is algorithm 2.1 of Rasmussen and Williams (2006).
-
-        Args:
-            points: The features of n points, shape (n, features).
-
-        Returns:
-            Two arrays of shape (n,).
         """
         mean, variance = np.empty(len(points)), np.empty(len(points))
         for begin in range(0, len(points), _ROWS_AT_ONCE):
@@ -310,23 +273,14 @@ class Posterior:
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def covariance(self, points: Numbers) -> Numbers:
-        """The posterior covariance of the function between n points, shape (n, n).
-
-        Args:
-            points: The features of n points, shape (n, features).
-        """
+        """The posterior covariance of the function between n points, shape (n, n)."""
         scaled = points / self._parameters.lengths
         solved = self._solved(self._kernel(self._points, scaled))
         covariance: Numbers = self._kernel(scaled, scaled) - solved.T @ solved
         return covariance
 
     def conditioned(self, covariance: Numbers, row: int) -> Numbers:
-        """The covariance of n points if one of them is measured too, shape (n, n).
-
-        Args:
-            covariance: The covariance before this measurement, shape (n, n).
-            row: The row of the point that is measured.
-        """
+        """The covariance of n points, shape (n, n), if the point of one row is measured too."""
         known = covariance[row]
         noise = self._parameters.noise + _JITTER
         left: Numbers = covariance - np.outer(known, known) / (known[row] + noise)
@@ -344,11 +298,10 @@ class Posterior:
 
 
 def _kernel_and_slope(squares: Numbers, signal: float) -> tuple[Numbers, Numbers]:
-    """The Matern 5/2 kernel and its slope, for squared scaled distances.
+    """The Matern 5/2 kernel (Rasmussen and Williams 2006, equation 4.17) and its slope.
 
-    The kernel is equation 4.17 of Rasmussen and Williams (2006). The slope times the squared scaled
-    distance in one feature is the kernel's derivative by the logarithm of that feature's length
-    scale.
+    The slope times the squared scaled distance in one feature is the kernel's derivative by the
+    logarithm of that feature's length scale.
     """
     distance = np.sqrt(5.0 * squares)
     decay = signal * np.exp(-distance)

@@ -1,4 +1,4 @@
-"""Functions that compute the inputs of cost models from configurations and observations."""
+"""Inputs of cost models, computed from configurations and observations."""
 
 from __future__ import annotations
 
@@ -12,32 +12,17 @@ Features = NDArray[np.float32]
 THREADS = 1
 """The number of threads for fits and predictions.
 
-There are only hundreds of rows, so that distributing work takes as long as the work itself. If
-another process takes a core for a moment, several threads even take several times as long.
+With hundreds of rows, distributing work takes as long as the work itself.
 """
 
 
 def features_of(space: DesignSpace, configs: Configs) -> Features:
-    """The features of configurations, with NaN for infinities, which tree libraries refuse.
-
-    Args:
-        space: The design space.
-        configs: Configurations, shape (n, knobs).
-
-    Returns:
-        Features, shape (n, features).
-    """
+    """Features of configurations, shape (n, features), with NaN for infinities."""
     features = space.features(configs)
     return np.where(np.isfinite(features), features, np.float32(np.nan))
 
 
-def teaches(observations: Observations) -> bool:
-    """Whether a model can learn from observations: at least two differ in throughput.
-
-    Otherwise a fitted model would be a constant, and could not rank configurations.
-
-    Args:
-        observations: The measurements.
-    """
+def has_signal(observations: Observations) -> bool:
+    """Whether at least two observations differ in throughput, so that a fitted model can rank."""
     quality = observations.relative_throughput
     return bool(len(quality)) and bool(np.ptp(quality) > 0.0)

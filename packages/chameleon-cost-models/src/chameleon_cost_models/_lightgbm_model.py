@@ -30,20 +30,19 @@ class LightGBMModel(TreeModel):
             "deterministic": True,
             "force_row_wise": True,
             "verbosity": -1,
-            # Every value of a knob is a bin of its own: there are few rows, and few values.
+            # One bin per value of a knob: there are few rows, and few values.
             "min_data_in_bin": 1,
             "feature_pre_filter": False,
         }
         self._booster: Any = None
 
-    def grow(self, features: Features, quality: Scores, guess: Scores) -> None:
+    def grow(self, features: Features, quality: Scores, base: Scores) -> None:
         # Imported here: it takes a second, which the first batch need not wait for.
         import lightgbm  # noqa: PLC0415
 
-        data = lightgbm.Dataset(features, label=quality - guess, params=self._parameters)
+        data = lightgbm.Dataset(features, label=quality - base, params=self._parameters)
         self._booster = lightgbm.train(self._parameters, data, num_boost_round=self._rounds)
 
-    def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """Predicted relative throughput, shape (n,)."""
+    def evaluate(self, features: Features, base: Scores) -> Scores:
         predicted = self._booster.predict(features, num_threads=THREADS)
-        return guess + np.asarray(predicted, np.float64)
+        return base + np.asarray(predicted, np.float64)

@@ -1,8 +1,8 @@
 """The base class of tree models, with transfer from other tasks and earlier runs.
 
-As in AutoTVM, transfer uses a base model that was trained on other tasks (Chen et al. 2018, section
-4, call it the global model). The task's own trees learn the base model's errors. The base model's
-weight falls with every measurement of the task.
+As in AutoTVM, a base model is trained on other tasks (Chen et al. 2018, section 4, call it the
+global model), and the task's own trees learn its errors. The weight of the base model falls with
+every measurement of the task.
 """
 
 from __future__ import annotations
@@ -26,122 +26,92 @@ from chameleon_core.plugin_api import (
 )
 from numpy.typing import NDArray
 
-from chameleon_cost_models._inputs import THREADS, Features, features_of, teaches
-from chameleon_cost_models._options import Prior as PriorOption
-from chameleon_cost_models._options import TransferOptions
+from chameleon_cost_models._inputs import THREADS, Features, features_of, has_signal
+from chameleon_cost_models._options import Prior, TransferOptions
 from chameleon_cost_models._prior_mean import PriorMean
 
 
 class TreeModel(CostModel):
     """Trees that map features to relative throughput, refitted after every batch.
 
-    The target is the best cost over the configuration's cost, and 0 for a failure. It is thus 1 for
-    the best known configuration of every operator (AutoTVM, Chen et al. 2018, section 3.2).
-
-    Args:
-        context: The task's context.
-        transfer: Options for learning from other tasks and earlier runs.
-        prior: At most one cost model that was trained before the run.
+    The target is 1 for the best known configuration of every operator, and 0 for a failure
+    (AutoTVM, Chen et al. 2018, section 3.2).
     """
 
-    def __init__(
-        self, context: StageContext, transfer: TransferOptions, prior: PriorOption = ()
-    ) -> None:
+    def __init__(self, context: StageContext, transfer: TransferOptions, prior: Prior = ()) -> None:
         self._space = context.space
-        self._prior = Prior(transfer, context)
-        self._mean = PriorMean(prior, context, logarithm=False)
-        self._own = 0
-        self._grown = False
+        self._transfer = TransferModel(transfer, context)
+        self._prior = PriorMean(prior, context, logarithm=False)
+        self._own_count = 0
+        self._fitted = False
 
     @abstractmethod
-    def grow(self, features: Features, quality: Scores, guess: Scores) -> None:
-        """Fit the trees; subclasses do this with different libraries.
+    def grow(self, features: Features, quality: Scores, base: Scores) -> None:
+        """Fit the trees to the difference between quality and base prediction.
 
         Args:
-            features: The features of the measured configurations, shape (n, features).
-            quality: The relative throughput of the same configurations, shape (n,). At least two
-                values differ.
-            guess: The quality that is predicted from other tasks, shape (n,); 0 without data of
-                other tasks. The trees learn the difference from it.
+            features: the features of the measured configurations, shape (n, features).
+            quality: their relative throughput, shape (n,). At least two values differ.
+            base: the prediction of the base model and the prior, shape (n,); 0 without both.
         """
 
     @abstractmethod
-    def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """The scores that the fitted trees give to configurations, shape (n,).
+    def evaluate(self, features: Features, base: Scores) -> Scores:
+        """The scores of at least one configuration by the fitted trees, shape (n,).
 
-        Args:
-            features: The features of at least one configuration, shape (n, features).
-            guess: The quality that is predicted from other tasks, shape (n,); 0 without data of
-                other tasks. The trees learn the difference from it.
+        ``features`` has shape (n, features), and ``base`` is the base prediction, shape (n,).
         """
 
     @property
     def trained(self) -> bool:
-        if not self._grown:
-            self._prior.refresh()
-        return self._grown or self._prior.available or self._mean.available
+        if not self._fitted:
+            self._transfer.refresh()
+        return self._fitted or self.has_prior
 
     def fit(self, observations: Observations) -> None:
-        """Fit the trees to all measurements so far.
-
-        The trees stay untrained until two observations differ in throughput. Until then, scores
-        come from other tasks or from the prior, if there are any.
-        """
-        self._own = len(observations)
-        self._prior.refresh(self._own)
-        self._grown = teaches(observations)
-        if self._grown:
+        self._own_count = len(observations)
+        self._transfer.refresh(self._own_count)
+        self._fitted = has_signal(observations)
+        if self._fitted:
             quality = observations.relative_throughput
             features = features_of(self._space, observations.configs)
-            guess = self._prior.guess(features, self._own)
-            if self._mean.available:
-                raw = self._mean.raw(observations.configs)
-                self._mean.fit(raw, quality - guess)
-                guess = guess + self._mean.mean(raw)
-            self.grow(features, quality, guess)
+            base = self._transfer.predict(features, self._own_count)
+            if self._prior.available:
+                raw = self._prior.raw(observations.configs)
+                self._prior.fit(raw, quality - base)
+                base = base + self._prior.mean(raw)
+            self.grow(features, quality, base)
 
     def predict(self, configs: Configs) -> Scores:
         """The scores of configurations, shape (n,); higher is better."""
         if not len(configs):
             return np.zeros(0)
-        features, guess = self.seen(configs)
-        # Before the first own measurements there is only what other tasks let expect.
-        return self.evaluate(features, guess) if self._grown else guess
+        features, base = self.inputs(configs)
+        return self.evaluate(features, base) if self._fitted else base
 
-    def seen(self, configs: Configs) -> tuple[Features, Scores]:
-        """The inputs of the trees for the given configurations.
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-
-        Returns:
-            Features of shape (n, features), and the relative throughput that models of other tasks
-            and the prior predict, shape (n,). The trees learn the difference from this prediction.
-        """
+    def inputs(self, configs: Configs) -> tuple[Features, Scores]:
+        """Features (n, features) and the base prediction (n,) of n configurations."""
         features = features_of(self._space, configs)
-        guess = self._prior.guess(features, self._own)
-        if self._mean.available:
-            guess = guess + self._mean.mean(self._mean.raw(configs))
-        return features, guess
+        base = self._transfer.predict(features, self._own_count)
+        if self._prior.available:
+            base = base + self._prior.mean(self._prior.raw(configs))
+        return features, base
 
     @property
-    def expects(self) -> bool:
-        """Whether other tasks or a prior let the model predict before it is fitted to this task."""
-        return self._prior.available or self._mean.available
+    def has_prior(self) -> bool:
+        """Whether a base model or a prior predicts before any measurement of this task."""
+        return self._transfer.available or self._prior.available
 
 
 log = structlog.get_logger()
 
-_SHARED = 0.5
-"""The least share of common knob features with which one task teaches another.
-
-One common knob does not make two templates alike.
-"""
+_LEAST_SHARED = 0.5
+"""The least share of common knob features for a transfer between two tasks."""
 
 _GROWTH = 1.25
 """The factor by which the data must grow before the base model is refitted."""
 
-_NEGLIGIBLE = 0.01
+_LEAST_WEIGHT = 0.01
 """The weight below which the base model is no longer used."""
 
 _PARAMETERS: dict[str, Any] = {
@@ -153,19 +123,18 @@ _PARAMETERS: dict[str, Any] = {
 }
 _ROUNDS = 100
 
-Lesson = tuple[Features, NDArray[np.float64]]
+TransferData = tuple[Features, NDArray[np.float64]]
 """The features of another task in this task's columns, and its relative throughput.
 
 The shapes are (n, features) and (n,). A feature that the other task does not have is NaN.
 """
 
 
-class Prior:
+class TransferModel:
     """Predicts relative throughput from measurements of other tasks and of earlier runs.
 
-    Measurements of another task are used only with the features that the design spaces of that task
-    and of this task have in common. Measurements of the task itself come only from earlier runs,
-    and only if the option ``same_task`` is set.
+    Only features that both design spaces have in common are used. Measurements of the task itself
+    come from earlier runs, and only with the option ``same_task``.
     """
 
     def __init__(self, options: TransferOptions, context: StageContext) -> None:
@@ -177,89 +146,78 @@ class Prior:
             "seed": 0,  # nothing is drawn: every row and column is used
         }
         self._booster: Any = None
-        self._learnt = 0
-        self._earlier = self._earlier_lessons() if options.history else []
+        self._fitted_rows = 0
+        self._earlier = self._earlier_run_data() if options.history else []
 
-    def refresh(self, own: int = 0) -> None:
-        """Fit the base model again if other tasks have many new measurements.
-
-        Args:
-            own: The number of measurements of the task itself. With many of them, the base model
-                hardly counts any more, and is not fitted again.
-        """
-        if not (self._options.tasks or self._earlier) or self._weight(own) == 0.0:
+    def refresh(self, own_count: int = 0) -> None:
+        """Fit the base model again if other tasks have many new measurements."""
+        if not (self._options.tasks or self._earlier) or self._weight(own_count) == 0.0:
             return
-        lessons = [*self._earlier, *self._lessons()]
-        total = sum(len(quality) for _, quality in lessons)
-        if total < max(self._options.records, _GROWTH * self._learnt):
+        tables = [*self._earlier, *self._other_task_data()]
+        rows = sum(len(quality) for _, quality in tables)
+        if rows < max(self._options.records, _GROWTH * self._fitted_rows):
             return
         # Imported here: it takes a second, which a run without transfer need not wait for.
         import xgboost  # noqa: PLC0415
 
         data = xgboost.DMatrix(
-            np.concatenate([features for features, _ in lessons]),
-            label=np.concatenate([quality for _, quality in lessons]),
+            np.concatenate([features for features, _ in tables]),
+            label=np.concatenate([quality for _, quality in tables]),
             nthread=THREADS,
         )
         self._booster = xgboost.train(self._parameters, data, num_boost_round=_ROUNDS)
-        self._learnt = total
-        log.debug("learnt from other tasks", task=self._context.task.name, records=total)
+        self._fitted_rows = rows
+        log.debug("base model fitted to other tasks", task=self._context.task.name, records=rows)
 
     @property
     def available(self) -> bool:
         """Whether a base model was fitted."""
         return self._booster is not None
 
-    def guess(self, features: Features, own: int) -> Scores:
-        """The weighted prediction of the model that learned from other tasks and earlier runs.
+    def predict(self, features: Features, own_count: int) -> Scores:
+        """The weighted prediction, shape (n,); zeros before the first fit.
 
-        Predicts the relative throughput of n configurations, shape (n,); zeros if no such model was
-        trained. The weight is ``2 ** (-own / half_life)``, so it falls with every measurement of
-        the task.
-
-        Args:
-            features: Features that ``features_of`` computed in the task's own space, shape (n,
-                features).
-            own: The number of measurements of the task itself.
+        The weight halves after every ``half_life`` measurements of the task itself (``own_count``).
         """
-        weight = self._weight(own)
+        weight = self._weight(own_count)
         if self._booster is None or weight == 0.0 or not len(features):
             return np.zeros(len(features))
         predicted = self._booster.inplace_predict(features, validate_features=False)
         return weight * np.asarray(predicted, np.float64)
 
-    def _weight(self, own: int) -> float:
-        weight = float(2.0 ** (-own / self._options.half_life))
-        return weight if weight >= _NEGLIGIBLE else 0.0
+    def _weight(self, own_count: int) -> float:
+        weight = float(2.0 ** (-own_count / self._options.half_life))
+        return weight if weight >= _LEAST_WEIGHT else 0.0
 
-    def _lessons(self) -> Iterator[Lesson]:
+    def _other_task_data(self) -> Iterator[TransferData]:
         """The measurements of this run's other tasks."""
         if not self._options.tasks:
             return
-        own = self._context.space.feature_names
+        own_features = self._context.space.feature_names
         for history in self._context.archive.others(self._context.task):
             theirs = {name: column for column, name in enumerate(history.space.feature_names)}
-            columns = np.array([theirs.get(name, -1) for name in own], np.intp)
+            columns = np.array([theirs.get(name, -1) for name in own_features], np.intp)
             quality = history.observations.relative_throughput
-            if self._alike(columns >= 0) and quality.any():
+            if self._is_similar(columns >= 0) and quality.any():
                 features = features_of(history.space, history.observations.configs)
                 missing = np.full((len(features), 1), np.nan, np.float32)
                 yield np.concatenate([features, missing], axis=1)[:, columns], quality
 
-    def _earlier_lessons(self) -> list[Lesson]:
+    def _earlier_run_data(self) -> list[TransferData]:
         """The measurements of earlier runs' tasks."""
         folders = self._options.history
         earlier = self._context.archive.shared(
             f"cost models/earlier runs {[str(folder) for folder in folders]}",
-            lambda: earlier_tasks(folders),
+            lambda: read_earlier_tasks(folders),
         )
         wanted = [task for task in earlier if self._options.same_task or task.key != self._own_key]
-        lessons = [
+        tables = [
             (features, quality)
             for features, quality in ((self._features(task), _quality(task)) for task in wanted)
-            if quality.any() and self._alike(np.logical_or.reduce(np.isfinite(features), axis=0))
+            if quality.any()
+            and self._is_similar(np.logical_or.reduce(np.isfinite(features), axis=0))
         ]
-        records = sum(len(quality) for _, quality in lessons)
+        records = sum(len(quality) for _, quality in tables)
         if records < self._options.records and not self._options.tasks:
             log.warning(
                 "earlier runs have too few measurements that apply to this task",
@@ -268,11 +226,11 @@ class Prior:
                 needed=self._options.records,
                 hint="name more run folders under 'history', or lower 'records'",
             )
-        return lessons
+        return tables
 
-    def _alike(self, shared: NDArray[np.bool_]) -> bool:
+    def _is_similar(self, shared: NDArray[np.bool_]) -> bool:
         knobs = sum(len(knob.feature_names) for knob in self._context.space.knobs)
-        return bool(shared[:knobs].mean() >= _SHARED)
+        return bool(shared[:knobs].mean() >= _LEAST_SHARED)
 
     @property
     def _own_key(self) -> str:
@@ -280,7 +238,7 @@ class Prior:
 
     def _features(self, earlier: EarlierTask) -> Features:
         space = self._context.space
-        # Analytical features follow from the task: another's indices would give this one's.
+        # Only for the same task and space do the indices give the right analytical features.
         if (earlier.key, earlier.fingerprint) == (self._own_key, space.fingerprint):
             return features_of(space, np.array(earlier.configs, np.int32))
         return recorded_features(earlier.choices, space.feature_names)
@@ -303,13 +261,11 @@ class EarlierTask:
     """One task of an earlier run, with its n measurements.
 
     Attributes:
-        key: The task's identity (``Task.key``).
-        fingerprint: The fingerprint of the design space. Knob indices have the same meaning only in
-            spaces with the same fingerprint.
-        configs: The knob indices of each measurement.
-        choices: The same configurations, each as a mapping from knob name to value.
-        costs: The median kernel time of each measurement in seconds, infinity for a failure, shape
-            (n,).
+        fingerprint: the fingerprint of the design space, on which the meaning of knob indices
+            depends.
+        configs: the knob indices of each measurement.
+        choices: the same configurations, each as a mapping from knob name to value.
+        costs: the median kernel times in seconds, infinity for a failure, shape (n,).
     """
 
     key: str
@@ -319,21 +275,14 @@ class EarlierTask:
     costs: NDArray[np.float64]
 
 
-def earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
-    """Read the tasks of finished runs and their measurements, folder by folder.
-
-    Args:
-        folders: Run folders that ``chameleon run`` wrote.
-
-    Raises:
-        RunFolderError: One of the folders is no run folder, or cannot be read.
-    """
-    histories = []
+def read_earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
+    """Read the tasks and measurements of finished runs from their run folders."""
+    tasks = []
     for folder in folders:
         with read_store(folder) as store:
             for stored in store.tasks():
                 measurements = store.measurements(stored.id)
-                histories.append(
+                tasks.append(
                     EarlierTask(
                         key=stored.task.key,
                         fingerprint=stored.fingerprint,
@@ -342,4 +291,4 @@ def earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
                         costs=np.array([m.cost for m in measurements], np.float64),
                     )
                 )
-    return histories
+    return tasks

@@ -47,13 +47,13 @@ class XGBoostModel(TreeModel):
         self._booster: Any = None
         self._trees = 0
 
-    def grow(self, features: Features, quality: Scores, guess: Scores) -> None:
+    def grow(self, features: Features, quality: Scores, base: Scores) -> None:
         # Imported here: it takes a second, which the first batch need not wait for.
         import xgboost  # noqa: PLC0415
 
         data = xgboost.DMatrix(features, label=quality, nthread=THREADS)
         data.set_group([len(quality)])
-        margin = self._margin(guess)
+        margin = self._margin(base)
         if margin is not None:
             data.set_base_margin(margin)
         if self._patience:
@@ -63,9 +63,9 @@ class XGBoostModel(TreeModel):
             self._booster = xgboost.train(self._parameters, data, num_boost_round=self._rounds)
             self._trees = self._rounds
 
-    def _margin(self, guess: Scores) -> Scores | None:
-        """The start of the trees: the expectation from other tasks, or else xgboost's default."""
-        return guess if self.expects else None
+    def _margin(self, base: Scores) -> Scores | None:
+        """The base margin of xgboost, or None for its default."""
+        return base if self.has_prior else None
 
     def _grow_while_better(self, data: Any, quality: Scores) -> None:
         """Add trees while they improve the recall of the best observations."""
@@ -80,38 +80,24 @@ class XGBoostModel(TreeModel):
             elif tree + 1 - self._trees >= self._patience:
                 break
 
-    def evaluate(self, features: Features, guess: Scores) -> Scores:
-        """The score of each configuration, shape (n,).
-
-        It is relative throughput, or a rank score with ``objective: rank``.
-
-        Args:
-            features: The features of n configurations, shape (n, features).
-            guess: The relative throughput that other tasks and the prior model predict, shape (n,).
-                It is 0 if there is neither.
-        """
-        # Without a DMatrix a call costs a quarter of a millisecond, which a walk of 500 steps
-        # pays 500 times.
+    def evaluate(self, features: Features, base: Scores) -> Scores:
+        """The score of each configuration, shape (n,)."""
+        # Making a DMatrix would cost a quarter of a millisecond in each of 500 steps of a walk.
         predicted = self._booster.inplace_predict(
             features,
             iteration_range=(0, self._trees),
             validate_features=False,
-            base_margin=self._margin(guess),
+            base_margin=self._margin(base),
         )
         return np.asarray(predicted, np.float64)
 
 
 def average_recall(predicted: NDArray[np.floating], truth: NDArray[np.floating], top: int) -> float:
-    """How well predictions find the best configurations: mean recall over k = 1 to ``top``.
+    """The mean recall of the best k configurations over k = 1 to ``top``.
 
-    The recall is the share of the k truly best configurations among the k with the best
-    predictions.
-
-    Args:
-        predicted: Predicted quality, higher is better, shape (n,).
-        truth: True quality, higher is better, shape (n,). Among equal values, the first one counts
-            as better.
-        top: The largest k, at least 1; n if there are fewer than ``top`` values.
+    The recall is the share of the k truly best among the k with the best predictions. ``predicted``
+    and ``truth`` are qualities, higher is better, shape (n,); the first of equal values counts as
+    better.
     """
     count = len(truth)
     ranks = np.empty((2, count), np.intp)

@@ -19,26 +19,21 @@ from numpy.typing import NDArray
 from chameleon_explorers._best_set import BestSet
 from chameleon_explorers._options import AnnealingOptions
 
-_COLD = 1e-5
-"""A number added to the temperature, which ends at 0, so that nothing is divided by 0."""
+_LEAST_TEMPERATURE = 1e-5
+"""Added to the temperature, which ends at 0, to avoid a division by 0."""
 
-_SCORED_AT_ONCE = 1 << 15
-"""The largest space that is scored as a whole if the option ``exhaustive`` is set.
-
-One large call of a cost model takes less time than the hundred small calls of a walk.
-"""
+_LARGEST_EXHAUSTIVE = 1 << 15
+"""The largest space that is scored as a whole with the option ``exhaustive``."""
 
 _LEADERS = 3
 """The number of best measured configurations whose neighbours become candidates."""
 
 
 class AnnealingExplorer(Explorer):
-    """Walks from configuration to configuration by simulated annealing on the cost model's scores.
+    """Simulated annealing on the cost model's scores, with many chains in parallel.
 
-    Many walks (chains) run in parallel. Each step changes one knob of each chain, and the
-    temperature falls to 0 (Chen et al., "Learning to Optimize Tensor Programs", 2018, section 5.2).
-    By default each round continues the chains of the last round. The reason is that scores change
-    little when the cost model is fitted again.
+    Each step changes one knob of each chain, and the temperature falls to 0 (Chen et al., "Learning
+    to Optimize Tensor Programs", 2018, section 5.2).
     """
 
     def __init__(self, options: AnnealingOptions, context: StageContext) -> None:
@@ -50,11 +45,6 @@ class AnnealingExplorer(Explorer):
         self._elites = self._leaders = self._chains
 
     def observe(self, observations: Observations) -> None:
-        """Keep the best measured configurations, at which new chains start.
-
-        Rounds also propose some neighbours of the fastest of these configurations, unless the
-        option ``neighbours`` is 0.
-        """
         ranked = observations.fastest
         self._elites = ranked[: self._options.elites]
         self._leaders = ranked[:_LEADERS]
@@ -66,26 +56,23 @@ class AnnealingExplorer(Explorer):
         best = self._walk(score, visited, count)
         if not self._options.neighbours or not len(self._leaders):
             return best
-        return self._with_nearby(best, score, visited, count)
+        return self._add_neighbours(best, score, visited, count)
 
     def _walk(self, score: ScoreFunction, visited: Visited, count: int) -> Candidates:
-        """The configurations with the highest scores, found by annealing or in the whole space.
-
-        A small space is scored as a whole if the option ``exhaustive`` is set.
-        """
+        """The configurations with the highest scores, by annealing or from the whole space."""
         options = self._options
         best = BestSet(self._space, visited, count)
-        everything = self._space.everything if options.exhaustive else None
-        if everything is not None and 0 < len(everything) <= _SCORED_AT_ONCE:
-            # Shuffled, since trees give equal scores to neighbours, of which the first are kept.
-            shuffled = self._rng.permutation(everything)
+        configs = self._space.all_legal if options.exhaustive else None
+        if configs is not None and 0 < len(configs) <= _LARGEST_EXHAUSTIVE:
+            # Trees give equal scores to neighbours, and the first of equal ones stay.
+            shuffled = self._rng.permutation(configs)
             best.offer(shuffled, score(shuffled))
             return Candidates(configs=best.configs, scores=best.scores, steps=1)
         chains = self._starting_points()
         if not len(chains):
-            return best.filled(score, self._rng, 0)
+            return best.fill(score, self._rng, 0)
 
-        # A copy: it is changed below, and the model may keep what it returned.
+        # A copy, because it is changed below.
         scores = score(chains).copy()
         best.offer(chains, scores)
         step, unchanged = 0, 0
@@ -100,50 +87,45 @@ class AnnealingExplorer(Explorer):
             if unchanged >= options.early_stop:
                 break
         self._chains = chains
-        return best.filled(score, self._rng, step)
+        return best.fill(score, self._rng, step)
 
-    def _with_nearby(
+    def _add_neighbours(
         self, candidates: Candidates, score: ScoreFunction, visited: Visited, count: int
     ) -> Candidates:
-        """Put some neighbours of the best measured configurations before the walk's candidates.
+        """Put neighbours of the best measured configurations before the walk's candidates.
 
-        A model that is wrong about these neighbours would otherwise keep the search from ever
-        measuring them, even if one of them is better.
+        Otherwise a model that is wrong about these neighbours keeps the search from measuring them.
         """
-        # Rounded up or down at random, so that small batches look there too.
+        # Rounded up or down at random, so that small batches have some too.
         wanted = int(self._options.neighbours * self._batch + self._rng.random())
         if not wanted:
             return candidates
-        near = np.concatenate([self._space.neighbours(leader) for leader in self._leaders])
-        near = self._space.distinct(near)
-        near = near[visited.fresh(near)]
-        if not len(near):
+        neighbours = np.concatenate([self._space.neighbours(leader) for leader in self._leaders])
+        neighbours = self._space.distinct(neighbours)
+        neighbours = neighbours[visited.unvisited(neighbours)]
+        if not len(neighbours):
             return candidates
-        near = near[np.argsort(-score(near), kind="stable")[:wanted]]
-        configs = self._space.distinct(np.concatenate([near, candidates.configs]))
-        known = self._space.keys(near)
-        rest = candidates.scores[~np.isin(self._space.keys(candidates.configs), known)]
-        # Samplers go by the score, so the neighbours' must be above the others'.
-        above = rest.max(initial=0.0) + np.arange(len(near), 0, -1)
+        neighbours = neighbours[np.argsort(-score(neighbours), kind="stable")[:wanted]]
+        configs = self._space.distinct(np.concatenate([neighbours, candidates.configs]))
+        neighbour_keys = self._space.keys(neighbours)
+        rest = candidates.scores[~np.isin(self._space.keys(candidates.configs), neighbour_keys)]
+        # Samplers take the best scores, so the scores of neighbours must be higher.
+        raised = rest.max(initial=0.0) + np.arange(len(neighbours), 0, -1)
         return attrs.evolve(
-            candidates, configs=configs[:count], scores=np.concatenate([above, rest])[:count]
+            candidates, configs=configs[:count], scores=np.concatenate([raised, rest])[:count]
         )
 
     def _starting_points(self) -> Configs:
-        """The configurations where chains begin: the last round's ends, or random ones.
-
-        The best measured configurations replace the first chains.
-        """
+        """The chains' first configurations: elites, then the last round's ends or random ones."""
         wanted = self._options.chains
         chains = self._chains
         if not self._options.persistent or not len(chains):
-            # The space's own guesses are good places to start from, measured or not.
             drawn = self._space.sample(wanted, self._rng)
             chains = self._space.distinct(np.concatenate([self._space.first_guesses, drawn]))[
                 :wanted
             ]
             if 0 < len(chains) < wanted:
-                # A space with fewer configurations than chains: several chains share one.
+                # With fewer configurations than chains, several chains start at the same one.
                 chains = np.resize(chains, (wanted, chains.shape[1]))
         chains = chains.copy()
         elites = self._elites[: len(chains)]
@@ -151,7 +133,7 @@ class AnnealingExplorer(Explorer):
         return chains
 
     def _accept(self, old: Scores, new: Scores, temperature: float) -> NDArray[np.bool_]:
-        """Whether each chain takes its step, by the Metropolis rule; shape (chains,)."""
-        exponent = np.minimum((new - old) / (temperature + _COLD), 0.0)
+        """Whether each chain accepts its step, by the Metropolis rule; shape (chains,)."""
+        exponent = np.minimum((new - old) / (temperature + _LEAST_TEMPERATURE), 0.0)
         accepted: NDArray[np.bool_] = self._rng.random(len(old)) < np.exp(exponent)
         return accepted

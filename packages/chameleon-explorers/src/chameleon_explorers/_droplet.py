@@ -6,17 +6,16 @@ import numpy as np
 from chameleon_core import plugin_api as stages
 from chameleon_core.plugin_api import Configs
 
-from chameleon_explorers._moves import History, kicked, neighbourhoods, ranked, usable
+from chameleon_explorers._moves import History, in_order, legal_configs, neighbours_of, perturb
 from chameleon_explorers._options import DropletOptions
 
 
 class DropletExplorer(stages.Explorer):
     """Coordinate descent on measured times, which needs no cost model.
 
-    From the current configuration, each round proposes steps down and up in every knob. It also
-    goes further in the direction of the last improvement. If no step improves, the step length
-    doubles. After the longest step, the search goes on from random changes of the best
-    configuration.
+    Each round proposes steps down and up in every knob, and further steps in the direction of the
+    last improvement. If no step improves, the step length doubles; after the longest step, the
+    search restarts at random changes of the best configuration.
     """
 
     def __init__(self, options: DropletOptions, context: stages.StageContext) -> None:
@@ -24,14 +23,13 @@ class DropletExplorer(stages.Explorer):
         self._space = context.space
         self._rng = context.rng
         self._batch = context.batch_size
-        self._history = History.nothing(context.space)
-        self._at: Configs | None = None
+        self._history = History.empty(context.space)
+        self._current: Configs | None = None
         self._step = 1
         self._direction = np.zeros(len(context.space.knobs), np.int32)
         self._starts: Configs | None = None
 
     def observe(self, observations: stages.Observations) -> None:
-        """Store all measurements so far."""
         self._history = History(self._space, observations)
 
     def explore(
@@ -40,73 +38,62 @@ class DropletExplorer(stages.Explorer):
         visited: stages.Visited,
         count: int,
     ) -> stages.Candidates:
-        """Propose configurations in the order in which they should be measured.
-
-        The scores fall in this order, and are no predictions.
-
-        Args:
-            score: Not used; the explorer needs no cost model.
-            visited: The configurations that were measured before.
-            count: The largest number of candidates.
-        """
         if not len(self._history.best):
-            return ranked(visited.sample(count, self._rng), visited, count)
+            return in_order(visited.sample(count, self._rng), visited, count)
         steps = self._next_steps(visited)
-        # The rest of a batch is neighbours of the best, then random configurations.
-        near = neighbourhoods(self._space, self._history.best[: self._batch], self._rng)
-        proposed = self._space.distinct(np.concatenate([steps, near]))
-        proposed = proposed[visited.fresh(proposed)]
+        # Neighbours of the best configurations, then random ones, complete the batch.
+        neighbours = neighbours_of(self._space, self._history.best[: self._batch], self._rng)
+        proposed = self._space.distinct(np.concatenate([steps, neighbours]))
+        proposed = proposed[visited.unvisited(proposed)]
         if len(proposed) < min(count, self._batch):
             proposed = np.concatenate([proposed, visited.sample(count, self._rng)])
             proposed = self._space.distinct(proposed)
-        return ranked(proposed, visited, count)
+        return in_order(proposed, visited, count)
 
     def _next_steps(self, visited: stages.Visited) -> Configs:
-        """Unmeasured steps from the current configuration, after all measured improvements.
-
-        If no step is left, the result is new starting points near the best configuration.
-        """
+        """Unvisited steps from the current configuration, or starting points of a new descent."""
         longest = int(self._space.cardinalities.max()) - 1
-        at = self._landed()
+        current = self._current_config()
         while True:
-            steps = self._around(at)
+            steps = self._steps_from(current)
             costs = self._history.cost_of(steps)
-            if (costs < self._history.cost_of(at[None])[0]).any():
+            if (costs < self._history.cost_of(current[None])[0]).any():
                 better = steps[int(np.nanargmin(costs))]
-                self._direction, self._step, at = better - at, 1, better
+                self._direction, self._step, current = better - current, 1, better
                 continue
-            fresh = steps[visited.fresh(steps)]
-            if len(fresh):
-                self._at = at
-                return fresh
+            unvisited = steps[visited.unvisited(steps)]
+            if len(unvisited):
+                self._current = current
+                return unvisited
             if self._step >= longest:
                 break
             self._step, self._direction = 2 * self._step, np.zeros_like(self._direction)
-        self._at, self._step = None, 1
-        self._starts = kicked(
+        self._current, self._step = None, 1
+        self._starts = perturb(
             self._space, self._history.best[0], self._options.kick, 8 * self._batch, self._rng
         )
-        self._starts = self._starts[visited.fresh(self._starts)][: self._batch]
+        self._starts = self._starts[visited.unvisited(self._starts)][: self._batch]
         return self._starts
 
-    def _landed(self) -> Configs:
+    def _current_config(self) -> Configs:
         """The current configuration, or a new one after a restart, shape (knobs,)."""
-        if self._at is None:
+        if self._current is None:
             self._direction = np.zeros_like(self._direction)
-            self._at = self._history.best[0]
+            self._current = self._history.best[0]
             if self._starts is not None:
                 costs = self._history.cost_of(self._starts)
                 if np.isfinite(costs).any():
-                    self._at = self._starts[int(np.nanargmin(costs))]
-        return self._at
+                    self._current = self._starts[int(np.nanargmin(costs))]
+        return self._current
 
-    def _around(self, at: Configs) -> Configs:
-        """Steps of the current length in every knob; steps in the last direction come first.
-
-        Steps in the last direction have one, two and four times the length of the last improvement.
-        """
-        unit = np.eye(len(at), dtype=np.int32) * self._step
-        along = at + np.outer([1, 2, 4], self._direction) if self._direction.any() else at[None]
-        every = self._rng.permutation(np.concatenate([at + unit, at - unit]))
+    def _steps_from(self, current: Configs) -> Configs:
+        """Steps of the current length in every knob, after steps in the last direction."""
+        unit = np.eye(len(current), dtype=np.int32) * self._step
+        along = (
+            current + np.outer([1, 2, 4], self._direction)
+            if self._direction.any()
+            else current[None]
+        )
+        every = self._rng.permutation(np.concatenate([current + unit, current - unit]))
         moved = np.concatenate([along, every]).astype(np.int32)
-        return usable(self._space, moved)
+        return legal_configs(self._space, moved)

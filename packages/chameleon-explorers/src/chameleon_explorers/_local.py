@@ -6,7 +6,7 @@ import numpy as np
 from chameleon_core import plugin_api as stages
 from chameleon_core.plugin_api import Configs
 
-from chameleon_explorers._moves import History, kicked, neighbourhoods, nothing, ranked
+from chameleon_explorers._moves import History, in_order, neighbours_of, no_configs, perturb
 from chameleon_explorers._options import LocalOptions
 
 _PARENTS = 16
@@ -17,27 +17,26 @@ _TRIES = 8
 
 
 class Climb:
-    """The state of a local search that makes one hill climb after another.
+    """The state of one hill climb after another.
 
     Attributes:
-        at: The configuration that the current climb has reached, shape (knobs,). None before the
-            starting points of the next climb are measured.
-        starts: The configurations proposed as starting points of the latest climb, shape (n,
-            knobs). The climb begins at the fastest of them.
+        current: the configuration that the climb has reached, shape (knobs,); None before its
+            starting points are measured.
+        starts: the starting points of the latest climb, shape (n, knobs), which begins at the
+            fastest.
     """
 
     def __init__(self, starts: Configs) -> None:
-        self.at: Configs | None = None
+        self.current: Configs | None = None
         self.starts = starts
 
 
 class LocalExplorer(stages.Explorer):
     """Iterated local search with steps of one in one knob, which needs no cost model.
 
-    One part of each batch goes to unmeasured neighbours of the fastest configurations. The rest
-    goes to climbs. A climb moves from neighbour to neighbour until no neighbour is faster. It then
-    begins again at a random configuration, or at a random change of the best one. With the option
-    ``guided``, a trained cost model orders the neighbours of the fastest configurations.
+    One part of each batch goes to unvisited neighbours of the fastest configurations, the rest to
+    climbs. A climb ends if no neighbour is faster, and restarts at a random configuration or a
+    random change of the best one.
     """
 
     def __init__(self, options: LocalOptions, context: stages.StageContext) -> None:
@@ -45,82 +44,72 @@ class LocalExplorer(stages.Explorer):
         self._space = context.space
         self._rng = context.rng
         self._batch = context.batch_size
-        self._history = History.nothing(context.space)
-        self._climbs = [Climb(nothing(context.space)) for _ in range(options.climbs)]
+        self._history = History.empty(context.space)
+        self._climbs = [Climb(no_configs(context.space)) for _ in range(options.climbs)]
 
     def observe(self, observations: stages.Observations) -> None:
-        """Store all measurements so far."""
         self._history = History(self._space, observations)
 
     def explore(
         self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
-        """Propose configurations in the order in which they should be measured.
-
-        The scores fall in this order. They are no predictions, even if there is a cost model.
-
-        Args:
-            score: The cost model's prediction, used with the option ``guided``; None if untrained.
-            visited: The configurations that were measured before.
-            count: The largest number of candidates.
-        """
         if not len(self._history.best):
-            return ranked(visited.sample(count, self._rng), visited, count)
-        around = self._around_the_best(visited, count)
-        if self._options.guided and score is not None and len(around):
-            around = around[np.argsort(-score(around), kind="stable")]
-        # Rounded up or down at random, so that batches of one take part in the climbs too.
+            return in_order(visited.sample(count, self._rng), visited, count)
+        neighbours = self._neighbours_of_best(visited, count)
+        if self._options.guided and score is not None and len(neighbours):
+            neighbours = neighbours[np.argsort(-score(neighbours), kind="stable")]
+        # Rounded up or down at random, so that batches of one have climbs too.
         slots = min(self._batch, int(self._options.share * self._batch + self._rng.random()))
-        head = around[: self._batch - slots]
+        head = neighbours[: self._batch - slots]
         parts = [head]
         for index, climb in enumerate(self._climbs):
-            own = slots // len(self._climbs) + (index < slots % len(self._climbs))
-            if own:
-                parts.append(self._continued(climb, visited, own))
-        proposed = self._space.distinct(np.concatenate([*parts, around[len(head) :]]))
+            climb_slots = slots // len(self._climbs) + (index < slots % len(self._climbs))
+            if climb_slots:
+                parts.append(self._advance(climb, visited, climb_slots))
+        proposed = self._space.distinct(np.concatenate([*parts, neighbours[len(head) :]]))
         if len(proposed) < min(count, self._batch):
             proposed = np.concatenate([proposed, visited.sample(count, self._rng)])
             proposed = self._space.distinct(proposed)
-        return ranked(proposed, visited, count)
+        return in_order(proposed, visited, count)
 
-    def _around_the_best(self, visited: stages.Visited, count: int) -> Configs:
-        """Unmeasured neighbours of the fastest configurations; the fastest one's come first."""
-        near_best = nothing(self._space)
+    def _neighbours_of_best(self, visited: stages.Visited, count: int) -> Configs:
+        """Unvisited neighbours of the fastest configurations, those of the fastest one first."""
+        near_best = no_configs(self._space)
         for begin in range(0, len(self._history.best), _PARENTS):
             parents = self._history.best[begin : begin + _PARENTS]
-            near = neighbourhoods(self._space, parents, self._rng)
-            near = near[visited.fresh(near)]
-            near_best = self._space.distinct(np.concatenate([near_best, near]))
+            neighbours = neighbours_of(self._space, parents, self._rng)
+            neighbours = neighbours[visited.unvisited(neighbours)]
+            near_best = self._space.distinct(np.concatenate([near_best, neighbours]))
             if len(near_best) >= count:
                 break
         return near_best[:count]
 
-    def _continued(self, climb: Climb, visited: stages.Visited, slots: int) -> Configs:
+    def _advance(self, climb: Climb, visited: stages.Visited, slots: int) -> Configs:
         """The next configurations of a climb: neighbours, or new starting points at its end."""
-        if climb.at is None:
+        if climb.current is None:
             costs = self._history.cost_of(climb.starts)
             if np.isfinite(costs).any():
-                climb.at = climb.starts[int(np.nanargmin(costs))]
-        while climb.at is not None:
-            near = neighbourhoods(self._space, climb.at[None], self._rng)
-            costs = self._history.cost_of(near)
-            here = self._history.cost_of(climb.at[None])[0]
-            if (costs < here).any():
-                climb.at = near[int(np.nanargmin(costs))]
+                climb.current = climb.starts[int(np.nanargmin(costs))]
+        while climb.current is not None:
+            neighbours = neighbours_of(self._space, climb.current[None], self._rng)
+            costs = self._history.cost_of(neighbours)
+            current_cost = self._history.cost_of(climb.current[None])[0]
+            if (costs < current_cost).any():
+                climb.current = neighbours[int(np.nanargmin(costs))]
                 continue
-            near = near[visited.fresh(near)]
-            if len(near):
-                return near[:slots]
-            climb.at = None
+            neighbours = neighbours[visited.unvisited(neighbours)]
+            if len(neighbours):
+                return neighbours[:slots]
+            climb.current = None
         climb.starts = self._starts(visited, slots)
         return climb.starts
 
     def _starts(self, visited: stages.Visited, count: int) -> Configs:
         """Starting points of a new climb: changes of the best configuration, or random ones."""
-        starts = nothing(self._space)
+        starts = no_configs(self._space)
         if self._rng.random() >= self._options.restart:
-            starts = kicked(
+            starts = perturb(
                 self._space, self._history.best[0], self._options.kick, _TRIES * count, self._rng
             )
-            starts = starts[visited.fresh(starts)][:count]
+            starts = starts[visited.unvisited(starts)][:count]
         return starts if len(starts) else visited.sample(count, self._rng)

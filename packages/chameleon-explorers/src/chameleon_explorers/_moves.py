@@ -1,4 +1,4 @@
-"""Neighbours, random changes, rankings and sorted measurements, for search without a cost model."""
+"""Moves of searches without a cost model: neighbours, random changes, and sorted measurements."""
 
 from __future__ import annotations
 
@@ -7,42 +7,28 @@ from chameleon_core.plugin_api import Candidates, Configs, DesignSpace, Observat
 from numpy.typing import NDArray
 
 
-def nothing(space: DesignSpace) -> Configs:
+def no_configs(space: DesignSpace) -> Configs:
     """An empty array of configurations, shape (0, knobs)."""
     return np.empty((0, len(space.knobs)), np.int32)
 
 
-def neighbourhoods(space: DesignSpace, configs: Configs, rng: np.random.Generator) -> Configs:
-    """The configurations that differ from one of ``configs`` by one index step in one knob.
+def neighbours_of(space: DesignSpace, configs: Configs, rng: np.random.Generator) -> Configs:
+    """Legal configurations, shape (m, knobs), one index step in one knob away from ``configs``.
 
-    All neighbours of the first configuration come first, then those of the second, and so on. The
-    neighbours of one configuration are in random order, so that no knob comes first every time.
-
-    Args:
-        space: The design space.
-        configs: The configurations whose neighbours are wanted, shape (n, knobs).
-        rng: The random generator that shuffles the neighbours of each configuration.
-
-    Returns:
-        Distinct legal configurations, shape (m, knobs).
+    The neighbours of one configuration are in random order, so that no knob comes first every time.
     """
     if not len(configs):
-        return nothing(space)
+        return no_configs(space)
     unit = np.eye(len(space.knobs), dtype=np.int32)
     steps = np.concatenate([unit, -unit])
     shuffled = steps[rng.random((len(configs), len(steps))).argsort(axis=1)]
-    return usable(space, (configs[:, None, :] + shuffled).reshape(-1, len(space.knobs)))
+    return legal_configs(space, (configs[:, None, :] + shuffled).reshape(-1, len(space.knobs)))
 
 
-def usable(space: DesignSpace, configs: Configs) -> Configs:
-    """Select the distinct legal configurations among index vectors, in their order.
+def legal_configs(space: DesignSpace, configs: Configs) -> Configs:
+    """The distinct legal configurations among index vectors, shape (m, knobs), in their order.
 
-    Args:
-        space: The design space.
-        configs: Index vectors, shape (n, knobs). Indices may be out of a knob's range.
-
-    Returns:
-        Distinct legal configurations, shape (m, knobs).
+    Indices may be out of a knob's range.
     """
     configs = configs[((configs >= 0) & (configs < space.cardinalities)).all(axis=1)]
     configs = space.distinct(space.canonical(configs))
@@ -50,43 +36,23 @@ def usable(space: DesignSpace, configs: Configs) -> Configs:
     return legal
 
 
-def kicked(
+def perturb(
     space: DesignSpace, config: Configs, knobs: int, count: int, rng: np.random.Generator
 ) -> Configs:
-    """Random changes of a configuration, with which a local search leaves a local optimum.
-
-    Args:
-        space: The design space.
-        config: The configuration to change, shape (knobs,).
-        knobs: The number of knobs that get a random value in each change.
-        count: The number of changes to try.
-        rng: The random generator that draws the knobs and the values.
-
-    Returns:
-        Distinct legal configurations, at most ``count``, shape (n, knobs).
-    """
+    """At most ``count`` random changes of a configuration, to leave a local optimum, (n, knobs)."""
     width = len(space.knobs)
     # Only knobs with a choice are worth drawing.
-    lots = rng.random((count, width)) * (space.cardinalities > 1)
-    drawn = np.zeros((count, width), np.bool_)
-    chosen = np.argsort(-lots, axis=1)[:, : min(knobs, width)]
-    np.put_along_axis(drawn, chosen, values=True, axis=1)
+    draws = rng.random((count, width)) * (space.cardinalities > 1)
+    changed = np.zeros((count, width), np.bool_)
+    chosen = np.argsort(-draws, axis=1)[:, : min(knobs, width)]
+    np.put_along_axis(changed, chosen, values=True, axis=1)
     values = (rng.random((count, width)) * space.cardinalities).astype(np.int32)
-    return usable(space, np.where(drawn, values, config).astype(np.int32))
+    return legal_configs(space, np.where(changed, values, config).astype(np.int32))
 
 
-def ranked(configs: Configs, visited: Visited, count: int, *, steps: int = 0) -> Candidates:
-    """Candidates in the order of ``configs``, with scores that fall from 1 towards 0.
-
-    The scores only express the order, so that a sampler that takes the best scores keeps the order.
-
-    Args:
-        configs: Configurations, the most wanted first, shape (n, knobs).
-        visited: The configurations that were measured before; they are left out.
-        count: The largest number of candidates.
-        steps: The number of search steps that the explorer reports.
-    """
-    configs = configs[visited.fresh(configs)][:count].astype(np.int32)
+def in_order(configs: Configs, visited: Visited, count: int, *, steps: int = 0) -> Candidates:
+    """Candidates in the order of ``configs``, expressed by scores that fall from 1 towards 0."""
+    configs = configs[visited.unvisited(configs)][:count].astype(np.int32)
     scores = np.linspace(1.0, 0.0, len(configs), endpoint=False)
     return Candidates(configs=configs, scores=scores, steps=steps)
 
@@ -94,42 +60,31 @@ def ranked(configs: Configs, visited: Visited, count: int, *, steps: int = 0) ->
 class History:
     """The measurements of one task, sorted by time and searchable by configuration.
 
-    Args:
-        space: The task's design space.
-        observations: All measurements of the task so far.
-
     Attributes:
-        best: The configurations that were timed, fastest first, shape (n, knobs).
-        costs: The times of these configurations in seconds, shape (n,).
+        best: the configurations that were timed, fastest first, shape (n, knobs).
+        costs: their times in seconds, shape (n,).
     """
 
     def __init__(self, space: DesignSpace, observations: Observations) -> None:
         self._space = space
         costs = observations.costs
-        # A cost of zero or not-a-number comes from a broken clock, not from a fast kernel.
-        usable = np.isfinite(costs) & (costs > 0)
-        costs = np.where(usable, costs, np.inf)
+        # A cost of zero or NaN comes from a broken clock.
+        timed = np.isfinite(costs) & (costs > 0)
+        costs = np.where(timed, costs, np.inf)
         keys = space.keys(observations.configs)
         sorting = np.argsort(keys, kind="stable")
         self._keys, self._costs = keys[sorting], costs[sorting]
-        timed = np.flatnonzero(usable)
-        order = timed[np.argsort(costs[timed], kind="stable")]
+        rows = np.flatnonzero(timed)
+        order = rows[np.argsort(costs[rows], kind="stable")]
         self.best: Configs = observations.configs[order]
         self.costs: NDArray[np.float64] = costs[order]
 
     @classmethod
-    def nothing(cls, space: DesignSpace) -> History:
-        """A history without measurements, for the start of a search."""
+    def empty(cls, space: DesignSpace) -> History:
         return cls(space, Observations.of(space, []))
 
     def cost_of(self, configs: Configs) -> NDArray[np.float64]:
-        """The measured time of each configuration in seconds, shape (n,).
-
-        The time is infinity if the measurement failed, and NaN if there is no measurement.
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-        """
+        """The measured seconds, shape (n,): infinity for a failure, NaN without a measurement."""
         costs = np.full(len(configs), np.nan)
         if len(configs) and len(self._keys):
             keys = self._space.keys(configs)

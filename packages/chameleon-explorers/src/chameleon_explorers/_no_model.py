@@ -1,4 +1,4 @@
-"""Search without a model: the cost model ``none``, and an explorer that proposes random ones."""
+"""Search without a model: the cost model ``none``, and an explorer of random configurations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NoCostModel(CostModel):
 
 
 class RandomExplorer(Explorer):
-    """Proposes random unmeasured configurations, ranked by the cost model if it is trained."""
+    """Proposes random unvisited configurations, ranked by the cost model if it is trained."""
 
     def __init__(self, options: NoOptions, context: StageContext) -> None:  # noqa: ARG002
         self._rng = context.rng

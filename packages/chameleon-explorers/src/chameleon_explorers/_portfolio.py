@@ -13,13 +13,12 @@ from chameleon_explorers._options import PortfolioOptions
 
 @attrs.define(kw_only=True)
 class Arm:
-    """One explorer of a portfolio, and the improvement that its rounds brought.
+    """An arm of the bandit: one explorer, and the improvement that its rounds brought.
 
     Attributes:
-        explorer: The explorer.
-        rounds: The number of rounds that the explorer got. Older rounds count less.
-        improvement: The sum over these rounds of the share by which the lowest time fell, between 0
-            and 1 per round. Older rounds count less.
+        rounds: the discounted number of rounds that the explorer got.
+        improvement: the discounted sum over these rounds of the share by which the lowest time
+            fell.
     """
 
     explorer: stages.Explorer
@@ -31,8 +30,7 @@ class PortfolioExplorer(stages.Explorer):
     """Gives each round to one of several explorers; every explorer sees all measurements.
 
     The choice follows a discounted upper confidence bound (Garivier and Moulines, 2011, section
-    2.1). It prefers explorers whose recent rounds improved the lowest time. Explorers without a
-    recent round get a turn now and then, since another explorer may be best later in the search.
+    2.1).
     """
 
     def __init__(self, options: PortfolioOptions, context: stages.StageContext) -> None:
@@ -48,8 +46,7 @@ class PortfolioExplorer(stages.Explorer):
     def explore(
         self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
-        """Candidates of the most promising explorer that has any."""
-        for arm in sorted(self._arms, key=self._promise, reverse=True):
+        for arm in sorted(self._arms, key=self._upper_confidence_bound, reverse=True):
             candidates = arm.explorer.explore(score, visited, count)
             self._chosen = arm
             if len(candidates.configs):
@@ -57,11 +54,7 @@ class PortfolioExplorer(stages.Explorer):
         return candidates
 
     def observe(self, observations: stages.Observations) -> None:
-        """Credit the explorer of the last round with its improvement, and inform all explorers.
-
-        Args:
-            observations: All measurements of the task so far.
-        """
+        """Credit the explorer of the last round with its improvement, and inform all explorers."""
         best = observations.best_cost
         if self._chosen is not None:
             for arm in self._arms:
@@ -80,12 +73,12 @@ class PortfolioExplorer(stages.Explorer):
             return 0.0
         return 1.0 - best / self._best_cost
 
-    def _promise(self, arm: Arm) -> float:
+    def _upper_confidence_bound(self, arm: Arm) -> float:
         """The upper confidence bound of an explorer's improvement per round."""
         if not arm.rounds:
             return math.inf
-        # Gains shrink as a search goes on: what counts is how they compare with one another.
+        # Gains shrink during a search, so they are relative to the best arm's gain.
         scale = max(arm.improvement / arm.rounds for arm in self._arms if arm.rounds) or 1.0
         total = sum(arm.rounds for arm in self._arms)
-        doubt = math.sqrt(math.log(1.0 + total) / arm.rounds)
-        return arm.improvement / arm.rounds / scale + self._options.curiosity * doubt
+        exploration = math.sqrt(math.log(1.0 + total) / arm.rounds)
+        return arm.improvement / arm.rounds / scale + self._options.curiosity * exploration

@@ -1,8 +1,6 @@
 """The built-in presets: named pipelines of built-in stages.
 
-This package defines the presets because they differ mainly in their explorers. Each preset names
-every stage, so that ``chameleon validate`` prints all that a run will do. A pipeline may override
-any part of a preset.
+Each preset names every stage, so that ``chameleon validate`` prints all that a run will do.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from typing import Any
 
 from chameleon_core.plugin_api import PresetRecord
 
-_AROUND_THE_SEARCH: dict[str, Any] = {
+_OTHER_STAGES: dict[str, Any] = {
     "target": "native",
     "space": "auto",
     "runner": "local",
@@ -23,15 +21,13 @@ _AROUND_THE_SEARCH: dict[str, Any] = {
 
 DEFAULT = PresetRecord(
     name="default",
-    summary="Two models take turns after every few measurements, eager for what they do not know",
+    summary="Two cost models take turns, and prefer configurations about which they are uncertain",
     pipeline={
-        **_AROUND_THE_SEARCH,
-        # What the model thinks best of everything in a space small enough to score as a whole, as
-        # templates and recorded tables are; elsewhere chains that never go down and start at the
-        # best measured, which reach AutoTVM's final score in a fraction of its steps
-        # (benchmarks/search_steps.py, "annealing elites, cold"). One measurement in four goes to
-        # a neighbour of the best: on recorded tables the model alone now and then stays beside an
-        # optimum that it is wrong about.
+        **_OTHER_STAGES,
+        # A small space is scored as a whole. In others, chains at temperature 0 that start at the
+        # best configurations reach AutoTVM's final score in a fraction of its steps
+        # (benchmarks/search_steps.py, "annealing elites, cold"). Neighbours of the best get a
+        # quarter of the measurements, because the model may be wrong about them.
         "explorer": {
             "name": "annealing",
             "chains": 128,
@@ -43,18 +39,16 @@ DEFAULT = PresetRecord(
             "exhaustive": True,
             "neighbours": 0.25,
         },
-        # Trees and a Gaussian process take turns, as each is sure and wrong about some spaces
-        # (docs/benchmarks.md): trees know conditional knobs and steps, the process what lies
-        # between measurements, and how much one measurement tells of another. Both are asked for
-        # the uncertain, too, so that a search does not settle at the first good place.
+        # Each model is wrong about some spaces (docs/benchmarks.md): trees model conditional knobs
+        # and steps, the Gaussian process interpolates and knows its uncertainty.
         "cost_model": {
             "name": "alternating",
             "models": [{"name": "mixed", "kappa": 3.0}, {"name": "gaussian-process", "kappa": 2.0}],
         },
         "sampler": {"name": "greedy", "epsilon": 0.05},
         "synthesizer": "none",
-        # Rounds as small as the runner can be kept busy with (``Runner.batch_size``); of a long
-        # plan the process chooses those that tell most together.
+        # The runner sets the size of batches (``Runner.batch_size``); the Gaussian process
+        # chooses the most informative batch of a long plan.
         "budget": {"measurements": 64, "plan_size": 256},
     },
     reasons={
@@ -94,7 +88,7 @@ AUTOTVM = PresetRecord(
     name="autotvm",
     summary="AutoTVM's search with its published numbers: 1000 measurements in rounds of 64",
     pipeline={
-        **_AROUND_THE_SEARCH,
+        **_OTHER_STAGES,
         "explorer": {
             "name": "annealing",
             "chains": 128,
@@ -115,10 +109,10 @@ AUTOTVM = PresetRecord(
 
 PRESETS = (DEFAULT, AUTOTVM)
 
-_COMMON: dict[str, Any] = {
-    **_AROUND_THE_SEARCH,
+_MODEL_FREE_STAGES: dict[str, Any] = {
+    **_OTHER_STAGES,
     "cost_model": "none",
-    # No random picks: these explorers decide themselves how much of a batch goes elsewhere.
+    # No random picks: these explorers propose random configurations themselves.
     "sampler": {"name": "greedy", "epsilon": 0.0},
     "synthesizer": "none",
 }
@@ -128,7 +122,7 @@ LOCAL = PresetRecord(
     name="local",
     summary="Iterated local search on measurements alone",
     pipeline={
-        **_COMMON,
+        **_MODEL_FREE_STAGES,
         "explorer": {"name": "local", "share": 0.5, "climbs": 1, "kick": 2, "restart": 1.0},
         "budget": {"measurements": 256},
     },
@@ -138,7 +132,7 @@ DROPLET = PresetRecord(
     name="droplet",
     summary="Coordinate descent with growing steps, on measurements alone",
     pipeline={
-        **_COMMON,
+        **_MODEL_FREE_STAGES,
         "explorer": {"name": "droplet", "kick": 2},
         "budget": {"measurements": 256},
     },
@@ -148,7 +142,7 @@ GENETIC = PresetRecord(
     name="genetic",
     summary="AutoTVM's genetic algorithm, on measurements alone",
     pipeline={
-        **_COMMON,
+        **_MODEL_FREE_STAGES,
         "explorer": {
             "name": "genetic",
             "population": 100,
@@ -167,9 +161,8 @@ PPO_PAPER: dict[str, Any] = {
     # Table 7.
     "episodes": 128,
     "steps": 500,
-    # Section 3.2: the configuration is the state, an action turns every knob down, up or not at
-    # all, and the score is the reward. The paper does not say how often the agent learns; its
-    # episodes come one after the other. Here they walk together, and it learns on the way.
+    # Section 3.2: the configuration is the state, an action moves every knob down, up or not at
+    # all, and the score is the reward. The paper does not say how often the agent learns.
     "horizon": 20,
     "early_stop": 0,
     "end_share": None,
@@ -210,10 +203,9 @@ PPO_RELEASE: dict[str, Any] = {
 """Options of the explorer ``ppo`` as in the code that was released with Ahn et al. (2020)."""
 
 _PUBLISHED: dict[str, Any] = {
-    **_AROUND_THE_SEARCH,
+    **_OTHER_STAGES,
     "cost_model": _AUTOTVM_TREES,
-    # Table 7: 16 iterations, the equivalent of 1000 measurements in batches of at most 64. The
-    # sampler clusters what the exploration found, of which the best are kept.
+    # Table 7: 16 iterations, the equivalent of 1000 measurements in batches of at most 64.
     "budget": {"measurements": 1000, "batch_size": 64, "plan_size": 512},
 }
 """The stages that ``paper`` and ``release`` share; the cost model's parameters are AutoTVM's."""
@@ -231,7 +223,7 @@ _KNEE: dict[str, Any] = {
 
 PAPER = PresetRecord(
     name="paper",
-    summary="CHAMELEON as published: PPO, adaptive sampling to the letter, sample synthesis",
+    summary="CHAMELEON as published: PPO, adaptive sampling, sample synthesis",
     pipeline={**_PUBLISHED, "explorer": PPO_PAPER, "sampler": _KNEE, "synthesizer": "mode"},
 )
 
@@ -242,7 +234,7 @@ RELEASE = PresetRecord(
         **_PUBLISHED,
         "explorer": PPO_RELEASE,
         "sampler": {**_KNEE, "step": 8, "knobs": "widest"},
-        # It has no synthesis: what cannot be measured is drawn at random, as the loop does.
+        # The released code has no synthesis, and draws random configurations instead.
         "synthesizer": "none",
     },
 )

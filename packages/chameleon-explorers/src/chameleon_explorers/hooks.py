@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugin_api import PluginRecord, PresetRecord, hookimpl, recorder
+from chameleon_core.plugin_api import (
+    CostModelRecord,
+    ExplorerRecord,
+    PluginRecord,
+    PresetRecord,
+    hookimpl,
+    recorder,
+)
 
 from chameleon_explorers import _options as options
 from chameleon_explorers._ppo.options import PPOOptions
@@ -23,9 +30,10 @@ def chameleon_explorers() -> Iterable[PluginRecord]:
     genetic = "AutoTVM's genetic algorithm, on measurements or on the cost model's scores"
     portfolio = "A bandit that shares the rounds among explorers by what they brought"
     random = "Random unvisited configurations, ranked by the cost model"
+    guided = {"kind": ExplorerRecord, "needs_cost_model": True}
     factory = "_annealing:AnnealingExplorer"
-    yield _record("annealing", annealing, factory, options.AnnealingOptions, scores=True)
-    yield _record("ppo", ppo, "_ppo.explorer:PPOExplorer", PPOOptions, scores=True)
+    yield _record("annealing", annealing, factory, options.AnnealingOptions, **guided)
+    yield _record("ppo", ppo, "_ppo.explorer:PPOExplorer", PPOOptions, **guided)
     yield _record("local", local, "_local:LocalExplorer", options.LocalOptions)
     yield _record("droplet", droplet, "_droplet:DropletExplorer", options.DropletOptions)
     yield _record("genetic", genetic, "_genetic:GeneticExplorer", options.GeneticOptions)
@@ -37,7 +45,7 @@ def chameleon_explorers() -> Iterable[PluginRecord]:
 def chameleon_cost_models() -> Iterable[PluginRecord]:
     """The cost model ``none``, for explorers that need no cost model."""
     none = "No model, for explorers that learn from measurements alone"
-    yield _record("none", none, "_no_model:NoCostModel", scores=False)
+    yield _record("none", none, "_no_model:NoCostModel", kind=CostModelRecord, predicts=False)
 
 
 @hookimpl

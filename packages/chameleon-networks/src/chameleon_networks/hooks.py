@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugin_api import CommandRecord, PluginRecord, SectionRecord, hookimpl
+from chameleon_core.plugin_api import (
+    CommandRecord,
+    FrontendRecord,
+    PluginRecord,
+    SectionRecord,
+    hookimpl,
+)
 
 from chameleon_networks._importers.options import (
     PRECISIONS,
@@ -15,7 +21,7 @@ from chameleon_networks._importers.options import (
 from chameleon_networks._precision.section import Precision
 
 FRONTENDS = tuple(
-    PluginRecord(
+    FrontendRecord(
         name=name,
         summary=f"The operators of {summary}",
         factory="chameleon_networks._delivery.frontends:NetworksFrontend",

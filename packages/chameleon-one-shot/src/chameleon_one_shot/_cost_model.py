@@ -31,23 +31,7 @@ _SAMPLE = 256
 
 
 class OneShotModel(CostModel):
-    """Predicts relative throughput by a predictor that was trained on other tasks.
-
-    The score is right up to a factor that is the same for all configurations of the task. The model
-    can predict before any measurement, so other models can use it as a prior. With ``finetune``, a
-    linear correction is fitted to the task's measurements, and the score is an upper confidence
-    bound. If the task is unlike those of the training, the option ``fallback`` names the model that
-    is used instead, and the log says why. The fallback is also used if no included model suits the
-    target.
-
-    Args:
-        options: The options of the cost model.
-        context: The task's context.
-
-    Raises:
-        ChameleonError: There is no model of that name, its file is damaged, or it is for other
-            targets.
-    """
+    """Predicts relative throughput by a predictor that was trained on other tasks."""
 
     def __init__(self, options: OneShotOptions, context: StageContext) -> None:
         self._options = options
@@ -89,29 +73,14 @@ class OneShotModel(CostModel):
         return self._fallback is None or self._fallback.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the linear correction to the task's measurements, if ``finetune`` is set.
-
-        Without this option, the pretrained model learns nothing during a run.
-
-        If the task is unlike those of the training, the model of the option ``fallback`` predicts
-        instead. It is then fitted to the measurements, with or without ``finetune``.
-
-        Args:
-            observations: All measurements of the task so far.
-        """
+        """Fit the linear correction to the task's measurements, if ``finetune`` is set."""
         if self._fallback is not None:
             self._fallback.fit(observations)
         elif self._options.finetune:
             self._layer = self._fitted(observations)
 
     def predict(self, configs: Configs) -> Scores:
-        """The score of each configuration, proportional to its predicted throughput, shape (n,).
-
-        With ``finetune``, measurements correct the model. The score is then an upper confidence
-        bound, which favours configurations that the model is uncertain about. Otherwise the score
-        is a lower bound, which avoids such configurations. The option ``caution`` sets how far the
-        lower bound is from the mean.
-        """
+        """The score of each configuration, proportional to its predicted throughput, shape (n,)."""
         if self._fallback is not None:
             return self._fallback.predict(configs)
         if not len(configs):
@@ -127,12 +96,7 @@ class OneShotModel(CostModel):
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
         """Select candidates for a batch with the fallback model, if the fallback model is in use.
 
-        If it is not in use, the result is None, which stands for the candidates with the best
-        scores.
-
-        Args:
-            configs: The explorer's candidates, best score first, shape (n, knobs).
-            count: The largest number of candidates to select.
+        ``configs`` has the explorer's candidates, best score first, shape (n, knobs).
         """
         return None if self._fallback is None else self._fallback.select_batch(configs, count)
 
@@ -164,10 +128,7 @@ def _tell_strange(context: StageContext, reason: str, name: str) -> bool:
 
 
 def _told_files(wanted: str, context: StageContext) -> list[Path]:
-    """The models' files, to be tried in order; empty if no included model suits the target.
-
-    In the second case, a warning is logged once per run.
-    """
+    """The models' files, to be tried in order; empty if no included model suits the target."""
     try:
         return model_files(wanted, context.device)
     except NoModelError as error:
@@ -198,8 +159,7 @@ def _told_device(model: Model, tokens: TaskTokens, name: str) -> FixedToken:
     """The device to predict for, with a warning once per run if it was not in the training.
 
     Such a device counts as the nearest device of the training, since unknown facts would only
-    disturb the predictor. Features of loops, buffers and costs are still computed for the actual
-    device.
+    disturb the predictor.
     """
     strange = model.familiarity.strange_device(tokens)
     if strange is None:
@@ -242,14 +202,12 @@ class LastLayer:
     """A linear model of a predictor's errors on one task, fitted to measurements.
 
     The model is Bayesian linear regression: a posterior of weights with a normal prior (Bishop
-    2006, section 3.3). The variance of the prior is the predictor's uncertainty. The variance of
-    the noise is the most likely of a few values.
+    2006, section 3.3).
 
     Args:
         representation: The predictor's features of the measured configurations, shape (n, width).
         missing: The error of each prediction: the logarithm of relative throughput minus its
             prediction, shape (n,).
-        deviation: The mean of the predicted standard deviations.
     """
 
     def __init__(self, representation: Numbers, missing: Numbers, *, deviation: float) -> None:
@@ -267,8 +225,6 @@ class LastLayer:
 
     def moments(self, representation: Numbers) -> tuple[Numbers, Numbers]:
         """The expected error of the predictor for each configuration: mean and deviation.
-
-        Each has shape (n,). The deviation is a standard deviation.
 
         Args:
             representation: The predictor's features of n configurations, shape (n, width).

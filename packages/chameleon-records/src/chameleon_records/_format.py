@@ -1,9 +1,7 @@
 """Records as lines of JSON, the format of exported files (docs/records.md), and their merging.
 
-A file has a header, and a line for each key, followed by a line for each of its records. The last
-line has the number of records, so a reader notices an incomplete file. Everything is checked while
-it is read, because anybody may have written the file. Lines are data; nothing in them is run or
-imported. When records of several sources are merged, the best record of each configuration stays.
+A file has a header, a line for each key, followed by a line for each of its records, and the number
+of records. All values are checked, because anybody may have written the file.
 """
 
 from __future__ import annotations
@@ -47,10 +45,7 @@ _DEEPEST = 60
 
 
 def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
-    """Convert records to the content of a file, which ``load`` reads.
-
-    The order of the records does not matter.
-    """
+    """The content of a file with records, which ``load`` reads."""
     lines: list[Any] = [{"format": NAME, "version": VERSION}]
     for key, of_key in sorted(records.items(), key=lambda pair: pair[0].digest):
         if of_key:
@@ -60,16 +55,7 @@ def dump(records: Mapping[RecordKey, Sequence[Record]]) -> bytes:
 
 
 def load(content: bytes, place: str) -> Records:
-    """Read records from the content of a file that ``dump`` wrote.
-
-    Args:
-        content: the content of the file.
-        place: the place of the file, for messages.
-
-    Raises:
-        RecordsError: the content is no file of records, is of a newer version, is incomplete, or
-            has an invalid record.
-    """
+    """Read records from the content of a file that ``dump`` wrote, and check them."""
     lines = _lines(content, place)
     header = next(lines, None)
     if not isinstance(header, dict) or header.get("format") != NAME:
@@ -82,9 +68,11 @@ def load(content: bytes, place: str) -> Records:
     count, ended = 0, False
     for number, line in enumerate(lines, 2):
         if ended or not isinstance(line, dict):
-            raise _bad(place, number, "nothing may follow the last line, and all are mappings")
+            raise _line_error(
+                place, number, "nothing may follow the last line, and all are mappings"
+            )
         if not loaded and not line.keys() & {"key", "end"}:
-            raise _bad(place, number, "a record comes before any key")
+            raise _line_error(place, number, "a record comes before any key")
         try:
             if "end" in line:
                 ended = line["end"] == count
@@ -95,7 +83,7 @@ def load(content: bytes, place: str) -> Records:
                 records.append(record_from_json(line))
                 count += 1
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise _bad(place, number, str(error)) from error
+            raise _line_error(place, number, str(error)) from error
     if not ended:
         raise RecordsError(
             f"{place} is cut off: its last line is not there",
@@ -105,15 +93,7 @@ def load(content: bytes, place: str) -> Records:
 
 
 def check_version(version: object, place: str) -> None:
-    """Raise an error if a file of records was written by a newer version of Chameleon.
-
-    Args:
-        version: the version number that the file has.
-        place: the place of the file, for messages.
-
-    Raises:
-        RecordsError: the version is newer, or is no version.
-    """
+    """Raise an error if a file of records was written by a newer version of Chameleon."""
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
         raise RecordsError(
             f"{place} has the format {version!r}; this version of chameleon reads {VERSION}",
@@ -122,7 +102,7 @@ def check_version(version: object, place: str) -> None:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """A record as JSON values. Empty values are left out."""
+    """A record as JSON values, without empty ones."""
     measured = record.measurement
     values: dict[str, Any] = {
         "config": list(measured.config),
@@ -137,31 +117,13 @@ def record_to_json(record: Record) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "", [])}
 
 
-def normal(record: Record) -> Record:
-    """Convert a record to the form that it has after writing and reading.
-
-    Databases rank records in this form, so that a record has the same rank before and after it is
-    written.
-
-    Raises:
-        TypeError: the record has a value that JSON cannot hold.
-        ValueError: the record is not valid.
-    """
+def normalise(record: Record) -> Record:
+    """Convert a record to the form that it has after writing and reading, for the same rank."""
     return record_from_json(json.loads(_text(record_to_json(record))))
 
 
 def record_from_json(value: Mapping[str, Any]) -> Record:
-    """Read a record from the output of ``record_to_json``.
-
-    Args:
-        value: the record as JSON values.
-
-    Raises:
-        KeyError: a value is missing.
-        TypeError: a value has another type.
-        ValueError: the record is not valid: it has neither times nor a failure, an invalid time, or
-            an unknown failure.
-    """
+    """Read a record from the output of ``record_to_json``."""
     repeats = _typed(value.get("seconds", []), list, "list")
     seconds = tuple(_number(repeat, "a time") for repeat in repeats)
     if not all(repeat > 0.0 for repeat in seconds) or len(seconds) > _MOST_REPEATS:
@@ -183,16 +145,7 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
 
 
 def key_from_json(value: Any) -> RecordKey:
-    """Read a key from the output of ``RecordKey.to_json``.
-
-    Args:
-        value: the key as JSON values.
-
-    Raises:
-        KeyError: a value is missing.
-        TypeError: a value has another type.
-        ValueError: the key is nested too deeply, or has a number that is not finite.
-    """
+    """Read a key from the output of ``RecordKey.to_json``."""
     fields = _mapping(value)
     names = ("operator", "target", "space", "fingerprint")
     texts = {name: _typed(fields[name], str, "text") for name in names}
@@ -202,15 +155,7 @@ def key_from_json(value: Any) -> RecordKey:
 
 
 def config_of(value: Any) -> tuple[int, ...]:
-    """Read the knob indices of a configuration from a JSON value, and check them.
-
-    Args:
-        value: the JSON value.
-
-    Raises:
-        TypeError: the value is no list of integers.
-        ValueError: an index is negative or too large, or there are too many indices.
-    """
+    """Check the JSON value of a configuration, and convert it to knob indices."""
     config = tuple(_typed(value, list, "list"))
     if any(isinstance(index, bool) or not isinstance(index, int) for index in config):
         raise TypeError("a configuration is a list of indices")
@@ -237,14 +182,14 @@ def _lines(content: bytes, place: str) -> Iterator[Any]:
             if number == 1:
                 return
             why = f"it is no JSON, as where a file is cut off ({error})"
-            raise _bad(place, number, why) from error
+            raise _line_error(place, number, why) from error
 
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def _bad(place: str, number: int, why: str) -> RecordsError:
+def _line_error(place: str, number: int, why: str) -> RecordsError:
     return RecordsError(
         f"{place}, line {number}: {printable(why)}",
         hint="Copy or export the file again; nothing of it was used.",
@@ -286,11 +231,7 @@ Config = tuple[int, ...]
 
 
 class Table:
-    """Records in memory, by key and configuration, into which further records are merged.
-
-    Records may be merged repeatedly and in any order, with the same result, because the record of a
-    configuration with the lowest rank always stays.
-    """
+    """Records in memory, by key and configuration; of each configuration, the lowest rank stays."""
 
     def __init__(self, tables: Iterable[Mapping[RecordKey, Sequence[Record]]] = ()) -> None:
         self._records: dict[RecordKey, dict[Config, Record]] = {}
@@ -302,7 +243,7 @@ class Table:
         changed: Records = {}
         for key, records in added.items():
             known = self._records.setdefault(key, {})
-            for record in map(normal, records):
+            for record in map(normalise, records):
                 config = record.measurement.config
                 if config not in known or rank(record) < rank(known[config]):
                     known[config] = record
@@ -310,11 +251,7 @@ class Table:
         return changed
 
     def keys(self, like: RecordKey | None = None) -> list[RecordKey]:
-        """The keys that have records, sorted by digest.
-
-        Args:
-            like: a key. Only keys of the same ``family`` are returned; all keys if None.
-        """
+        """The keys that have records, of the same family as ``like``, sorted by digest."""
         keys = (key for key, records in self._records.items() if records)
         alike = (key for key in keys if like is None or key.family == like.family)
         return sorted(alike, key=lambda key: key.digest)
@@ -323,6 +260,5 @@ class Table:
         """The records of a key, sorted by configuration."""
         return [record for _, record in sorted(self._records.get(key, {}).items())]
 
-    def everything(self) -> Records:
-        """All records, by key."""
+    def all_records(self) -> Records:
         return {key: self.records(key) for key in self.keys()}

@@ -8,11 +8,7 @@ from chameleon_core.plugin_api import option
 
 @attrs.frozen(kw_only=True)
 class FilesOptions:
-    """Options of the record database ``files``.
-
-    Attributes:
-        location: the location of the database; if None, the user's own database.
-    """
+    """Options of the record database ``files``."""
 
     location: str | None = option(
         None,

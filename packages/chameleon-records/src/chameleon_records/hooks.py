@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugin_api import CommandRecord, PluginRecord, hookimpl
+from chameleon_core.plugin_api import CommandRecord, PluginRecord, RecordDatabaseRecord, hookimpl
 
 from chameleon_records._options import FilesOptions
 
@@ -12,11 +12,11 @@ from chameleon_records._options import FilesOptions
 @hookimpl
 def chameleon_record_databases() -> Iterable[PluginRecord]:
     """Register the database ``files``, which opens a file, a folder or a URL."""
-    yield PluginRecord(
+    yield RecordDatabaseRecord(
         name="files",
         summary="a SQLite file, a folder on a share, an exported file, or a URL to read from",
         options=FilesOptions,
-        factory="chameleon_records._opening:opened_files",
+        factory="chameleon_records._locations:open_files",
         place_option="location",
     )
 

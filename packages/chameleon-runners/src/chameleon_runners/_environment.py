@@ -16,14 +16,7 @@ _LARGE_BYTES = 32 << 20
 
 
 def memory_limit(workers: int) -> int:
-    """The memory limit of a worker in bytes, if the user set none.
-
-    It is half of the machine's memory divided by the number of workers, but at least 2 GiB, which a
-    compiler needs.
-
-    Args:
-        workers: The number of workers.
-    """
+    """The memory limit of a worker in bytes, if the user set none."""
     total = int(psutil.virtual_memory().total)
     return max(_LEAST_MEMORY, int(total * _MEMORY_SHARE / max(1, workers)))
 
@@ -31,15 +24,7 @@ def memory_limit(workers: int) -> int:
 def worker_environment(*, threads: int, blas_threads: int, cores: list[int]) -> dict[str, str]:
     """The environment variables of a worker process.
 
-    They are set before the process starts, because libraries read them when they load. They bind
-    OpenMP's threads to the first cores, as TVM binds its own threads.
-
-    Args:
-        threads: The number of threads that a kernel runs with.
-        blas_threads: The number of threads of OpenBLAS, with which NumPy computes references. It
-            must be 1 if the process computes a reference. More threads would spin for a while after
-            it, on cores where a kernel may be timed next.
-        cores: The usable cores; kernels run on the first ``threads`` of them.
+    They are set before the process starts, because libraries read them when they load.
     """
     count = str(threads)
     places = ",".join(f"{{{core}}}" for core in cores[:threads])

@@ -21,53 +21,27 @@ def option(
     before: str | None = None,
     **bounds: float,
 ) -> Any:
-    """Define an option of a runner, on which measured times may depend.
-
-    Args:
-        default: The default value, as for ``chameleon_core.plugin_api.option``.
-        words: The help text of the option.
-        binds: Whether measurements depend on the option.
-        check: An additional attrs validator, or None.
-        before: The inherited option before which this option is listed, or None.
-        bounds: ``at_least`` or ``above``, the lower bound of the value.
-    """
+    """Define an option of a runner, on which measured times may depend."""
     checks = () if check is None else (check,)
     about: dict[str, Any] = {BINDS: binds, _BEFORE: before}
     return core_option(default, words, *checks, **bounds, **about)
 
 
 def unbound(default: Any, words: str, **more: Any) -> Any:
-    """Define an option on which measured times do not depend.
-
-    The arguments are those of ``option``.
-    """
+    """Define an option on which measured times do not depend."""
     return option(default, words, binds=False, **more)
 
 
 def duration(default: float, words: str, **more: Any) -> Any:
     """Define an option that is a number of seconds, and on which measured times do not depend.
 
-    So a run may be continued with another value of the option.
-
-    Args:
-        default: The default value in seconds.
-        words: The help text of the option.
-        more: More arguments of ``option``.
+    ``default`` is the default value in seconds.
     """
     return unbound(default, words, above=0.0, **more)
 
 
 def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """Sort the options of a class, so that its own options stand at suitable places.
-
-    The function is an argument of ``attrs.frozen(field_transformer=...)``. An option that overrides
-    an inherited option keeps its place. A new option comes before the option that its ``before``
-    names. Without ``before`` it follows the new option above it.
-
-    Args:
-        cls: The class.
-        fields: The options, inherited ones first.
-    """
+    """Sort the options of a class, so that its own options stand at suitable places."""
     known = {field.name: field for field in fields}
     order = [field.name for field in attrs.fields(cls.__bases__[0])]
     position = len(order)

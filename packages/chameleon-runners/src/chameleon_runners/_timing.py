@@ -42,11 +42,7 @@ _LONG_RUN = 0.05
 
 @attrs.frozen(kw_only=True)
 class TimingPolicy:
-    """The options of timing a kernel. A repeat is one timing of one or several runs.
-
-    Candidates are timed in turns: one candidate gets a few repeats, then the next candidate. Noise
-    makes repeats slower. So a kernel near the best (at most 1.1 times its time) is timed until its
-    three fastest repeats agree.
+    """The options of timing a kernel.
 
     Attributes:
         repeat_seconds: The seconds that the runs of one repeat fill together.
@@ -77,19 +73,11 @@ class TimingPolicy:
         return cls(**{**chosen, "max_repeats": max(options.max_repeats, options.min_repeats)})
 
     def runs_per_repeat(self, run_seconds: float) -> int:
-        """The number of consecutive runs that one repeat of a kernel should have.
-
-        Args:
-            run_seconds: The time of one run of the kernel in seconds.
-        """
+        """The number of consecutive runs that one repeat of a kernel should have."""
         return max(1, math.ceil(self.repeat_seconds / max(run_seconds, 1e-9)))
 
     def repeats_per_turn(self, repeat_seconds: float) -> int:
-        """The number of repeats that one turn of a kernel should have.
-
-        Args:
-            repeat_seconds: The time of one repeat in seconds.
-        """
+        """The number of repeats that one turn of a kernel should have."""
         return max(1, round(self.turn_seconds / max(repeat_seconds, self.repeat_seconds)))
 
 
@@ -99,7 +87,6 @@ class Timing:
 
     Attributes:
         seconds: Mean seconds per run of each repeat that counts.
-        number: The number of runs in each repeat.
     """
 
     seconds: tuple[float, ...]
@@ -117,7 +104,6 @@ class Repeats:
 
     Attributes:
         kernel: A kernel that has run at least once.
-        number: The number of runs in each repeat.
         cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.
         switches: A function that returns how often a thread of the kernel has lost its core so far.
         calm: Mean seconds per run of repeats during which no thread lost its core.
@@ -143,25 +129,14 @@ class Repeats:
 
 
 def undisturbed(calm: Sequence[float], disturbed: Sequence[float] = ()) -> tuple[float, ...]:
-    """The repeats that count: the three fastest, and others that are as fast, in their order.
-
-    Args:
-        calm: Seconds per run of repeats without a known disturbance.
-        disturbed: Seconds per run of disturbed repeats, which count only if ``calm`` has fewer than
-            three.
-    """
+    """The repeats that count: the three fastest, and others that are as fast, in their order."""
     repeats = calm if len(calm) >= _AGREEING else (*calm, *disturbed)
     limit = sorted(repeats)[:_AGREEING][-1]
     return tuple(seconds for seconds in repeats if seconds <= limit)
 
 
 def settled(repeats: Sequence[float], spread: float) -> bool:
-    """Whether a kernel was timed often enough: its three fastest repeats nearly agree.
-
-    Args:
-        repeats: Seconds per run of each repeat.
-        spread: The largest relative difference of the three fastest.
-    """
+    """Whether a kernel was timed often enough: its three fastest repeats nearly agree."""
     if len(repeats) < _AGREEING:
         return False
     fastest = sorted(repeats)[:_AGREEING]
@@ -169,12 +144,7 @@ def settled(repeats: Sequence[float], spread: float) -> bool:
 
 
 def probe_runs(kernel: Kernel, policy: TimingPolicy) -> int:
-    """Choose the number of runs per repeat, by timing a kernel that has run before.
-
-    Args:
-        kernel: The kernel.
-        policy: The options of timing.
-    """
+    """Choose the number of runs per repeat, by timing a kernel that has run before."""
     cold = policy.cold_bytes
     seconds = kernel.time(1, cold_bytes=cold)
     if seconds < policy.repeat_seconds:
@@ -188,21 +158,7 @@ def time_kernel(
     best_seconds: float,
     switches: Callable[[], int] = no_switches,
 ) -> Timing:
-    """Time a kernel that has run at least once.
-
-    Args:
-        kernel: The kernel.
-        policy: The options of timing.
-        best_seconds: The task's lowest time so far, or infinity. Much slower kernels get little
-            time.
-        switches: A function that returns how often a thread of the kernel has lost its core so far.
-            If the number grows during a repeat, the repeat is disturbed.
-
-    Returns:
-        The three fastest repeats, and others that are as fast. Disturbed repeats are left out if
-        there are enough others. For a kernel slower than the best by ``policy.slow_factor``, this
-        is a single short repeat.
-    """
+    """Time a kernel that has run at least once."""
     cold = policy.cold_bytes
     # The first run is discarded: caches, branch predictors and sleeping threads. Two probes,
     # because one alone may have been disturbed and would end the timing of a good kernel.

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugin_api import CommandRecord, PluginRecord, hookimpl, recorder
+from chameleon_core.plugin_api import (
+    CommandRecord,
+    PluginRecord,
+    RunnerRecord,
+    SpaceRecord,
+    hookimpl,
+    recorder,
+)
 
 from chameleon_runners._cuda.options import CudaOptions
 from chameleon_runners._local.options import LocalOptions
@@ -28,7 +35,7 @@ def chameleon_runners() -> Iterable[PluginRecord]:
     yield _record("rpc", rpc, "_rpc.runner:RpcRunner", RpcOptions)
     yield _record("ray", ray, "_ray.runner:RayRunner", RayOptions)
     factory = "_replay.stages:ReplayRunner"
-    yield _record("replay", replay, factory, ReplayOptions, operators=("table",))
+    yield _record("replay", replay, factory, ReplayOptions, RunnerRecord, operators=("table",))
 
 
 @hookimpl
@@ -42,7 +49,9 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
 def chameleon_spaces() -> Iterable[PluginRecord]:
     """The design spaces of this package."""
     summary = "The configurations of a recorded table, with a knob for each parameter"
-    yield _record("table", summary, "_replay.stages:TableSpace", operators=("table",))
+    yield _record(
+        "table", summary, "_replay.stages:TableSpace", kind=SpaceRecord, operators=("table",)
+    )
 
 
 @hookimpl

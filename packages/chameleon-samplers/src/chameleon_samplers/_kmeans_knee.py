@@ -1,4 +1,4 @@
-"""Chameleon's adaptive sampling: it measures one configuration per cluster of candidates."""
+"""Chameleon's adaptive sampling, which measures one configuration per cluster of candidates."""
 
 from __future__ import annotations
 
@@ -46,30 +46,13 @@ class Clusters:
         return len(self.centroids)
 
 
-def past_the_knee(loss: float, previous: float, threshold: float) -> bool:
-    """Whether more clusters no longer help (Ahn et al. 2020, Algorithm 1, line 5).
-
-    Args:
-        loss: The loss with the current number of clusters.
-        previous: The loss with the last smaller number of clusters; infinity for the first.
-        threshold: More clusters help as long as ``previous`` is more than ``threshold`` times
-            ``loss``.
-    """
+def is_past_knee(loss: float, previous: float, threshold: float) -> bool:
+    """Whether more clusters no longer help (Ahn et al. 2020, Algorithm 1, line 5)."""
     return threshold * loss >= previous
 
 
 class KneeSearch:
-    """Chooses a number of clusters at the knee of the loss (Ahn et al. 2020, Algorithm 1).
-
-    At the knee, more clusters no longer lower the loss much. Each clustering starts from the
-    centroids of the last one, so it needs few iterations. New centroids are drawn far from the
-    others, as in k-means++.
-
-    Args:
-        counts: The numbers of clusters to try, ascending.
-        threshold: The search ends if more clusters do not lower the loss by more than this factor.
-        rng: The random generator that draws new centroids.
-    """
+    """Chooses a number of clusters at the knee of the loss (Ahn et al. 2020, Algorithm 1)."""
 
     def __init__(self, counts: Sequence[int], threshold: float, rng: np.random.Generator) -> None:
         self._counts = counts
@@ -77,30 +60,23 @@ class KneeSearch:
         self._rng = rng
 
     def run(self, points: Points) -> Clusters:
-        """Cluster points with more and more clusters, up to the knee of the loss.
-
-        Args:
-            points: At least one point, shape (n, dimensions).
-
-        Returns:
-            The clustering at which the search ended.
-        """
+        """Cluster points, shape (n, dimensions), with more and more clusters up to the knee."""
         distinct = len(np.unique(points, axis=0))
-        # The first number is tried even where there are fewer points: that many clusters then.
+        # With fewer distinct points than the smallest number, each point is a cluster.
         counts = sorted({min(count, distinct) for count in self._counts})
-        centroids = self._seeded(points, np.empty((0, points.shape[1])), counts[0])
+        centroids = self._add_centroids(points, np.empty((0, points.shape[1])), counts[0])
         previous = np.inf
-        # One thread: a plan is so small that handing out work costs more than doing it.
+        # One thread: for so few points, distributing work costs more than doing it.
         with _pools().limit(limits=1):
             for count in counts:
-                centroids = self._seeded(points, centroids, count)
+                centroids = self._add_centroids(points, centroids, count)
                 clusters = self._lloyd(points, centroids)
-                if past_the_knee(clusters.loss, previous, self._threshold):
+                if is_past_knee(clusters.loss, previous, self._threshold):
                     break
                 previous, centroids = clusters.loss, clusters.centroids
         return clusters
 
-    def _seeded(self, points: Points, centroids: Points, count: int) -> Points:
+    def _add_centroids(self, points: Points, centroids: Points, count: int) -> Points:
         """Add centroids, drawn from points by the squared distance to the nearest centroid."""
         if not len(centroids):
             centroids = points[[self._rng.integers(len(points))]]
@@ -115,7 +91,7 @@ class KneeSearch:
     def _lloyd(points: Points, centroids: Points) -> Clusters:
         model = KMeans(len(centroids), init=centroids, n_init=1, max_iter=_ITERATIONS)
         with warnings.catch_warnings():
-            # Points that coincide leave clusters empty, which does no harm here.
+            # Equal points leave clusters empty, which does no harm here.
             warnings.simplefilter("ignore", ConvergenceWarning)
             labels = model.fit_predict(points)
         return Clusters(labels=labels, centroids=model.cluster_centers_, loss=float(model.inertia_))
@@ -126,11 +102,10 @@ _WIDEST = 2
 
 
 class KMeansKneeSampler(Sampler):
-    """Clusters the candidates and selects one configuration per cluster.
+    """Selects one configuration per cluster of candidates, the cluster with the best score first.
 
     The knee of the loss gives the number of clusters (Ahn et al., "Chameleon", 2020, section 3.2
-    and Algorithm 1). If few clusters describe the candidates, the batch is smaller than the limit,
-    which saves measurements.
+    and Algorithm 1).
     """
 
     def __init__(self, options: KMeansKneeOptions, context: StageContext) -> None:
@@ -145,21 +120,8 @@ class KMeansKneeSampler(Sampler):
             self._scale = np.maximum(cardinalities[self._columns] - 1, 1).astype(np.float64)
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        """Select one configuration per cluster.
-
-        Clusters are sorted by the score of their best candidate, the highest score first.
-
-        With the option ``representative: floor``, the configuration is the mean of the cluster,
-        rounded down. As in Ahn et al. (2020), such configurations may be illegal, measured before
-        or duplicates. The synthesizer replaces them.
-
-        Args:
-            candidates: The candidates of the explorer.
-            visited: The configurations that were measured before.
-            count: The largest number of configurations.
-        """
-        fresh = visited.fresh(candidates.configs)
-        configs, scores = candidates.configs[fresh], candidates.scores[fresh]
+        unvisited = visited.unvisited(candidates.configs)
+        configs, scores = candidates.configs[unvisited], candidates.scores[unvisited]
         if not len(configs) or count < 1:
             return configs[:0]
         points = configs[:, self._columns] / self._scale
@@ -169,7 +131,8 @@ class KMeansKneeSampler(Sampler):
         _, first = np.unique(clusters.labels[order], return_index=True)
         ranking = clusters.labels[order][np.sort(first)]
         if self._options.representative == "floor":
-            return self._floored(configs, clusters.labels, ranking)[:count]
+            # As in the paper, they may be illegal or visited; the synthesizer replaces them.
+            return self._rounded_means(configs, clusters.labels, ranking)[:count]
         if self._options.representative == "best":
             return configs[order[np.sort(first)]][:count]
         return configs[self._nearest(points, clusters, ranking)][:count]
@@ -181,17 +144,19 @@ class KMeansKneeSampler(Sampler):
         return list(range(min(options.smallest, largest), largest + 1, options.step))
 
     @staticmethod
-    def _floored(configs: Configs, labels: NDArray[np.intp], ranking: NDArray[np.intp]) -> Configs:
+    def _rounded_means(
+        configs: Configs, labels: NDArray[np.intp], ranking: NDArray[np.intp]
+    ) -> Configs:
         """The mean configuration of each cluster, rounded down, shape (k, knobs)."""
         means = np.array([configs[labels == label].mean(axis=0) for label in ranking.tolist()])
-        floored: Configs = np.floor(means).astype(np.int32)
-        return floored
+        rounded: Configs = np.floor(means).astype(np.int32)
+        return rounded
 
     @staticmethod
     def _nearest(points: Points, clusters: Clusters, ranking: NDArray[np.intp]) -> NDArray[np.intp]:
         """The row of the candidate nearest to the centroid of each cluster, shape (k,)."""
-        away = np.square(points - clusters.centroids[clusters.labels]).sum(axis=1)
-        order = np.lexsort([away, clusters.labels])
+        distances = np.square(points - clusters.centroids[clusters.labels]).sum(axis=1)
+        order = np.lexsort([distances, clusters.labels])
         present, first = np.unique(clusters.labels[order], return_index=True)
         nearest = np.empty(len(clusters), np.intp)
         nearest[present] = order[first]

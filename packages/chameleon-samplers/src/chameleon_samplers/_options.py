@@ -73,11 +73,7 @@ class DiversityOptions:
 
     @classmethod
     def release(cls) -> DiversityOptions:
-        """The options of AutoTVM's code.
-
-        With them, the sampler picks ``count`` of the best ``2 * count`` candidates. Each pick is
-        the candidate with most knob values that are new to the batch, whatever its score is.
-        """
+        """The options of AutoTVM's code."""
         return cls(alpha=1.0, score_weight=0.0, ratio=2)
 
 

@@ -29,31 +29,17 @@ def fill(
 ) -> Configs:
     """Fill up a batch with random configurations, and with candidates if these do not suffice.
 
-    Args:
-        space: The design space.
-        batch: The batch so far: distinct, legal and unmeasured configurations, shape (n, knobs).
-        reserve: Candidates to add if random sampling finds too few configurations, shape (m,
-            knobs). They are distinct, legal and unmeasured, and may be in ``batch`` too.
-        visited: The configurations that were measured before.
-        count: The wanted size of the batch.
-        rng: The random generator that draws configurations.
-
-    Returns:
-        Distinct configurations, at most ``count``, those of ``batch`` first.
+    ``batch`` and ``reserve`` have distinct, legal and unvisited configurations, shape (n, knobs).
     """
     if len(batch) >= count:
         return batch[:count]
-    # Enough of them that those which are in the batch already can be left out.
+    # As many as a whole batch, because some may be in the batch already.
     drawn = visited.sample(count, rng)
     return space.distinct(np.concatenate([batch, drawn, reserve]))[:count]
 
 
 class GreedySampler(Sampler):
-    """Selects the candidates with the best scores, and a few random configurations.
-
-    The share ``epsilon`` of every batch is drawn at random from the whole space. The cost model
-    thus learns from regions where nothing was measured yet.
-    """
+    """Selects the candidates with the best scores, and a few random configurations."""
 
     def __init__(self, options: GreedyOptions, context: StageContext) -> None:
         self._epsilon = options.epsilon
@@ -63,12 +49,12 @@ class GreedySampler(Sampler):
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         random_picks = self._random_picks(count)
         order = np.argsort(-candidates.scores, kind="stable")
-        plan = self._space.distinct(candidates.configs[order])
-        plan = plan[visited.fresh(plan)]
+        pool = self._space.distinct(candidates.configs[order])
+        pool = pool[visited.unvisited(pool)]
         return fill(
             self._space,
-            plan[: count - random_picks],
-            plan,
+            pool[: count - random_picks],
+            pool,
             visited=visited,
             count=count,
             rng=self._rng,
@@ -87,20 +73,17 @@ class RandomSampler(Sampler):
         self._rng = context.rng
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
-        fresh = self._space.distinct(candidates.configs)
-        fresh = fresh[visited.fresh(fresh)]
-        picked = fresh[self._rng.permutation(len(fresh))[:count]]
-        return fill(self._space, picked, fresh, visited=visited, count=count, rng=self._rng)
+        pool = self._space.distinct(candidates.configs)
+        pool = pool[visited.unvisited(pool)]
+        picked = pool[self._rng.permutation(len(pool))[:count]]
+        return fill(self._space, picked, pool, visited=visited, count=count, rng=self._rng)
 
 
 class DiversitySampler(Sampler):
     """Picks candidates one at a time, by score and by the number of new knob values.
 
-    Each knob value that the batch does not have yet adds ``alpha`` to a candidate's score.
-
-    The method is that of Chen et al., "Learning to Optimize Tensor Programs" (2018), section 4. The
-    objective is submodular, so the greedy batch reaches at least 1 - 1/e of the best batch's
-    objective.
+    The objective is submodular (Chen et al., "Learning to Optimize Tensor Programs", 2018, section
+    4).
     """
 
     def __init__(self, options: DiversityOptions, context: StageContext) -> None:
@@ -110,29 +93,29 @@ class DiversitySampler(Sampler):
 
     def select(self, candidates: Candidates, visited: Visited, count: int) -> Configs:
         order = np.argsort(-candidates.scores, kind="stable")
-        order = order[visited.fresh(candidates.configs[order])]
+        order = order[visited.unvisited(candidates.configs[order])]
         if self._options.ratio is not None:
             order = order[: self._options.ratio * count]
-        plan = candidates.configs[order]
-        picked = self._picked(plan, candidates.scores[order], count)
+        pool = candidates.configs[order]
+        picked = self._pick_rows(pool, candidates.scores[order], count)
         return fill(
             self._space,
-            self._space.distinct(plan[picked]),
-            plan,
+            self._space.distinct(pool[picked]),
+            pool,
             visited=visited,
             count=count,
             rng=self._rng,
         )
 
-    def _picked(self, plan: Configs, scores: Scores, count: int) -> NDArray[np.intp]:
-        """Row numbers of the plan in the order of picking, shape (at most ``count``,)."""
+    def _pick_rows(self, pool: Configs, scores: Scores, count: int) -> NDArray[np.intp]:
+        """Rows of the pool in the order of picking, shape (at most ``count``,)."""
         cardinalities = self._space.cardinalities
-        # Every choice of every knob gets a place in one table of what is not covered yet.
-        columns = plan + np.concatenate([[0], np.cumsum(cardinalities)[:-1]])
+        # One flag per value of each knob: whether no pick has it yet.
+        columns = pool + np.concatenate([[0], np.cumsum(cardinalities)[:-1]])
         missing = np.ones(int(cardinalities.sum()), np.bool_)
         gains = self._options.score_weight * scores
         picked: list[int] = []
-        for _ in range(min(count, len(plan))):
+        for _ in range(min(count, len(pool))):
             row = int(np.argmax(gains + self._options.alpha * missing[columns].sum(axis=1)))
             picked.append(row)
             missing[columns[row]] = False

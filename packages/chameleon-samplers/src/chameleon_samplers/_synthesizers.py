@@ -1,4 +1,4 @@
-"""The synthesizers: by mode (sample synthesis), by crossover, or none."""
+"""Synthesizers by mode (sample synthesis), by crossover, or without any change."""
 
 from __future__ import annotations
 
@@ -22,42 +22,27 @@ from chameleon_samplers._options import CrossoverOptions, ModeOptions
 
 
 def measurable(space: DesignSpace, batch: Configs, visited: Visited) -> Configs:
-    """The configurations of a batch that can be measured: legal, new and without duplicates.
-
-    Args:
-        space: The design space.
-        batch: The sampler's batch, shape (n, knobs).
-        visited: The configurations that were measured before.
-    """
+    """The legal, unvisited and distinct configurations of a batch, shape (n, knobs)."""
     batch = space.distinct(batch[space.legal(batch)])
-    return batch[visited.fresh(batch)]
+    return batch[visited.unvisited(batch)]
 
 
-def kept_rows(batch: Configs, usable: Configs, share: float) -> Configs:
+def rows_to_keep(batch: Configs, usable: Configs, share: float) -> Configs:
     """The configurations of a batch that the synthesizer does not replace.
 
-    Args:
-        batch: The sampler's batch, shape (n, knobs).
-        usable: The configurations of ``batch`` that can be measured, in the same order.
-        share: The share of the batch to replace. Configurations that cannot be measured are
-            replaced first, then the last usable ones; at least one usable configuration stays.
+    Configurations that cannot be measured are replaced first, then the last usable ones; at least
+    one usable configuration stays.
     """
     replaced = max(round(share * len(batch)), len(batch) - len(usable))
     return usable[: max(len(batch) - replaced, min(1, len(usable)))]
 
 
-def joined(space: DesignSpace, old: Configs, new: Configs, usable: Configs, size: int) -> Configs:
-    """The batch that a synthesizer returns: kept configurations, then new ones.
-
-    Args:
-        space: The design space.
-        old: The kept configurations, shape (n, knobs).
-        new: The new configurations, shape (m, knobs).
-        usable: Configurations that fill up the batch if there are too few new ones.
-        size: The largest size of the batch.
-    """
-    everything = np.concatenate([old, new.reshape(-1, old.shape[1]), usable])
-    return space.distinct(everything.astype(np.int32))[:size]
+def combine_batch(
+    space: DesignSpace, kept: Configs, new: Configs, usable: Configs, size: int
+) -> Configs:
+    """The batch of a synthesizer: kept configurations, new ones, then other usable ones."""
+    rows = np.concatenate([kept, new.reshape(-1, kept.shape[1]), usable])
+    return space.distinct(rows.astype(np.int32))[:size]
 
 
 class NoSynthesizer(Synthesizer):
@@ -72,15 +57,11 @@ class NoSynthesizer(Synthesizer):
         candidates: Candidates,  # noqa: ARG002 - part of the contract
         visited: Visited,
     ) -> Configs:
-        batch = self._space.distinct(batch)
-        return batch[visited.fresh(batch) & self._space.legal(batch)]
+        return measurable(self._space, batch, visited)
 
 
 class CrossoverSynthesizer(Synthesizer):
-    """Replaces a part of each batch by children of the fastest measured configurations.
-
-    A child takes the value of every knob from one of two parents, each with equal probability.
-    """
+    """Replaces a part of each batch by uniform crossover of the fastest measured configurations."""
 
     def __init__(self, options: CrossoverOptions, context: StageContext) -> None:
         self._options = options
@@ -89,7 +70,6 @@ class CrossoverSynthesizer(Synthesizer):
         self._parents: Configs = np.empty((0, len(context.space.knobs)), np.int32)
 
     def observe(self, observations: Observations) -> None:
-        """Keep the fastest measured configurations as parents."""
         self._parents = observations.fastest[: self._options.parents]
 
     def refine(
@@ -100,11 +80,11 @@ class CrossoverSynthesizer(Synthesizer):
     ) -> Configs:
         usable = measurable(self._space, batch, visited)
         share = self._options.share if len(self._parents) > 1 else 0.0
-        old = kept_rows(batch, usable, share)
-        children = self._children(len(batch) - len(old))
+        kept = rows_to_keep(batch, usable, share)
+        children = self._children(len(batch) - len(kept))
         children = measurable(self._space, children, visited)
-        children = self._space.distinct(np.concatenate([old, children]))[len(old) : len(batch)]
-        return joined(self._space, old, children, usable, len(batch))
+        children = self._space.distinct(np.concatenate([kept, children]))[len(kept) : len(batch)]
+        return combine_batch(self._space, kept, children, usable, len(batch))
 
     def _children(self, wanted: int) -> Configs:
         """Children, shape (n, knobs): more than wanted, since many are illegal or measured."""
@@ -125,34 +105,32 @@ _CHUNK = 64
 class ModeSynthesizer(Synthesizer):
     """Replaces configurations that cannot be measured by combinations of frequent knob values.
 
-    The method is that of Ahn et al., "Chameleon" (2020), section 3.3 and line 9 of Algorithm 1. The
-    paper uses only the combination of the most frequent values. If it is illegal or measured
-    already, Chameleon uses the next most frequent combination.
+    The paper uses only the combination of the most frequent values (Ahn et al., "Chameleon", 2020,
+    section 3.3 and line 9 of Algorithm 1). If it is illegal or visited, the next ones are tried.
     """
 
     def __init__(self, options: ModeOptions, context: StageContext) -> None:
         self._options = options
         self._space = context.space
         # How often each choice of each knob was measured, and how often that failed.
-        self._worked = [np.zeros(c, np.int64) for c in context.space.cardinalities.tolist()]
-        self._failed = [counts.copy() for counts in self._worked]
+        self._successes = [np.zeros(c, np.int64) for c in context.space.cardinalities.tolist()]
+        self._failures = [counts.copy() for counts in self._successes]
 
     def observe(self, observations: Observations) -> None:
-        """Count for each knob value how many of its measurements succeeded and how many failed."""
         working = np.isfinite(observations.costs)
         for column, cardinality in enumerate(self._space.cardinalities.tolist()):
             chosen = observations.configs[:, column]
-            self._worked[column] = np.bincount(chosen[working], minlength=cardinality)
-            self._failed[column] = np.bincount(chosen[~working], minlength=cardinality)
+            self._successes[column] = np.bincount(chosen[working], minlength=cardinality)
+            self._failures[column] = np.bincount(chosen[~working], minlength=cardinality)
 
     def refine(self, batch: Configs, candidates: Candidates, visited: Visited) -> Configs:
         usable = measurable(self._space, batch, visited)
-        chosen = kept_rows(batch, usable, self._options.share)
+        chosen = rows_to_keep(batch, usable, self._options.share)
         missing = len(batch) - len(chosen)
         if not missing:
             return chosen
         new = self._frequent(candidates.configs, chosen, visited, missing)
-        return joined(self._space, chosen, new, usable, len(batch))
+        return combine_batch(self._space, chosen, new, usable, len(batch))
 
     def _frequent(
         self, candidates: Configs, chosen: Configs, visited: Visited, wanted: int
@@ -175,34 +153,29 @@ class ModeSynthesizer(Synthesizer):
         return refined[len(chosen) : len(chosen) + wanted]
 
     def _preference(self, column: int, chosen: NDArray[np.int32]) -> NDArray[np.float64]:
-        """The log frequency of each value of a knob among the candidates, shape (cardinality,).
-
-        Values whose measurements all failed count as if no candidate had them.
-        """
-        counts = np.bincount(chosen, minlength=len(self._worked[column])).astype(np.float64)
-        counts[(self._failed[column] > 0) & (self._worked[column] == 0)] = 0.0
+        """The log frequency of each value of a knob among the candidates, shape (cardinality,)."""
+        counts = np.bincount(chosen, minlength=len(self._successes[column])).astype(np.float64)
+        # Values whose measurements all failed count as if no candidate had them.
+        counts[(self._failures[column] > 0) & (self._successes[column] == 0)] = 0.0
         # Counts start at one, so that choices that no candidate has can be combined as well.
         share: NDArray[np.float64] = np.log(counts + 0.5) - np.log(counts.sum() + 1.0)
         return share
 
 
 def _by_frequency(tables: list[NDArray[np.float64]]) -> Iterator[tuple[int, ...]]:
-    """All combinations of knob values, the largest sum of preferences first.
-
-    A queue holds combinations. When one leaves the queue, combinations with the next value of one
-    knob enter. Only the last changed knob and later knobs change, so no combination comes twice.
-    """
+    """All combinations of knob values, the largest sum of preferences first."""
     orders = [np.argsort(-table, kind="stable") for table in tables]
     sorted_tables = [table[order].tolist() for table, order in zip(tables, orders, strict=True)]
     choices = [order.tolist() for order in orders]
+    # Successors change the last changed knob or a later one, so no combination comes twice.
     start = (0,) * len(tables)
     queue = [(-sum(table[0] for table in sorted_tables), start, 0)]
     while queue:
-        cost, ranks, moved = heapq.heappop(queue)
+        cost, ranks, last_changed = heapq.heappop(queue)
         yield tuple(choice[rank] for choice, rank in zip(choices, ranks, strict=True))
-        for column in range(moved, len(ranks)):
+        for column in range(last_changed, len(ranks)):
             rank = ranks[column] + 1
             if rank < len(choices[column]):
                 table = sorted_tables[column]
-                further = (*ranks[:column], rank, *ranks[column + 1 :])
-                heapq.heappush(queue, (cost + table[rank - 1] - table[rank], further, column))
+                successor = (*ranks[:column], rank, *ranks[column + 1 :])
+                heapq.heappush(queue, (cost + table[rank - 1] - table[rank], successor, column))

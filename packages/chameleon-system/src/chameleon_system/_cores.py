@@ -1,12 +1,9 @@
 """Checks whether the cores that kernels run on are separate physical cores at the moment.
 
-The cores of a virtual machine are threads of its host, which moves them between hardware threads.
-For seconds at a time, two of them may be the two hardware threads of one physical core. A kernel
-that keeps both busy then takes 1.8 to 2 times as long, in every repeat. No system file of the
-virtual machine shows this. But it can be measured: the same computation takes longer on all cores
-at once than on a single core. It can also be changed: a host moves a virtual core that wakes up
-from a sleep, but not a busy one. So the cores are probed before a kernel is timed. If the cores
-slow each other down, all of them sleep for some milliseconds.
+The host of a virtual machine may run two virtual cores on the two hardware threads of one physical
+core for seconds, and no system file shows this. A kernel that keeps both busy then takes 1.8 to 2
+times as long, in every repeat. A host moves a virtual core when it wakes up, so cores that slow
+each other down sleep for some milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from chameleon_system._closing import Closing
+from chameleon_system._closeable import Closeable
 from chameleon_system._thread_limit import allowed_cores, usable_threads
 
 _LIMIT = 1.35
@@ -36,72 +33,51 @@ ten times as long as waking a thread."""
 _RESTS = (0.001, 0.002, *[0.004] * 40)
 """Seconds of sleep after each failed probe, until a probe succeeds."""
 
-_RARELY = 50
-"""If sleeping does not help, only one of this many timings is preceded by a probe. This happens if
-both threads of a physical core belong to the process."""
+_SKIPS = 50
+"""The number of waits without a probe after sleeping did not help. This happens if both threads of
+a physical core belong to the process."""
 
 
 def usable_cores() -> list[int]:
-    """Ids of the cores that this process may compute on.
-
-    If a CPU quota limits the process, the list has only as many cores as the quota can keep busy.
-    """
+    """Ids of the cores that this process may compute on, at most as many as its CPU quota."""
     return allowed_cores()[: usable_threads()]
 
 
 class Probe(Protocol):
-    """Times a short computation that runs on several cores at once.
-
-    If the time grows with the number of cores, the cores slow each other down.
-    """
+    """Times one computation on several cores at once, to see if they slow each other down."""
 
     def seconds(self, count: int) -> float:
-        """Run the probe's short computation on several cores at once, once on each core.
-
-        The result is the longest time on any of the cores, in seconds. If it is longer than the
-        time on one core, the cores slow each other down.
-
-        The time is infinity if the probe is closed, or if another thread closes it during the call.
-
-        Args:
-            count: the number of cores, counted from the first.
-        """
+        """The longest seconds of one computation that runs on the first ``count`` cores at once."""
 
     def close(self) -> None:
-        """Release the probe's threads. A second call does nothing."""
+        """Release the threads; ``seconds`` returns infinity from then on."""
 
 
 def _compute() -> float:
-    """Time a computation in registers, in seconds. It runs without Python's global lock."""
+    """Time a computation in registers, in seconds; it releases Python's global lock."""
     started = time.perf_counter()
     hashlib.pbkdf2_hmac("sha512", b"password", b"chameleon", _ITERATIONS)
     return time.perf_counter() - started
 
 
 class ThreadProbe:
-    """Times one computation on several cores at once, to see if they slow each other down.
-
-    It has one sleeping thread per core, which is bound to that core.
-
-    Args:
-        cores: ids of the cores.
-    """
+    """A probe with one sleeping thread per core, which is bound to that core."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self._answers: queue.SimpleQueue[float] = queue.SimpleQueue()
-        self._asked = [threading.Semaphore(0) for _ in cores]
+        self._wake = [threading.Semaphore(0) for _ in cores]
         self._closed = False
-        for core, asked in zip(cores, self._asked, strict=True):
+        for core, wake in zip(cores, self._wake, strict=True):
             threading.Thread(
-                target=self._serve, args=(core, asked), name=f"probe-{core}", daemon=True
+                target=self._serve, args=(core, wake), name=f"probe-{core}", daemon=True
             ).start()
 
-    def _serve(self, core: int, asked: threading.Semaphore) -> None:
+    def _serve(self, core: int, wake: threading.Semaphore) -> None:
         if hasattr(os, "sched_setaffinity"):
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(threading.get_native_id(), {core})
         while True:
-            asked.acquire()
+            wake.acquire()
             if self._closed:
                 # Send an answer, so that no caller waits for ever.
                 self._answers.put(math.inf)
@@ -111,24 +87,24 @@ class ThreadProbe:
     def seconds(self, count: int) -> float:
         if self._closed:
             return math.inf
-        for asked in self._asked[:count]:
-            asked.release()
+        for wake in self._wake[:count]:
+            wake.release()
         return max(self._answers.get() for _ in range(count))
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            for asked in self._asked:
-                asked.release()
+            for wake in self._wake:
+                wake.release()
 
 
-class CoreWatch(Closing):
+class CoreWatch(Closeable):
     """Waits until the cores that kernels run on do not slow each other down.
 
     Args:
         cores: ids of the cores that run a kernel. With fewer than two, the watch never waits.
-        make_probe: a function that makes the probe for some cores.
-        rest: a function that sleeps for a number of seconds.
+        make_probe: makes the probe for some cores.
+        rest: sleeps for a number of seconds.
     """
 
     def __init__(
@@ -142,19 +118,14 @@ class CoreWatch(Closing):
         self._make_probe = make_probe
         self._rest = rest
         self._probe: Probe | None = None
-        self._alone = 0.0
+        self._time_alone = 0.0
         self._skip = 0
         self.rests = 0
 
     def wait(self) -> bool:
-        """Sleep, at most a few times, until the cores are separate physical cores.
+        """Sleep until the cores are separate physical cores; return whether a probe says so.
 
-        The cores of a virtual machine may share a physical core for some time. A virtual core that
-        wakes up may continue on another physical core of the host. If a series of sleeps does not
-        help, the next calls return False without sleeping.
-
-        Returns:
-            Whether the cores are separate physical cores, as far as a probe can tell.
+        If a series of sleeps does not help, the next calls return False without sleeping.
         """
         if len(self._cores) < 2:  # noqa: PLR2004 - a single core shares with no other
             return True
@@ -162,29 +133,26 @@ class CoreWatch(Closing):
             self._skip -= 1
             return False
         for seconds in _RESTS:
-            if self.apart():
+            if self.cores_are_separate():
                 return True
             self.rests += 1
             self._rest(seconds)
-        self._skip = _RARELY
+        self._skip = _SKIPS
         return False
 
-    def apart(self) -> bool:
-        """Whether the cores are separate physical cores at the moment, as a probe measures.
-
-        They are if a computation takes as long on all of them at once as on one.
-        """
+    def cores_are_separate(self) -> bool:
+        """Whether one computation takes as long on all cores at once as on one."""
         if len(self._cores) < 2:  # noqa: PLR2004
             return True
         if self._probe is None:
             self._probe = self._make_probe(self._cores)
         probe = self._probe
         together = probe.seconds(len(self._cores))
-        if together <= _LIMIT * self._alone:
+        if together <= _LIMIT * self._time_alone:
             return True
         # Heat and other cores change a core's speed, so its time alone is measured again.
         now = min(probe.seconds(1), probe.seconds(1))
-        self._alone = min(self._alone, now) if self._alone > 0.0 else now
+        self._time_alone = min(self._time_alone, now) if self._time_alone > 0.0 else now
         together = min(together, probe.seconds(len(self._cores)))
         return together <= _LIMIT * now
 

@@ -1,9 +1,6 @@
 """How long other programs used the cores during a timing, as the operating system counts it.
 
-Two readings of ``/proc/stat`` are compared, which takes 20 microseconds on two cores. The file has
-the time that each core was busy, and the time that the host of a virtual machine took from the
-core. The time that this process and its worker computed is subtracted. In addition, a process can
-read how often one of its threads lost a core before its work was done.
+Two readings of ``/proc/stat`` are compared, which takes 20 microseconds on two cores.
 """
 
 from __future__ import annotations
@@ -31,8 +28,8 @@ class CoreTimes:
 
     Attributes:
         busy: the time in which the cores computed.
-        stolen: the time in which the cores had work, but the host of the virtual machine ran
-            something else.
+        stolen: the time in which the host of the virtual machine ran something else although the
+            cores had work.
     """
 
     busy: float
@@ -40,12 +37,7 @@ class CoreTimes:
 
 
 def core_times(cores: Sequence[int], root: Path = ROOT) -> CoreTimes | None:
-    """Read the times of some cores; None if the system does not report them for every core.
-
-    Args:
-        cores: ids of the cores.
-        root: the folder that contains ``proc``.
-    """
+    """Read the times of some cores; None if the system does not report them for every core."""
     try:
         lines = (root / "proc/stat").read_text(errors="replace").splitlines()
         ticks = {
@@ -62,19 +54,13 @@ def core_times(cores: Sequence[int], root: Path = ROOT) -> CoreTimes | None:
     return CoreTimes(busy=busy / second, stolen=stolen / second)
 
 
-def involuntary_switches() -> int:
+def count_involuntary_switches() -> int:
     """Count how often threads of this process lost a core before their work was done."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 def own_seconds(pid: int | None) -> float | None:
-    """The CPU time in seconds that this process has used, plus that of another process.
-
-    The result is None if the other process has ended.
-
-    Args:
-        pid: the id of the other process, or None if it has ended.
-    """
+    """CPU seconds of this process and of a worker process; None if the worker has ended."""
     if pid is None:
         return None
     try:
@@ -89,12 +75,10 @@ class CoreMeter:
 
     Args:
         cores: ids of the cores.
-        read: a function that returns the ``CoreTimes`` of the cores, or None if they are unknown.
-        now: a function that returns the wall-clock time in seconds.
-        own: a function that returns the CPU time in seconds that Chameleon itself has used. This
-            time is no disturbance, so it is subtracted. The argument is the id of a worker process,
-            and the result is the CPU time of the current process plus that of the worker. It is
-            None if the worker has ended.
+        read: returns the ``CoreTimes`` of the cores, or None if they are unknown.
+        now: returns the wall-clock time in seconds.
+        own: returns the CPU seconds of this process and of the worker with this id, or None if the
+            worker has ended. They are no disturbance, so they are subtracted.
 
     Attributes:
         seconds: the length of all intervals in seconds, times the number of cores.
@@ -119,22 +103,15 @@ class CoreMeter:
 
     @property
     def others(self) -> float:
-        """The seconds in which other processes used the cores, a part of ``seconds``.
-
-        The system counts in ticks of the clock, so the value is not exact.
-        """
+        """The seconds, a part of ``seconds``, in which other processes used the cores."""
+        # The system counts in ticks of the clock, so the difference may be negative.
         return max(0.0, self._others)
 
     @contextlib.contextmanager
     def interval(self, timed: int | None) -> Iterator[None]:
-        """A context in which a worker times a kernel.
+        """A context whose disturbance is added, while the worker process ``timed`` times a kernel.
 
-        The meter adds the time in which other programs use the cores during the context. The CPU
-        time of this process and of the worker is not counted.
-
-        Args:
-            timed: the id of the worker process, or None if it has ended. Nothing is counted if the
-                worker has ended, or ends in the context.
+        If the worker has ended, or ends in the context, nothing is counted.
         """
         before, began, own_before = self._read(self._cores), self._now(), self._own(timed)
         yield

@@ -1,4 +1,4 @@
-"""Replaces files and folders as a whole, and finds names that no file has yet."""
+"""Replaces files and folders atomically, and finds unused names."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ def user_cache_folder() -> Path:
 
 
 @contextmanager
-def replacing(file: Path) -> Iterator[BinaryIO]:
-    """A context with a stream whose content replaces a file if no error occurs.
+def open_atomic(file: Path) -> Iterator[BinaryIO]:
+    """A context with a stream whose content replaces ``file`` if no error occurs.
 
     Another process that reads the file sees the old content or the new one, never a part.
-
-    Args:
-        file: the file to replace or make. Its folder must exist.
 
     Raises:
         OSError: the file cannot be written.
@@ -39,23 +36,18 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-def write_whole(file: Path, content: str | bytes) -> Path:
-    """Replace a file as a whole (``replacing``), and return its path."""
-    with replacing(file) as stream:
+def write_atomic(file: Path, content: str | bytes) -> Path:
+    """Replace a file atomically (``open_atomic``), and return its path."""
+    with open_atomic(file) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
     return file
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Replace a folder by another one, and remove the old folder if there is one.
+    """Replace a folder by another one on the same file system, and remove the old folder.
 
-    A reader sees the old folder or the new one. If the system cannot exchange folders in one step,
-    two renames are needed. If the process is killed between them, the next call restores the old
-    folder.
-
-    Args:
-        new: the new folder, on the same file system as ``folder``.
-        folder: the path of the folder to replace.
+    A reader sees the old folder or the new one. If the process is killed between two renames, the
+    next call restores the old folder.
 
     Raises:
         OSError: a folder cannot be moved.
@@ -67,19 +59,19 @@ def replace_folder(new: Path, folder: Path) -> None:
         shutil.rmtree(new)
     else:
         try:
-            folder.rename(_aside(folder))
+            folder.rename(_backup_of(folder))
             new.rename(folder)
         finally:
             _recover(folder)
 
 
-def _aside(folder: Path) -> Path:
+def _backup_of(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.old")
 
 
 def _recover(folder: Path) -> None:
-    """Restore a folder that was moved aside, or remove it if its place is taken."""
-    aside = _aside(folder)
+    """Restore a folder from its backup, or remove the backup if the folder exists."""
+    aside = _backup_of(folder)
     if folder.exists():
         shutil.rmtree(aside, ignore_errors=True)
     elif aside.exists():
@@ -89,18 +81,12 @@ def _recover(folder: Path) -> None:
 def _exchange(first: Path, second: Path) -> bool:
     """Exchange the names of two folders in one step; return whether the system can do so."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    here, exchanging = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
     names = os.fsencode(first), os.fsencode(second)
-    return rename is not None and rename(here, names[0], here, names[1], exchanging) == 0
+    return rename is not None and rename(here, names[0], here, names[1], exchange) == 0
 
 
-def unused(folder: Path, pattern: str) -> Path:
-    """The first path in a folder that does not exist yet, such as ``earlier-2``.
-
-    Args:
-        folder: the folder.
-        pattern: the name with braces, such as ``earlier-{}``. The braces are filled with 1, 2 and
-            so on.
-    """
+def unused_path(folder: Path, pattern: str) -> Path:
+    """The first path in a folder that does not exist, such as ``old-2`` for ``old-{}``."""
     paths = (folder / pattern.format(number) for number in itertools.count(1))
     return next(path for path in paths if not path.exists())

@@ -14,13 +14,10 @@ from typing import Any
 
 
 @contextmanager
-def without(module: str) -> Iterator[None]:
-    """Make imports of a module fail while the context is open, so that a library skips it.
+def block_import(module: str) -> Iterator[None]:
+    """Let imports of a module fail in the context, so that a library skips it.
 
     A module that is imported already stays.
-
-    Args:
-        module: the name of the module.
     """
     if absent := module not in sys.modules:
         sys.modules[module] = None  # type: ignore[assignment]
@@ -31,22 +28,18 @@ def without(module: str) -> Iterator[None]:
             sys.modules.pop(module, None)
 
 
-def imported_without(library: str, *modules: str) -> ModuleType:
-    """Import a library while imports of some other modules fail, so that it skips what needs them.
+def import_without(library: str, *modules: str) -> ModuleType:
+    """Import a library while imports of some other modules fail.
 
-    If the library is imported already, it stays as it is. Otherwise a later import by anybody else
+    If the library is imported already, it stays as it is. Otherwise a later import statement
     imports it anew, with all modules.
-
-    Args:
-        library: the name of the library.
-        modules: names of modules.
     """
     if library in sys.modules:
         return importlib.import_module(library)  # waits if another thread is importing it
     with ExitStack() as absent:
-        absent.enter_context(without_collecting())
+        absent.enter_context(pause_garbage_collection())
         for module in modules:
-            absent.enter_context(without(module))
+            absent.enter_context(block_import(module))
         imported = importlib.import_module(library)
     for name in [name for name in sys.modules if name.partition(".")[0] == library]:
         del sys.modules[name]
@@ -54,11 +47,11 @@ def imported_without(library: str, *modules: str) -> ModuleType:
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
-    """Switch off Python's collection of reference cycles while the context lasts.
+def pause_garbage_collection() -> Iterator[None]:
+    """Switch off Python's collection of reference cycles in the context.
 
-    Imports of large libraries are then faster. Later collections are faster too: they take what was
-    made meanwhile for objects that live long, unless the program itself has frozen objects.
+    Imports of large libraries are then faster. Objects made meanwhile enter the oldest generation,
+    unless the program itself has frozen objects.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -77,12 +70,7 @@ def lazy_exports(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Make a module's ``__all__``, ``__getattr__`` and ``__dir__`` for lazy imports (PEP 562).
 
-    The module exports what it imports under ``if TYPE_CHECKING``. So types are checked, and nobody
-    has to write the names twice.
-
-    Args:
-        module: the name of the module that exports names.
-        file: the module's source file.
+    The module exports what its source ``file`` imports under ``if TYPE_CHECKING``.
     """
     home_of = {}
     for statement in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):

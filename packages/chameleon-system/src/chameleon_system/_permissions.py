@@ -16,16 +16,10 @@ AMX_CALL = 158, 0x1023, 18
 the permission to all threads of the process, and to all processes that it forks."""
 
 
-def refusal(permission: str) -> str:
-    """Request a permission, and return the reason if it is refused.
+def request_permission(permission: str) -> str:
+    """Request a permission; return the reason if the system refuses it, else an empty string.
 
     If the process already has the permission, the request succeeds again.
-
-    Args:
-        permission: the name of the permission, ``AMX``.
-
-    Returns:
-        The reason why the system refuses the permission; empty if it is granted.
     """
     if permission != AMX:
         return f"no system knows the permission {permission!r}"
@@ -36,13 +30,6 @@ def refusal(permission: str) -> str:
 
 
 def system_call(*words: int) -> int:
-    """Make a system call of Linux, for which Python has no function.
-
-    Args:
-        words: the number of the call, and its arguments.
-
-    Returns:
-        0, or the number of the error (``errno``).
-    """
+    """Make a system call of Linux, and return 0 or the number of the error (``errno``)."""
     libc = ctypes.CDLL(None, use_errno=True)
     return 0 if libc.syscall(*map(ctypes.c_long, words)) == 0 else ctypes.get_errno()

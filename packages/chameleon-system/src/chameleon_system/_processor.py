@@ -1,8 +1,7 @@
 """Facts about the processor from the operating system: its vendor, model and instructions.
 
-Only the flags say which instructions code may use, because a virtual machine may report any model
-number. The flags list what CPUID and the system allow. If code uses an instruction whose flag is
-missing, the system ends the process.
+Only the flags say which instructions code may use: a virtual machine may report any model number,
+and the system ends a process that uses an instruction whose flag is missing.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class Processor:
     """A processor as its operating system describes it. Strings are empty if nothing is known.
 
     Attributes:
-        architecture: the architecture, ``x86_64`` or ``aarch64``.
-        vendor: the vendor, such as ``GenuineIntel``; on ARM the implementer, such as ``0x41``.
+        architecture: ``x86_64`` or ``aarch64``.
+        vendor: such as ``GenuineIntel``; on ARM the implementer, such as ``0x41``.
         family: the family of an x86 processor; 0 on ARM.
         model: the model of an x86 processor; on ARM the part number.
-        name: the processor's name, as the vendor writes it.
+        name: as the vendor writes it.
         flags: the features that all processors of the machine have, by Linux's names.
     """
 
@@ -59,31 +58,22 @@ class Processor:
     flags: frozenset[str] = frozenset()
 
     @property
-    def lacking(self) -> tuple[str, ...]:
+    def missing_flags(self) -> tuple[str, ...]:
         """Flags that an x86 processor lacks to have all vector instructions of x86-64-v2."""
         level = _X86_64_V2 if self.architecture == "x86_64" else ()
         return tuple(flag for flag in level if flag not in self.flags)
 
 
 def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
-    """Read a processor from the content of ``/proc/cpuinfo``.
+    """Read a processor from the content of ``/proc/cpuinfo``; None without flags.
 
-    If the machine has different processors, the flags are those that all of them have. The other
-    fields are those of the last processor, which on ARM is usually a large core.
-
-    Args:
-        text: blocks of lines ``name : value``, one block for each processor.
-        architecture: ``x86_64`` or ``aarch64``.
-
-    Returns:
-        The processor, or None if the text has no flags of this architecture. This happens under an
-        emulator that shows the file of its host.
+    An emulator may show the file of its host, which has no flags of this architecture.
     """
     key = "Features" if architecture == "aarch64" else "flags"
     blocks = [block for block in _blocks(text) if key in block]
     if not blocks:
         return None
-    last = blocks[-1]
+    last = blocks[-1]  # on ARM usually a large core
     named = {name: value for block in _blocks(text) for name, value in block.items()}
     return Processor(
         architecture=architecture,
@@ -96,15 +86,7 @@ def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
 
 
 def parse_sysctl(text: str, architecture: str) -> Processor | None:
-    """Read a processor from the output of ``sysctl machdep.cpu hw.optional`` on macOS.
-
-    Args:
-        text: lines ``name: value``.
-        architecture: ``x86_64`` or ``aarch64``.
-
-    Returns:
-        The processor, or None if the text has no flags.
-    """
+    """Read a processor from ``sysctl machdep.cpu hw.optional`` on macOS; None without flags."""
     values = dict(_pairs(text.splitlines()))
     named: list[str] = []
     for name in ("features", "leaf7_features", "extfeatures"):

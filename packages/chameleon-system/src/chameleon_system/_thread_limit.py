@@ -1,8 +1,7 @@
 """The number of threads that this process may use, from its cores and its CPU quota.
 
-A container may be allowed less CPU time than its visible cores could use. More threads than the
-quota allows can be much slower: the kernel then stops all threads for the rest of a period. A
-period is usually a tenth of a second (docs/measuring.md has times).
+If threads exceed the quota, the kernel stops all of them for the rest of a period, usually a tenth
+of a second (docs/measuring.md has times).
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ def usable_threads(root: Path = ROOT) -> int:
        at least one; anything else allows any number.
     5. The smallest number counts.
 
-    Args:
-        root: the folder that contains ``proc`` and ``sys``.
     """
     quota = cpu_quota(root)
     cores = len(allowed_cores())
@@ -50,11 +47,7 @@ def usable_threads(root: Path = ROOT) -> int:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """How many cores' CPU time the cgroups of this process allow; None for no limit.
-
-    Args:
-        root: the folder that contains ``proc`` and ``sys``.
-    """
+    """The number of cores whose CPU time the cgroups of this process allow; None for no limit."""
     matches = (_QUOTA.fullmatch(text) for folder in _folders(root) for text in _texts(folder))
     return min((int(match[1]) / int(match[2]) for match in matches if match), default=None)
 
@@ -75,22 +68,22 @@ def _folders(root: Path) -> Iterator[Path]:
             paths[name] = path
     for line in _read(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
-        mounted, kind = before.split(), after.split()
-        if len(mounted) <= 4 or len(kind) <= 2:  # noqa: PLR2004 - a line that is cut off
+        mount_fields, type_fields = before.split(), after.split()
+        if len(mount_fields) <= 4 or len(type_fields) <= 2:  # noqa: PLR2004 - a line that is cut off
             continue
-        v1 = kind[0] == "cgroup" and "cpu" in kind[2].split(",")
-        if not v1 and kind[0] != "cgroup2":
+        v1 = type_fields[0] == "cgroup" and "cpu" in type_fields[2].split(",")
+        if not v1 and type_fields[0] != "cgroup2":
             continue
-        mount = root / _unescaped(mounted[4]).lstrip("/")
-        below = _below(_unescaped(mounted[3]), paths.get("cpu" if v1 else "", "/"))
+        mount = root / _unescaped(mount_fields[4]).lstrip("/")
+        below = _below(_unescaped(mount_fields[3]), paths.get("cpu" if v1 else "", "/"))
         for depth in range(len(below) + 1):
             yield mount.joinpath(*below[:depth])
 
 
 def _below(root: str, path: str) -> tuple[str, ...]:
     """The parts of a cgroup's path below the root of a mount; none if it lies elsewhere."""
-    whole, start = PurePosixPath(path), PurePosixPath(root)
-    parts = whole.relative_to(start).parts if whole.is_relative_to(start) else ()
+    absolute, mount_root = PurePosixPath(path), PurePosixPath(root)
+    parts = absolute.relative_to(mount_root).parts if absolute.is_relative_to(mount_root) else ()
     return () if ".." in parts else parts
 
 

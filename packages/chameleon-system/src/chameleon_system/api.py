@@ -7,40 +7,40 @@ from typing import TYPE_CHECKING
 from chameleon_system._imports import lazy_exports
 
 if TYPE_CHECKING:
-    from chameleon_system._closing import Closing
+    from chameleon_system._closeable import Closeable
     from chameleon_system._cores import CoreWatch, usable_cores
-    from chameleon_system._disturbance import CoreMeter, involuntary_switches
+    from chameleon_system._disk_cache import (
+        cache_key,
+        cache_path,
+        read_cached,
+        read_cached_bytes,
+        write_cached,
+        write_cached_bytes,
+    )
+    from chameleon_system._disturbance import CoreMeter, count_involuntary_switches
     from chameleon_system._files import (
+        open_atomic,
         replace_folder,
-        replacing,
-        unused,
+        unused_path,
         user_cache_folder,
-        write_whole,
+        write_atomic,
     )
     from chameleon_system._imports import (
-        imported_without,
+        block_import,
+        import_without,
         lazy_exports,
-        without,
-        without_collecting,
+        pause_garbage_collection,
     )
-    from chameleon_system._kept import (
-        keep,
-        keep_bytes,
-        kept_path,
-        recalled,
-        recalled_bytes,
-        surroundings,
-    )
-    from chameleon_system._permissions import AMX, AMX_CALL, refusal
-    from chameleon_system._processes.answering import Answers, requests
-    from chameleon_system._processes.child import ChildProcess, status_words
+    from chameleon_system._permissions import AMX, AMX_CALL, request_permission
+    from chameleon_system._processes.answers import AnswerStream, read_requests
+    from chameleon_system._processes.child import ChildProcess, describe_status
     from chameleon_system._processes.conversation import ChildEndedError, Conversation, Message
-    from chameleon_system._processes.death_signal import die_with
-    from chameleon_system._processes.ending import kill_abandoned
+    from chameleon_system._processes.death_signal import die_with_parent
+    from chameleon_system._processes.killing import kill_abandoned
     from chameleon_system._processes.stamps import (
         TOKEN,
-        make_scratch,
-        remove_abandoned,
+        make_scratch_folder,
+        remove_abandoned_folders,
         temporary_folder,
     )
     from chameleon_system._processor import (

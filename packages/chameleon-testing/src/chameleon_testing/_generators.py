@@ -71,7 +71,7 @@ def trial(where: str = "", **arrays: NDArray[Any]) -> Iterator[None]:
 
 
 def _global_states() -> dict[str, Any]:
-    """The states of the global generators, by name. Torch's is included if torch is imported."""
+    """The states of the global generators, by name."""
     legacy: Any = np.random.get_state()  # noqa: NPY002 - this is what is looked at
     name, keys, position, *_ = legacy
     states: dict[str, Any] = {
@@ -169,10 +169,7 @@ def _generators_made(package: str) -> Iterator[list[Making]]:
 
 
 class _Watched:
-    """Replaces a maker of generators: makes the same generator, and records the seed.
-
-    Generators of torch are seeded after they are made, so they get a class that records this.
-    """
+    """Replaces a maker of generators: makes the same generator, and records the seed."""
 
     def __init__(self, name: str, original: Any, package: str, makings: list[Making]) -> None:
         self._name, self._original, self._package, self._made = name, original, package, makings

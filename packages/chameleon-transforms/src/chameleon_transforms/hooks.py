@@ -87,7 +87,7 @@ _TRANSFORMS = {
     "kernel-shrink": (_LESS, KernelOptions, "Smaller filters around the same middle"),
 }
 TRANSFORMS = tuple(
-    _record(name, summary, f"transforms.{module}:{name.title().replace('-', '')}", options)
+    _record(name, summary, f"_transforms.{module}:{name.title().replace('-', '')}", options)
     for name, (module, options, summary) in _TRANSFORMS.items()
 )
 
@@ -102,7 +102,7 @@ _SCORES = {
     "multiply-adds": ("MultiplyAdds", "How much work one sample is"),
 }
 SCORES = tuple(
-    _record(name, summary, f"scores.initial:{score}") for name, (score, summary) in _SCORES.items()
+    _record(name, summary, f"_scores.initial:{score}") for name, (score, summary) in _SCORES.items()
 )
 
 

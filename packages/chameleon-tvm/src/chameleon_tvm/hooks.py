@@ -9,6 +9,8 @@ from chameleon_core.plugin_api import (
     InstructionRecord,
     OperatorRecord,
     PluginRecord,
+    SpaceRecord,
+    TargetRecord,
     TemplateRecord,
     hookimpl,
     recorder,
@@ -41,7 +43,7 @@ def chameleon_spaces() -> Iterable[PluginRecord]:
         ("template", _TEMPLATE, "_spaces.template.provider:TemplateSpace", TemplateOptions),
         ("sketch", _SKETCH, "_spaces.sketch.provider:SketchSpace", SketchOptions),
     ):
-        yield _record(name, summary, factory, options, listings=LISTINGS)
+        yield _record(name, summary, factory, options, SpaceRecord, listings=LISTINGS)
 
 
 @hookimpl
@@ -75,7 +77,7 @@ def chameleon_targets() -> Iterable[PluginRecord]:
     """The target resolver."""
     summary = "Everything TVM takes, the command-line form, tags, and 'native'"
     machine = "chameleon_tvm._commands.machine:describe_machine"
-    yield _record("tvm", summary, "_device.targets:TVMTargets", machine=machine)
+    yield _record("tvm", summary, "_device.targets:TVMTargets", kind=TargetRecord, machine=machine)
 
 
 @hookimpl

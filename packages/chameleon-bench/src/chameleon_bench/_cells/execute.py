@@ -22,9 +22,9 @@ from chameleon_core.plugin_api import RunFolderError
 from chameleon_system.api import (
     ChildEndedError,
     ChildProcess,
-    Closing,
+    Closeable,
     Conversation,
-    unused,
+    unused_path,
     usable_cores,
 )
 
@@ -50,12 +50,7 @@ _END_SECONDS = 2.0
 
 
 class _Worker:
-    """One worker process, and the cell that it is running.
-
-    Args:
-        registry: ``"module:function"`` that returns the worker's registry of plugins.
-        number: The number of the worker, unique among all workers.
-    """
+    """One worker process, and the cell that it is running."""
 
     def __init__(self, registry: str, number: int) -> None:
         self.cell: Cell | None = None
@@ -70,11 +65,7 @@ class _Worker:
         self._told = False
 
     def begin(self, cell: Cell) -> None:
-        """Send a cell to the worker process, which runs it.
-
-        Raises:
-            ChildEndedError: The worker process ended while it was idle.
-        """
+        """Send a cell to the worker process, which runs it."""
         if not self._told:
             self._told = True
             self.conversation.tell(self._first)
@@ -82,13 +73,8 @@ class _Worker:
         self.cell = cell
 
 
-class Workers(Closing):
-    """Runs cells in parallel worker processes, as a context manager.
-
-    Args:
-        count: The number of processes; None for one per core.
-        registry: ``"module:function"`` that returns the registry of plugins in a worker.
-    """
+class Workers(Closeable):
+    """Runs cells in parallel worker processes, as a context manager."""
 
     def __init__(self, count: int | None = None, registry: str = INSTALLED) -> None:
         self._count = count or len(usable_cores())
@@ -104,19 +90,7 @@ class Workers(Closing):
             worker.child.reap(_END_SECONDS)
 
     def run(self, cells: Sequence[Cell], interruption: Interruption, ended: Ended) -> None:
-        """Run cells; each cell writes its own result.
-
-        Args:
-            cells: The cells, in the order in which they start.
-            interruption: The object that holds a request to stop, if any. Running cells are then
-                given up.
-            ended: A function that is called with each cell that ends. Its second argument is the
-                reason of a failure, or None.
-
-        Raises:
-            RunInterrupted: The suite was interrupted.
-            RunFolderError: A result cannot be written.
-        """
+        """Run cells; each cell writes its own result."""
         waiting = list(reversed(cells))
         for _ in range(min(self._count, len(cells)) - len(self._workers)):
             self._workers.append(self._started())
@@ -181,7 +155,6 @@ class Execution:
 
     Attributes:
         registry: The registry of plugins for live cells; None for the installed plugins.
-        worker_registry: ``"module:function"`` that returns a worker's registry.
         workers: The number of processes for replayed cells; None for one per core.
         retry: Whether to run cells again that failed in an earlier call.
         interruption: The object that holds a request to stop, if any.
@@ -197,15 +170,7 @@ class Execution:
     ended: Ended = lambda _cell, _failure: None
 
     def run(self, suite: Suite) -> None:
-        """Run every cell that has no result yet.
-
-        Args:
-            suite: The suite.
-
-        Raises:
-            RunInterrupted: The suite was interrupted; the results of ended cells are kept.
-            RunFolderError: A result cannot be written.
-        """
+        """Run every cell that has no result yet."""
         cells = [cell for cell in suite.cells() if self._is_open(cell)]
         replayed = [cell for cell in cells if not cell.measures_hardware]
         if replayed:
@@ -234,14 +199,11 @@ def move_aside(suite: Suite) -> Path | None:
 
     Returns:
         The new place, or None if there are no cells.
-
-    Raises:
-        RunFolderError: The cells cannot be moved.
     """
     cells = suite.output / CELLS
     if not cells.exists():
         return None
-    aside = unused(suite.output, "earlier-{}")
+    aside = unused_path(suite.output, "earlier-{}")
     with RunFolderError.on_os_error(f"cannot move {cells}", hint="restore access to its folder"):
         aside.mkdir()
         try:

@@ -40,7 +40,7 @@ from chameleon_core.plugin_api import (
     load_factory,
     node_of,
 )
-from chameleon_system.api import Message, unused, write_whole
+from chameleon_system.api import Message, unused_path, write_atomic
 
 from chameleon_bench._cells.trajectory import ROUND_FIELDS, Trajectory
 from chameleon_bench._suites.suite import Cell
@@ -59,7 +59,6 @@ class CellResult:
     """The result of a cell of a suite: of one pipeline on one task with one seed.
 
     Attributes:
-        identity: The identity of the cell.
         trajectories: One trajectory per operator of the cell's task.
         failure: Why the cell failed, in a sentence, or None.
         environment: The runner's description of itself and its hardware.
@@ -74,29 +73,17 @@ class CellResult:
 
     @classmethod
     def failed(cls, cell: Cell, why: str) -> CellResult:
-        """Make the result of a cell that failed, with the reason.
-
-        Args:
-            cell: The cell.
-            why: The reason in a sentence.
-        """
+        """Make the result of a cell that failed, with the reason."""
         return cls(identity=cell.identity, versions=cell.versions, failure=why)
 
     def write(self, path: Path) -> None:
-        """Write the result to a file, so that readers see either the whole file or none.
-
-        Args:
-            path: The file.
-
-        Raises:
-            RunFolderError: The file cannot be written.
-        """
+        """Write the result to a file, so that readers see either the whole file or none."""
         trajectories = [trajectory.to_json() for trajectory in self.trajectories]
         value = {**attrs.asdict(self, recurse=False), "trajectories": trajectories}
         hint = "free space or restore access and give the same command again"
         with RunFolderError.on_os_error(f"cannot write {path}", hint=hint):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(value, separators=(",", ":")))
+            write_atomic(path, json.dumps(value, separators=(",", ":")))
 
     @classmethod
     def read(cls, cell: Cell) -> CellResult | None:
@@ -133,19 +120,7 @@ class CellResult:
 
 
 def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> CellResult:
-    """Run a cell of a suite, or continue it, and write its result.
-
-    If the cell fails, its result has the reason, and the suite can continue.
-
-    Args:
-        cell: The cell.
-        registry: The registry of plugins.
-        interruption: The object that holds a request to stop, if any.
-
-    Raises:
-        RunInterrupted: The suite was interrupted. A live cell can be continued later.
-        RunFolderError: The result cannot be written.
-    """
+    """Run a cell of a suite, or continue it, and write its result."""
     try:
         pipeline = from_dict(cell.document, registry=registry)
         if cell.rival is not None:
@@ -173,13 +148,9 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
 def answering(cells: Iterable[Message], registry: str) -> Iterator[Message]:
     """Run cells one after another in a worker process, and yield a reply for each.
 
-    Args:
-        cells: The cells as JSON values.
-        registry: ``"module:function"`` that returns the registry of plugins.
-
     Yields:
         One reply per cell: ``failure`` with the reason of the failure or None. If the result cannot
-        be written, ``unwritten`` with the reason instead.
+            be written, ``unwritten`` with the reason instead.
     """
     plugins = load_factory(registry)()
     for cell in cells:
@@ -213,19 +184,13 @@ def _tune(cell: Cell, pipeline: ResolvedPipeline, interruption: Interruption) ->
 
 
 def begin(cell: Cell) -> None:
-    """Prepare the run folder of a cell.
-
-    If the folder has results of other versions, it is moved aside.
-
-    Args:
-        cell: The cell that is about to run.
-    """
+    """Prepare the run folder of a cell."""
     file = cell.folder / VERSIONS
     now = json.dumps(dict(cell.versions), sort_keys=True)
     if cell.folder.exists() and (not file.exists() or file.read_text(encoding="utf-8") != now):
-        cell.folder.rename(unused(cell.folder.parent, f"earlier-{{}}-{cell.folder.name}"))
+        cell.folder.rename(unused_path(cell.folder.parent, f"earlier-{{}}-{cell.folder.name}"))
     cell.folder.mkdir(parents=True, exist_ok=True)
-    write_whole(file, now)
+    write_atomic(file, now)
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:
@@ -273,14 +238,7 @@ def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
 
 
 class Recorder:
-    """Writes to a file, as lines of JSON, when each measurement of a cell arrived.
-
-    Plots of a search over time need these moments, in wall-clock seconds of the search. Neither the
-    run's store nor its events have them.
-
-    Args:
-        folder: The run folder. Lines of earlier processes of the run are kept.
-    """
+    """Writes to a file, as lines of JSON, when each measurement of a cell arrived."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NOTES
@@ -296,7 +254,7 @@ class Recorder:
 
 @attrs.frozen(kw_only=True)
 class _Notes:
-    """The recorded times of one task. A round that was repeated after a resume counts once."""
+    """The recorded times of one task."""
 
     at: dict[tuple[int, ...], float] = attrs.field(factory=dict)
     proposed: dict[int, tuple[int, int, float | None]] = attrs.field(factory=dict)
@@ -335,15 +293,7 @@ def trajectory_of(
     notes: _Notes | None,
     best_known: float | None,
 ) -> Trajectory:
-    """Make the trajectory of one task of a run: the costs and times of its measurements.
-
-    Args:
-        operator: The task's result.
-        measurements: The task's measurements from the run's store, in order of arrival.
-        notes: When the task's measurements and rounds happened, as ``read_notes`` read it; None if
-            this was not recorded.
-        best_known: The lowest cost of any configuration of the task, or None if unknown.
-    """
+    """Make the trajectory of one task of a run: the costs and times of its measurements."""
     notes = notes or _Notes()
     at: list[float] = []
     for measurement in measurements:

@@ -20,10 +20,7 @@ ROUND_FIELDS = ("measured", "steps", "converged", "score", "search", "model", "b
 class Trajectory:
     """One search on one task, with n measurements.
 
-    The report of a suite is computed from such objects.
-
     Attributes:
-        operator: The task's name in the run.
         flop: The number of floating-point operations of one evaluation.
         costs: The kernel time of every measurement in seconds, infinity for failures, in order of
             arrival, shape (n,). A rival has the best time of each batch instead.

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from chameleon_system.api import Answers, requests, usable_cores
+from chameleon_system.api import AnswerStream, read_requests, usable_cores
 
 _held: list[int] = []
 """File descriptors of the cores that this process has claimed; closing one gives its core back."""
@@ -23,8 +23,8 @@ _held: list[int] = []
 
 def main() -> None:
     """Run cells until there are no more requests."""
-    answers = Answers()
-    asked = requests()
+    answers = AnswerStream()
+    asked = read_requests()
     first = next(asked)
     sys.path[:] = first["sys_path"]
     if hasattr(os, "sched_setaffinity"):
@@ -41,10 +41,6 @@ def main() -> None:
 
 def claim_core(cores: Sequence[int], folder: Path | None = None) -> int | None:
     """Claim a core for this process until it ends, so that no other worker uses the core.
-
-    Args:
-        cores: The ids of the cores to choose from.
-        folder: The folder with the claims; None for a temporary folder of the user.
 
     Returns:
         The first core that no other living process has claimed. None if all are claimed, or if

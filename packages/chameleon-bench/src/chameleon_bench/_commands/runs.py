@@ -27,14 +27,8 @@ class ListedRun:
     """A run folder in the list that ``chameleon runs`` prints.
 
     Attributes:
-        folder: The run folder, absolute.
         name: The path of the run folder below the listed folder.
-        state: A ``RunState``, or ``BROKEN``.
         because: The reason if the run failed or cannot be read; otherwise empty.
-        model: A short description of the model.
-        target: The target as the pipeline names it.
-        operators: The number of operators.
-        measurements: The number of measured configurations, failures included.
         seconds: The best time of one inference of a network, or of the only operator. For several
             operators it is the sum of their best times. None if nothing has a time.
         seconds_of: The meaning of ``seconds``: ``network``, ``operator`` or ``sum``.
@@ -62,11 +56,7 @@ class ListedRun:
 
 
 def listed_runs(folder: Path) -> list[ListedRun]:
-    """Find the run folders in a folder and below it, the one measured last at the end.
-
-    Args:
-        folder: The folder to search.
-    """
+    """Find the run folders in a folder and below it, the one measured last at the end."""
     runs = [_listed(path, folder, reason) for path, reason in _run_folders(folder)]
     return sorted(runs, key=lambda run: (run.at or 0.0, run.name))
 
@@ -136,14 +126,7 @@ def _described(blank: ListedRun, run: RunView) -> ListedRun:
 
 
 def model_in_words(section: Any) -> str:
-    """A short description of a pipeline's ``model`` section, for a list of runs.
-
-    It has the name of the frontend and one of the frontend's options. This is the first string
-    among the options' values, or else the length of the first list among them.
-
-    Args:
-        section: The section as JSON values.
-    """
+    """A short description of a pipeline's ``model`` section, for a list of runs."""
     if not isinstance(section, Mapping) or not section:
         return str(section or "")
     [(frontend, options), *_] = section.items()

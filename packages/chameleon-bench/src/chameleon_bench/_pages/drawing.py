@@ -42,7 +42,6 @@ class Drawing:
     """A plot of a page, drawn as SVG inside HTML.
 
     Attributes:
-        html: The legend and the SVG.
         about: A sentence about the number of drawn points; empty if all points are drawn.
     """
 
@@ -51,11 +50,7 @@ class Drawing:
 
 
 def drawing(plot: Plot) -> Drawing:
-    """Draw a plot as SVG, which is shown before or without plotly.js.
-
-    Args:
-        plot: The plot, as plotly.js takes it.
-    """
+    """Draw a plot as SVG, which is shown before or without plotly.js."""
     traces = [_resolved(plot, trace) for trace in plot.traces]
     x, y = _axis(plot, traces, "x"), _axis(plot, traces, "y")
     above = max(map(len, y.names), default=0) > _LONG
@@ -241,15 +236,13 @@ _FEW, _MANY = 3, 8
 
 @attrs.frozen(kw_only=True, eq=False)
 class Axis:
-    """An axis of a plot. Places on the axis are shares of its length.
+    """An axis of a plot.
 
     Attributes:
-        title: The title beside the axis.
         low: The value at the beginning of the axis; if ``log`` is set, the logarithm of this value
             to base 10.
         high: The value at the end of the axis; if ``log`` is set, the logarithm of this value to
             base 10.
-        log: Whether the axis is logarithmic.
         names: The words of an axis of words, in order; empty for an axis of numbers.
         band: The beginning and the end of the bars that belong to one word, as shares of the word's
             part of the axis.
@@ -267,8 +260,6 @@ class Axis:
     def places(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
         """The places of values on the axis, as shares of its length.
 
-        A place is NaN if a value is missing, or is a word that is not on the axis.
-
         Args:
             values: Numbers or words, shape (n,).
         """
@@ -285,8 +276,6 @@ class Axis:
     def upwards(self, values: Sequence[Any] | NDArray[Any]) -> NDArray[np.float64]:
         """The places of values on a vertical axis, measured from the top.
 
-        Larger numbers are placed higher. On an axis of words, the first word is at the top.
-
         Args:
             values: Numbers or words, shape (n,).
         """
@@ -295,14 +284,7 @@ class Axis:
 
 
 def axis_of(layout: Mapping[str, Any], column: str, values: Sequence[Any], *, zero: bool) -> Axis:
-    """Make an axis from its description for plotly.js.
-
-    Args:
-        layout: The description of the axis.
-        column: The title if the layout has none.
-        values: All values that the axis must show.
-        zero: Whether the axis begins at 0, unless the layout has a range.
-    """
+    """Make an axis from its description for plotly.js."""
     title = layout.get("title", {}).get("text", column)
     if layout.get("type") == "category":
         names = list(layout.get("categoryarray") or dict.fromkeys(map(str, values)))
@@ -375,26 +357,13 @@ Places = NDArray[np.float64]
 
 
 def paint(colour: str) -> tuple[str, float]:
-    """Convert a colour's name in the style sheet to CSS, with its opacity from 0 to 1.
-
-    Args:
-        colour: A name such as ``--c1``, or ``--c1/26`` with an opacity of hexadecimal 26.
-    """
+    """Convert a colour's name in the style sheet to CSS, with its opacity from 0 to 1."""
     name, _, opacity = colour.partition("/")
     return (f"var({name})" if name.startswith("--") else name), int(opacity or "ff", 16) / 255
 
 
 def path(way: str, colour: str, *, width: float = 0.0, opacity: float = 1.0, more: str = "") -> str:
-    """Write an SVG path that is stretched over the plot with its element ``grid``.
-
-    Args:
-        way: The drawing commands of the path, in the units of ``grid``. The origin is the upper
-            left corner of the plot, and the plot is as many units wide as it is high.
-        colour: The colour, as ``paint`` takes it.
-        width: The width of the stroke in pixels; 0 for a filled path.
-        opacity: The opacity of the whole path.
-        more: More SVG attributes.
-    """
+    """Write an SVG path that is stretched over the plot with its element ``grid``."""
     css, share = paint(colour)
     look = f'style="stroke:{css}" stroke-width="{width:g}"' if width else f'style="fill:{css}"'
     drawn = f'<path d="{way}" {look} opacity="{opacity * share:.2g}"{more}/>'
@@ -402,14 +371,7 @@ def path(way: str, colour: str, *, width: float = 0.0, opacity: float = 1.0, mor
 
 
 def text(x: float, y: float, words: str, more: str) -> Markup:
-    """An SVG text at a place.
-
-    Args:
-        x: The horizontal place, as a share of the plot.
-        y: The vertical place from the top, as a share of the plot.
-        words: The text.
-        more: More SVG attributes, such as shifts by pixels.
-    """
+    """An SVG text at a place."""
     opening = f'<text x="{x:.2%}" y="{y:.2%}" {more}>'
     return Markup("{}{}</text>").format(Markup(opening), words)  # noqa: S704 - of numbers
 
@@ -423,16 +385,7 @@ def grid(paths: Sequence[str]) -> Markup:
 def bars(
     trace: Trace, x: Axis, y: Axis, *, begins: Places, lane: int, lanes: int
 ) -> Iterator[Markup]:
-    """Draw horizontal bars of one trace, and the words at the ends of the bars.
-
-    Args:
-        trace: The trace, with arrays of values.
-        x: The axis of lengths.
-        y: The axis of words.
-        begins: The value at which each bar begins, for stacked bars.
-        lane: The position of the trace's bars among the bars of one word.
-        lanes: The number of bars beside each other.
-    """
+    """Draw horizontal bars of one trace, and the words at the ends of the bars."""
     thick = (y.band[1] - y.band[0]) / lanes / len(y.names)
     middles = y.places(trace["y"]) + (lane - (lanes - 1) / 2) * thick
     lengths = np.nan_to_num(trace["x"])
@@ -451,14 +404,7 @@ def bars(
 
 
 def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
-    """Draw the line of a trace, or the band between this line and that of the trace before.
-
-    Args:
-        trace: The trace, with arrays of values.
-        before: The trace before this one, or None.
-        x: The horizontal axis.
-        y: The vertical axis.
-    """
+    """Draw the line of a trace, or the band between this line and that of the trace before."""
     steps = trace["line"].get("shape") == "hv"
     way = _way(x.places(trace["x"]), y.upwards(trace["y"]), steps=steps)
     if trace.get("fill") == "tonexty" and before is not None:
@@ -468,11 +414,7 @@ def line(trace: Trace, before: Trace | None, x: Axis, y: Axis) -> str:
 
 
 def dashes(trace: Trace) -> str:
-    """The SVG attribute that makes the line of a trace dashed or dotted, or an empty string.
-
-    Args:
-        trace: The trace.
-    """
+    """The SVG attribute that makes the line of a trace dashed or dotted, or an empty string."""
     dash = trace["line"].get("dash")
     return f' stroke-dasharray="{_DASHES[dash]}"' if dash else ""
 
@@ -480,10 +422,7 @@ def dashes(trace: Trace) -> str:
 def errors(trace: Trace, across: Places, y: Axis) -> str:
     """Draw error bars: a vertical line for the interval of each point.
 
-    Args:
-        trace: The trace, with arrays of values and of interval ends.
-        across: The horizontal place of each point, shape (n,).
-        y: The vertical axis.
+    ``across`` has the horizontal place of each point, shape (n,).
     """
     error = trace["error_y"]
     highs = y.upwards(trace["y"] + error["array"])
@@ -497,16 +436,10 @@ def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, boo
     """Draw the points of a trace as SVG elements.
 
     Round and square points are drawn as the ends of very short lines, so that all such points of
-    one colour are one SVG path. Each point of another shape is an element of its own.
+    one colour are one SVG path.
 
-    Args:
-        marker: The marker of the trace. Its colour may be values on a scale.
-        across: The horizontal places, shape (n,).
-        up: The vertical places from the top, shape (n,).
-
-    Yields:
-        An element, and whether the element is a path in the units of ``grid``. The caller must then
-        pass the path to ``grid``.
+    ``across`` has the horizontal places, shape (n,). ``up`` has the vertical places from the top,
+    shape (n,).
     """
     end = _LINE_ENDS.get(marker.get("symbol", "circle"))
     opacity = marker.get("opacity", 1.0)
@@ -552,14 +485,7 @@ def _units(places: Places) -> list[int]:
 
 
 def _way(across: Places, up: Places, *, steps: bool, back: bool = False) -> str:
-    """SVG path commands along points.
-
-    Args:
-        across: The horizontal places.
-        up: The vertical places from the top.
-        steps: Whether lines go horizontally and then vertically.
-        back: Whether to go from the last point to the first.
-    """
+    """SVG path commands along points."""
     seen = np.isfinite(across) & np.isfinite(up)
     ends = list(zip(_units(across[seen]), _units(up[seen]), strict=True))
     step = "H{0}V{1}" if steps else "L{0} {1}"

@@ -15,13 +15,7 @@ _OURS = "the compiled network"
 
 
 def network_part(record: RunRecord) -> dict[str, Any]:
-    """Collect the values that the template ``network.html`` shows about a run's network.
-
-    The template shows nothing if the model is no network.
-
-    Args:
-        record: The run.
-    """
+    """Collect the values that the template ``network.html`` shows about a run's network."""
     network = record.network
     total = sum(kernel.seconds for kernel in network.kernels)
     tuned = sum(kernel.seconds for kernel in network.kernels if kernel.tuned)

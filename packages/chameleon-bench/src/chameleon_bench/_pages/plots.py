@@ -75,11 +75,7 @@ _CROWDED = 0.7
 
 
 def of(column: str) -> dict[str, str]:
-    """Refer to a column of the plot's table, in place of an array in a trace of plotly.js.
-
-    Args:
-        column: The name of the column.
-    """
+    """Refer to a column of the plot's table, in place of an array in a trace of plotly.js."""
     return {"column": column}
 
 
@@ -106,27 +102,13 @@ def points(x: str, y: str, hover: Sequence[str], **marker: Any) -> dict[str, Any
 
 
 def bars(x: str, y: str, shade: str, **more: Any) -> dict[str, Any]:
-    """The description of a trace of horizontal bars, as plotly.js takes it.
-
-    Args:
-        x: The column of lengths.
-        y: The column of words.
-        shade: The colour of the bars.
-        more: More properties of the trace for plotly.js.
-    """
+    """The description of a trace of horizontal bars, as plotly.js takes it."""
     trace = {"type": "bar", "orientation": "h", "x": of(x), "y": of(y)}
     return {**trace, "marker": {"color": shade}, **more}
 
 
 def at(value: float) -> dict[str, float]:
-    """Refer to one value that all points of a plot's trace share, such as their height.
-
-    A trace may contain the result, ``{"constant": value}``, wherever it may contain the result of
-    ``of``. ``of`` refers to a column of the plot's table, which has a value for each point.
-
-    Args:
-        value: The value that all points share.
-    """
+    """Refer to one value that all points of a plot's trace share, such as their height."""
     return {"constant": value}
 
 
@@ -136,12 +118,7 @@ def colour(number: int) -> str:
 
 
 def seconds_axis(title: str, **more: Any) -> dict[str, Any]:
-    """The description of an axis of seconds, whose ticks have suitable units.
-
-    Args:
-        title: The title beside the axis.
-        more: More properties of the axis for plotly.js.
-    """
+    """The description of an axis of seconds, whose ticks have suitable units."""
     return titled(title, tickformat="~s", ticksuffix="s", **more)
 
 
@@ -167,12 +144,7 @@ _PACKED = ("key", "subject", "saved", "traces", "layout")
 
 
 def packed(plots: Sequence[Plot], name: str) -> Markup:
-    """Plots and their tables as a string that a page's script unpacks: JSON, gzip, base64.
-
-    Args:
-        plots: The plots of a page. A table that several plots share is written once.
-        name: The beginning of the names of files that the page saves.
-    """
+    """Plots and their tables as a string that a page's script unpacks: JSON, gzip, base64."""
     tables = {id(plot.columns): plot.columns for plot in plots}
     places = {key: index for index, key in enumerate(tables)}
     described = [
@@ -197,20 +169,7 @@ def plotly_js() -> Markup:
 
 
 def write_sheets(plots: Sequence[Plot], folder: Path, *, subject: str) -> list[Path]:
-    """Write the tables of plots to files named ``KEY.csv``, one file per key.
-
-    Args:
-        plots: The plots. Plots with the same key share a file.
-        folder: The folder for the files; it is created if it is missing.
-        subject: The header of the column that names the operator or task of each plot. The column
-            is left out if all plots of a file are about the whole run or suite.
-
-    Returns:
-        The files, in the order of the keys.
-
-    Raises:
-        OSError: The files cannot be written.
-    """
+    """Write the tables of plots to files named ``KEY.csv``, one file per key."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for key in dict.fromkeys(plot.key for plot in plots):
@@ -257,10 +216,8 @@ def _gap(value: Any) -> bool:
 def stacked_seconds(parts: Sequence[str], along: str) -> dict[str, Any]:
     """The traces and the layout of a ``Plot`` with stacked bars of seconds.
 
-    Args:
-        parts: The parts of each bar. The plot's table has a column ``"PART seconds"`` for each
-            part.
-        along: The column with a word for each bar.
+    ``parts`` are the parts of each bar. The plot's table has a column ``"PART seconds"`` for each
+    part.
     """
     return {
         "traces": [

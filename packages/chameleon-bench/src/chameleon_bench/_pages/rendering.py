@@ -71,14 +71,7 @@ class Table:
 
 
 def bar(parts: Mapping[str, float], whole: float, *, first: int = 0) -> Markup:
-    """A horizontal bar of coloured parts, as HTML for a table's cell without a script.
-
-    Args:
-        parts: The length of each part by name. If they exceed ``whole``, the bar ends with an
-            arrow.
-        whole: The positive length that fills the cell.
-        first: The number of the first part's colour. Other parts have the next colours.
-    """
+    """A horizontal bar of coloured parts, as HTML for a table's cell without a script."""
     shares = [part / whole if whole else 0.0 for part in parts.values()]
     beyond = sum(shares) > 1.0 + 1e-9
     if beyond:
@@ -91,24 +84,12 @@ def bar(parts: Mapping[str, float], whole: float, *, first: int = 0) -> Markup:
 
 
 def rendered(template: str, **values: Any) -> Markup:
-    """Fill in a template of a page, and return the HTML.
-
-    Args:
-        template: The template's file in the folder ``templates``.
-        values: The values by name. A missing value is an error.
-    """
+    """Fill in a template of a page, and return the HTML."""
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped
 
 
 def rendered_page(template: str, title: str, plots: Sequence[Plot], **values: Any) -> str:
-    """A page with its plots, their data, and the script that draws them.
-
-    Args:
-        template: The template's file in the folder ``templates``.
-        title: The title of the page, with which the names of saved files begin.
-        plots: The plots, in order.
-        values: The template's other values by name.
-    """
+    """A page with its plots, their data, and the script that draws them."""
     scripts = {"packed": packed(plots, title), "plotly": plotly_js()}
     return rendered(template, title=title, plots=plots, **scripts, **values)
 

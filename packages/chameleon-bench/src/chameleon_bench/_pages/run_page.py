@@ -19,7 +19,7 @@ from chameleon_core.api import (
     in_seconds,
     slower,
 )
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_bench._pages import search_tables
 from chameleon_bench._pages.network_part import network_part
@@ -30,11 +30,7 @@ from chameleon_bench._pages.run_record import RunRecord, TaskRecord, run_record
 
 
 def page_of(record: RunRecord) -> str:
-    """The HTML page about a run.
-
-    Args:
-        record: The run.
-    """
+    """The HTML page about a run."""
     settled = None if record.network.layout else record.settled
     plots = plots_of(record)
     searches = [
@@ -186,8 +182,6 @@ class Fact:
     """A number at the top of a page, such as the run's wall-clock time.
 
     Attributes:
-        name: The name of the number.
-        value: The number with its unit, as text.
         note: A sentence below the number; may be empty.
     """
 
@@ -197,11 +191,7 @@ class Fact:
 
 
 def headline(record: RunRecord) -> list[str]:
-    """Sentences about what the run gained: for the network, or else for its operators.
-
-    Args:
-        record: The run.
-    """
+    """Sentences about what the run gained: for the network, or else for its operators."""
     network = record.network
     if network.failure is not None:
         return ["No network was delivered."]
@@ -320,32 +310,10 @@ def _duration(seconds: float) -> str:
 
 
 def write_report(folder: Path, output: Path | None = None) -> Path:
-    """Write the HTML page about a run.
-
-    Args:
-        folder: The run folder. The run need not have ended.
-        output: The file to write; None for ``report.html`` in the run folder.
-
-    Returns:
-        The file that was written.
-
-    Raises:
-        RunFolderError: The folder has no run.
-    """
-    return write_whole(output or folder / REPORT, page_of(run_record(folder)))
+    """Write the HTML page about a run."""
+    return write_atomic(output or folder / REPORT, page_of(run_record(folder)))
 
 
 def write_plots(folder: Path, output: Path) -> list[Path]:
-    """Write the tables of a run's plots as CSV files, one file per kind of plot.
-
-    Args:
-        folder: The run folder. The run need not have ended.
-        output: The folder for the files; it is created if it is missing.
-
-    Returns:
-        The files that were written.
-
-    Raises:
-        RunFolderError: The folder has no run.
-    """
+    """Write the tables of a run's plots as CSV files, one file per kind of plot."""
     return write_sheets(plots_of(run_record(folder)), output, subject="operator")

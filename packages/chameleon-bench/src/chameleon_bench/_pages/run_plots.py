@@ -41,11 +41,7 @@ Next to such a bar, the other bars would be too short to compare.
 
 
 def plots_of(record: RunRecord) -> list[Plot]:
-    """All plots of a run's page, in the order of the page.
-
-    Args:
-        record: The run.
-    """
+    """All plots of a run's page, in the order of the page."""
     whole = [_before_and_after(record), *_progress(record), _spending(record)]
     searches = [plot for task in record.tasks for plot in search_plots(task)]
     return [*(plot for plot in whole if plot is not None), *searches]
@@ -59,7 +55,6 @@ class _Bar:
     """The time of one contender for all occurrences of one operator in an inference.
 
     Attributes:
-        operator: The operator's name.
         contender: The contender's name, such as ``untuned`` or ``tuned``.
         seconds: The time of all occurrences in one inference.
         delivered: The kernels that compute the operator in the delivered network. Empty if that is

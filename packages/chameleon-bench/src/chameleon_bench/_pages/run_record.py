@@ -33,7 +33,6 @@ class Round:
     """One batch that the scheduler gave to an operator.
 
     Attributes:
-        task: The name of the operator.
         best_seconds: The operator's lowest time after the batch, or None.
         measured: The operator's number of measurements after the batch.
         at: The time when the batch was complete, in seconds since 1970.
@@ -61,11 +60,7 @@ class RunEvents:
 
 
 def run_events(path: Path) -> RunEvents:
-    """Read the event log of a run, also while the run writes to it.
-
-    Args:
-        path: The log file, which may be missing.
-    """
+    """Read the event log of a run, also while the run writes to it."""
     if not path.is_file():
         return RunEvents()
     events = list(_events(path))
@@ -92,8 +87,6 @@ def run_events(path: Path) -> RunEvents:
 def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.float64]:
     """Seconds from the start of a run to each time, without pauses between the run's processes.
 
-    For records that were copied from an earlier run, which are older, the result is 0.
-
     Args:
         times: Times in seconds since 1970, shape (n,).
         starts: The start time of each process, rising, in seconds since 1970. If it is empty, the
@@ -111,7 +104,7 @@ def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.flo
 
 
 def _events(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The events that pages use. Incomplete and damaged lines are skipped."""
+    """The events that pages use."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             # The results inside other kinds are long.
@@ -157,7 +150,6 @@ class Measured:
             float64 of shape (n,).
         at: The wall-clock seconds from the start of the run to each measurement, without pauses
             between the run's processes, float64 of shape (n,).
-        origins: The stage that proposed each configuration.
         scores: The cost model's score of each configuration when it was proposed, higher is better,
             float64 of shape (n,). The scale is the model's own. NaN if no trained model scored it.
         failures: The kind of failure of each measurement; none for measurements with a time.
@@ -194,11 +186,7 @@ class Measured:
         return rows
 
     def values_of(self, row: int) -> dict[str, str]:
-        """The knob values of one measurement, by knob name; knobs without effect are left out.
-
-        Args:
-            row: The number of the measurement, from 0.
-        """
+        """The knob values of one measurement, by knob name; knobs without effect are left out."""
         return {
             name: knob.labels[knob.codes[row]]
             for name, knob in self.knobs.items()
@@ -209,11 +197,8 @@ class Measured:
 def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float]) -> Measured:
     """Read the measurements of a task.
 
-    Args:
-        store: The run's store.
-        stored: The task in the store.
-        starts: The start time of each of the run's processes, rising, in seconds since 1970. With
-            these times, pauses between the processes are left out of the times of measurements.
+    ``starts`` is the start time of each of the run's processes, rising, in seconds since 1970. With
+    these times, pauses between the processes are left out of the times of measurements.
     """
     rows = store.measurements(stored.id)
     seconds = np.array([row.cost for row in rows], np.float64)
@@ -234,23 +219,14 @@ def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float])
 
 
 def shown(value: Any) -> str:
-    """A knob's value as text for a page, such as ``4 x 2 x 8`` for the factors of a loop.
-
-    Args:
-        value: The value.
-    """
+    """A knob's value as text for a page, such as ``4 x 2 x 8`` for the factors of a loop."""
     if isinstance(value, list | tuple):
         return " x ".join(map(shown, value))
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _categories(words: Sequence[str | None], order: Iterable[str] = ()) -> Categories:
-    """A column of words.
-
-    Args:
-        words: The word of each row, or None.
-        order: The first labels, in order. Other labels follow in the order of their appearance.
-    """
+    """A column of words."""
     labels = list(dict.fromkeys(word for word in words if word is not None))
     ranks = {word: rank for rank, word in enumerate(order)}
     labels.sort(key=lambda word: ranks.get(word, len(ranks)))
@@ -279,9 +255,6 @@ class TaskRecord:
     """One operator of a run, with its measurements and its result, for a page.
 
     Attributes:
-        task: The task.
-        measured: The task's measurements.
-        operator: The task's result so far.
         ended: Why the task got no more batches; empty if it is not finished.
     """
 
@@ -292,19 +265,13 @@ class TaskRecord:
 
     @property
     def first_seconds(self) -> float | None:
-        """The time in seconds of the operator's first successful measurement, or None.
-
-        This measurement is usually that of the first guess.
-        """
+        """The time in seconds of the operator's first successful measurement, or None."""
         seconds = self.measured.seconds[self.measured.ok]
         return float(seconds[0]) if len(seconds) else None
 
     @property
     def best_seconds(self) -> float | None:
-        """The winner's time in seconds, from the final comparison, or else from the search.
-
-        The value is None if no configuration has a time.
-        """
+        """The winner's time in seconds, from the final comparison, or else from the search."""
         return self.operator.tuned_seconds or self.operator.search_seconds
 
 
@@ -313,15 +280,9 @@ class RunRecord:
     """The contents of a run folder.
 
     Attributes:
-        folder: The run folder.
-        finished: Whether the run has ended.
         seconds: The wall-clock time of all processes of the run, in seconds.
-        target: The resolved target; empty if unknown.
-        runner: The runner's description of itself.
         versions: The version of each distribution that took part; None if it is not installed.
         settled: The frontend's choice (such as a layout) by measurements, or None.
-        pipeline: The resolved pipeline as YAML.
-        tasks: The operators, in the run's order.
         rounds: The measured batches of all operators, in the order of their measurement.
         starts: The start time of each process of the run in seconds since 1970, from the log.
         network: The result of the network; empty if there is none.
@@ -344,14 +305,7 @@ class RunRecord:
 
 
 def run_record(folder: Path) -> RunRecord:
-    """Read the contents of a run folder for its page, also while the run writes to it.
-
-    Args:
-        folder: The run folder.
-
-    Raises:
-        RunFolderError: The folder has no run.
-    """
+    """Read the contents of a run folder for its page, also while the run writes to it."""
     events = run_events(folder / EVENTS)
     pipeline = folder / PIPELINE
     with RunView(folder) as run:
@@ -373,14 +327,7 @@ def run_record(folder: Path) -> RunRecord:
 
 
 def network_seconds(record: RunRecord) -> list[float]:
-    """How the time of the network's operators falls: a sum after each measured batch.
-
-    The sum is over the operators' lowest times in seconds. An operator counts as often as it occurs
-    in the network. The sum is infinity until every operator has a time.
-
-    Args:
-        record: The run.
-    """
+    """How the time of the network's operators falls: a sum after each measured batch."""
     best = {task.task.name: float("inf") for task in record.tasks}
     weights = {task.task.name: task.task.weight for task in record.tasks}
     sums = []

@@ -26,11 +26,7 @@ from chameleon_bench._pages.run_record import Categories, Measured, TaskRecord
 
 
 def search_plots(task: TaskRecord) -> list[Plot]:
-    """The plots of an operator's search; none if no measurement has a time.
-
-    Args:
-        task: An operator of a run.
-    """
+    """The plots of an operator's search; none if no measurement has a time."""
     if not task.measured.ok.any():
         return []
     table: dict[str, Column] = {
@@ -151,10 +147,7 @@ def _agreement(measured: Measured, rows: NDArray[np.int64]) -> str:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks of values; equal values share their mean rank.
-
-    SciPy has this function, but it takes half a second to load.
-    """
+    """Ranks of values; equal values share their mean rank."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2.0)[places]
     return ranks
@@ -167,19 +160,8 @@ LEAST = 8
 def knob_shares(measured: Measured) -> dict[str, float]:
     """How much of the variance of the logarithm of time each knob alone explains.
 
-    This is a one-way analysis of variance per knob, over the measurements that have a time. It
-    estimates the first-order effect of Sobol' (1993) by Kelley's epsilon squared (1935): one minus
-    the mean square within groups over the total mean square. The mean squares allow for the fact
-    that a knob with many values explains much by chance. Configurations with the same value of a
-    knob form a group. Configurations in which the knob has no effect form a group of their own.
-    Knobs with the largest share come first. Shares need not add up to 1, because knobs act
-    together, and because a search does not visit their values evenly.
-
-    Args:
-        measured: The measurements of one operator.
-
-    Returns:
-        Shares from 0 to 1 by knob name. Empty if there are too few times, or if all are equal.
+    Shares need not add up to 1, because knobs act together, and because a search does not visit
+    their values evenly.
     """
     ok = measured.ok
     logs = np.log(measured.seconds[ok])
@@ -195,10 +177,8 @@ def knob_shares(measured: Measured) -> dict[str, float]:
 def _share(logs: NDArray[np.float64], groups: NDArray[np.int64], total: float) -> float:
     """Epsilon squared of one grouping.
 
-    Args:
-        logs: The logarithms of the times, shape (n,).
-        groups: The number of each time's group, from 0, shape (n,).
-        total: The variance of ``logs``.
+    ``logs`` are the logarithms of the times, shape (n,). ``groups`` is the number of each time's
+    group, from 0, shape (n,).
     """
     counts = np.bincount(groups)
     free = len(logs) - int(np.count_nonzero(counts))
@@ -235,9 +215,7 @@ def _point_plots(task: TaskRecord) -> list[Plot | None]:
 def _table(task: TaskRecord, slow: float) -> dict[str, Column]:
     """The table with one row per measurement, for several plots.
 
-    Args:
-        task: The operator.
-        slow: The seconds above which a measurement is drawn as a triangle at the edge.
+    ``slow`` is the number of seconds above which a measurement is drawn as a triangle at the edge.
     """
     measured = task.measured
     places, _ = projected(measured.configs)
@@ -405,8 +383,7 @@ def _upper(seconds: NDArray[np.float64]) -> float:
 def projected(configs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
     """Project configurations to two dimensions, by principal components of knob indices.
 
-    Each knob is scaled to 0 to 1 first, by its range and not by its deviation. Otherwise a rarely
-    measured value of a knob would dominate the map.
+    Otherwise a rarely measured value of a knob would dominate the map.
 
     Args:
         configs: Knob indices, shape (n, knobs).

@@ -27,11 +27,7 @@ _LEAST = 5
 
 
 def comparison(task: TaskRecord) -> Table | None:
-    """A table of the final comparison of an operator; None if nothing was compared.
-
-    Args:
-        task: An operator of a run.
-    """
+    """A table of the final comparison of an operator; None if nothing was compared."""
     timed = [
         (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
         for variant in task.operator.variants
@@ -54,13 +50,7 @@ def comparison(task: TaskRecord) -> Table | None:
 
 
 def ten_best(measured: Measured) -> Table | None:
-    """A table with the knob values of the ten fastest measurements, a column for each.
-
-    The result is None if no measurement has a time.
-
-    Args:
-        measured: The measurements of one operator.
-    """
+    """A table with the knob values of the ten fastest measurements, a column for each."""
     rows = measured.fastest(_TEN).tolist()
     if not rows:
         return None
@@ -88,11 +78,7 @@ def ten_best(measured: Measured) -> Table | None:
 
 
 def agreed(measured: Measured) -> dict[str, str]:
-    """The knobs whose value is the same in all of the ten fastest measurements, with that value.
-
-    Args:
-        measured: The measurements of one operator.
-    """
+    """The knobs whose value is the same in all of the ten fastest measurements, with that value."""
     rows = measured.fastest(_TEN).tolist()
     if len(rows) < 2:  # noqa: PLR2004 - one agrees with itself
         return {}
@@ -114,11 +100,7 @@ def winner(task: TaskRecord) -> Table | None:
 
 
 def reasons(measured: Measured) -> Table | None:
-    """A table of failures by kind and message, the most frequent first; None without any.
-
-    Args:
-        measured: The measurements of one operator.
-    """
+    """A table of failures by kind and message, the most frequent first; None without any."""
     kinds = measured.failures.words
     # Numbers of sizes and processes differ in what is one reason.
     counts = Counter(
@@ -137,12 +119,6 @@ def reasons(measured: Measured) -> Table | None:
 
 def failing_values(measured: Measured) -> Table | None:
     """A table of knob values with which configurations fail more often than on average.
-
-    A value is in the table if it has more failures than the average rate of failures predicts, by
-    more than two standard deviations.
-
-    Args:
-        measured: The measurements of one operator.
 
     Returns:
         The table, or None if there are no such values.
@@ -185,7 +161,6 @@ class Listing:
     """A listing of a winner, such as its assembly.
 
     Attributes:
-        name: The name of the listing's file.
         told: A phrase that says how long the listing is, and which part of it is in ``text``. An
             example is "900 lines, of which its beginning is shown".
         text: The part of the listing that the page shows.
@@ -197,15 +172,7 @@ class Listing:
 
 
 def listings_of(folder: Path, task: Task) -> list[Listing]:
-    """Read the code of a task's winning kernel, such as its TensorIR and its assembly.
-
-    Each file in the task's folder of listings becomes a ``Listing``. The result is empty if the run
-    folder has none.
-
-    Args:
-        folder: The run folder.
-        task: A task of the run.
-    """
+    """Read the code of a task's winning kernel, such as its TensorIR and its assembly."""
     below = Path(LISTINGS, listing_folder(task))
     files = sorted((folder / below).glob("[!.]*"))
     return [_listing(file, below / file.name) for file in files if file.is_file()]
@@ -236,10 +203,7 @@ def _fitting(lines: Sequence[str]) -> int:
 
 
 def _of_loops(lines: Sequence[str], loops: Sequence[Loop]) -> list[str]:
-    """The most deeply nested loops that fit a page; among these, the longest come first.
-
-    They are shown in their order in the listing, with the number of lines left out between them.
-    """
+    """The most deeply nested loops that fit a page; among these, the longest come first."""
     room, spans = LINES, []
     characters = CHARACTERS
     for loop in sorted(loops, key=lambda loop: (-loop.depth, loop.first - loop.last)):
@@ -277,8 +241,6 @@ class Loop:
     """A loop in assembly: lines that end with a jump back to the first line.
 
     Attributes:
-        first: The index of the first line.
-        last: The index of the last line.
         depth: The number of loops around these lines, this loop included.
     """
 
@@ -288,11 +250,7 @@ class Loop:
 
 
 def innermost_loops(lines: Sequence[str]) -> list[Loop]:
-    """The loops in assembly that contain no other loop, in order.
-
-    Args:
-        lines: Assembly of any target, with labels and jumps as compilers write them.
-    """
+    """The loops in assembly that contain no other loop, in order."""
     labels: dict[str, int] = {}
     ends: dict[int, int] = {}
     for index, line in enumerate(lines):

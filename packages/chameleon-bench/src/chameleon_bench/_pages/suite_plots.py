@@ -23,11 +23,7 @@ _HIGHEST = 1.03
 
 
 def suite_plots(report: Row) -> list[Plot]:
-    """The plots of all tasks of a suite, in the order of the page.
-
-    Args:
-        report: The report that ``report_of`` made.
-    """
+    """The plots of all tasks of a suite, in the order of the page."""
     colours = {name: colour(index) for index, name in enumerate(report["pipelines"])}
     plots: list[Plot] = []
     for task in report["tasks"]:
@@ -99,14 +95,7 @@ def _line(name: str, rows: list[int], over: str, shade: str) -> list[dict[str, A
 
 
 def budgets(rows: Sequence[Row]) -> list[int]:
-    """The numbers of measurements at which the report compares pipelines.
-
-    For each of these numbers, at least one row has a quality. The quality is the lowest known time
-    of a task over the lowest time that the pipeline had found after that number of measurements.
-
-    Args:
-        rows: Rows of the report.
-    """
+    """The numbers of measurements at which the report compares pipelines."""
     return [
         count
         for count in CHECKPOINTS

@@ -24,7 +24,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.api import Origin, in_seconds, installed
-from chameleon_system.api import processor_name, write_whole
+from chameleon_system.api import processor_name, write_atomic
 
 from chameleon_bench._cells.running import CellResult
 from chameleon_bench._pages.plots import Plot
@@ -49,13 +49,7 @@ DISTRIBUTIONS = (
 
 
 def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any]:
-    """The report of a suite as JSON values.
-
-    Args:
-        suite: The suite.
-        results: The results of the cells that have ended. The report also has the number of cells
-            without a result.
-    """
+    """The report of a suite as JSON values."""
     groups = groups_of(suite, results)
     ends = grid_ends(groups)
     cells = list(suite.cells())
@@ -80,29 +74,14 @@ def report_of(suite: Suite, results: Mapping[Cell, CellResult]) -> dict[str, Any
 
 
 def printed(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a suite's report that ``chameleon bench --json`` prints.
-
-    It leaves out curves and the contents of files.
-
-    Args:
-        report: The report that ``report_of`` made.
-    """
+    """The part of a suite's report that ``chameleon bench --json`` prints."""
     return {key: value for key, value in report.items() if key not in {"curves", "text"}}
 
 
 def write_report(
     suite: Suite, results: Mapping[Cell, CellResult], report: Mapping[str, Any]
 ) -> list[Path]:
-    """Write the files of a report into the suite's folder.
-
-    Args:
-        suite: The suite.
-        results: The results of the cells that have ended.
-        report: The report that ``report_of`` made.
-
-    Returns:
-        The files that were written.
-    """
+    """Write the files of a report into the suite's folder."""
     groups = groups_of(suite, results)
     texts = {
         "report.json": json.dumps(report, indent=1) + "\n",
@@ -111,15 +90,11 @@ def write_report(
         "report.html": page_of(report),
     }
     suite.output.mkdir(parents=True, exist_ok=True)
-    return [write_whole(suite.output / name, text) for name, text in texts.items()]
+    return [write_atomic(suite.output / name, text) for name, text in texts.items()]
 
 
 def environment(suite: Suite) -> dict[str, Any]:
-    """The facts in a report about its making: machine, versions, Git commit of the suite's folder.
-
-    Args:
-        suite: The suite.
-    """
+    """The machine, the versions, and the Git commit of the suite's folder."""
     taking_part = {k: v for pairing in suite.pairings for k, v in pairing.versions.items()}
     return {
         "machine": platform.machine(),
@@ -201,11 +176,7 @@ Unit = Callable[[float | None], str]
 
 
 def page_of(report: Row) -> str:
-    """The HTML page of a suite.
-
-    Args:
-        report: The report that ``report_of`` made.
-    """
+    """The HTML page of a suite."""
     plots = suite_plots(report)
     ranked = rankings(report)
     return rendered_page(
@@ -358,7 +329,6 @@ class Ranking:
     """A ranking of a suite's pipelines by one metric.
 
     Attributes:
-        metric: One of ``METRICS``.
         order: The pipelines that can be compared, best first.
         times: The metric of each pipeline divided by the metric of the best one, by pipeline.
         won: For each pipeline, the pairs (other pipeline, task) in which it is significantly
@@ -377,14 +347,7 @@ class Ranking:
 
 
 def rankings(report: Row) -> list[Ranking]:
-    """A ranking of the pipelines by each metric; empty if there is only one pipeline.
-
-    Pipelines are ordered by the geometric mean of their ratios to all other pipelines. Each ratio
-    is a geometric mean over tasks.
-
-    Args:
-        report: The report that ``report_of`` made.
-    """
+    """A ranking of the pipelines by each metric; empty if there is only one pipeline."""
     if len(report["pipelines"]) < 2:  # noqa: PLR2004 - nothing to compare
         return []
     return [_ranking(report, metric) for metric in METRICS]

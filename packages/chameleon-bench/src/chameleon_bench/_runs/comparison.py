@@ -29,15 +29,12 @@ class ComparedOperator:
     """One operator of a run, with the numbers that are compared with other runs.
 
     Attributes:
-        name: The operator's name in the run.
         weight: The number of times that the operator occurs in the network.
         time: The time of the operator's best configuration, and the source of this time. None if no
             configuration has a time.
         costs: The cost of every measurement in seconds, infinity for failures, in order of arrival,
             shape (n,).
         seconds: The wall-clock seconds that tuning the operator took.
-        kind: The kind of operator (``Task.operator``).
-        arguments: The arguments of the operator (``Task.arguments``).
     """
 
     name: str
@@ -50,10 +47,7 @@ class ComparedOperator:
 
     @property
     def repeats(self) -> tuple[float, ...]:
-        """The repeats (single timings) of the operator's best configuration, in seconds.
-
-        Their median is the operator's time. There are none if it has no time.
-        """
+        """The repeats (single timings) of the operator's best configuration, in seconds."""
         return () if self.time is None else self.time.measurement.seconds
 
     @property
@@ -62,13 +56,7 @@ class ComparedOperator:
         return math.inf if self.time is None else self.time.seconds
 
     def measurements_to(self, seconds: float) -> int | None:
-        """The number of measurements until a configuration was as fast as ``seconds``, or None.
-
-        None means that no configuration was that fast.
-
-        Args:
-            seconds: A kernel time in seconds.
-        """
+        """The number of measurements until a configuration was as fast as ``seconds``, or None."""
         there = np.flatnonzero(self.costs <= seconds)
         return int(there[0]) + 1 if len(there) and math.isfinite(seconds) else None
 
@@ -78,16 +66,10 @@ class ComparedRun:
     """One of the runs that ``chameleon compare`` compares.
 
     Attributes:
-        folder: The run folder, absolute.
-        name: The run's name in the comparison.
-        state: The state of the run.
         operators: The operators, by a digest that is the same for all targets (``computed``).
         network: A summary of the network, or None if the model is no network.
-        measurements: The number of measured configurations, failures included.
         seconds: The wall-clock seconds of all processes of the run.
         document: The pipeline with all defaults; empty if the folder has none.
-        target: The resolved target; empty if unknown.
-        environment: The runner's description of itself, without versions.
         versions: The version of each distribution that took part.
     """
 
@@ -110,15 +92,7 @@ class ComparedRun:
 
 
 def read_run(folder: Path, name: str) -> ComparedRun:
-    """Read a run folder for a comparison, also while the run writes to it.
-
-    Args:
-        folder: The run folder.
-        name: The run's name in the comparison.
-
-    Raises:
-        RunFolderError: The folder has no run, or its records cannot be read.
-    """
+    """Read a run folder for a comparison, also while the run writes to it."""
     with RunView(folder) as run:
         environment = run.runner
         environment.pop("versions", None)
@@ -139,13 +113,7 @@ def read_run(folder: Path, name: str) -> ComparedRun:
 
 
 def computed(task: Task) -> str:
-    """A digest of an operator's computation, to find the same operator in two runs.
-
-    It covers the operator's kind and arguments, but not its target.
-
-    Args:
-        task: The operator's task.
-    """
+    """A digest of an operator's computation, to find the same operator in two runs."""
     text = json.dumps([task.operator, task.arguments], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
@@ -174,22 +142,7 @@ class NoTimesError(ChameleonError):
 
 
 def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
-    """Compare runs.
-
-    Args:
-        folders: At least two run folders. The runs need not have ended.
-
-    Returns:
-        JSON values. ``runs`` describes the runs. ``operators`` has the times of operators that at
-        least two runs tune, and ``sum`` the sum over operators that all runs tune. ``pairs`` has
-        ratios and tests for every two runs. ``pipeline``, ``versions``, ``environment`` and
-        ``machines_differ`` have the differences.
-
-    Raises:
-        ConfigError: A run is named twice, or two runs have no operator and no network in common.
-        NoTimesError: A run has no time.
-        RunFolderError: A folder has no run.
-    """
+    """Compare runs."""
     _all_different(folders)
     runs = [read_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
     for run in runs:
@@ -215,11 +168,7 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
-    """Short distinct names of run folders: as many of a path's last parts as needed.
-
-    Args:
-        folders: The folders, all different.
-    """
+    """Short distinct names of run folders: as many of a path's last parts as needed."""
     paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - links stay
     for count in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-count:])) for path in paths]
@@ -328,21 +277,13 @@ def _by_run(runs: Sequence[ComparedRun], rows: dict[str, list[Any]]) -> dict[str
 
 
 def shared(runs: Sequence[ComparedRun]) -> list[str]:
-    """The digests (``computed``) of operators that all runs tune, in the first run's order.
-
-    Args:
-        runs: The runs.
-    """
+    """The digests (``computed``) of operators that all runs tune, in the first run's order."""
     first, *others = runs
     return [key for key in first.operators if all(key in other.operators for other in others)]
 
 
 def time_json(operator: ComparedOperator) -> dict[str, Any]:
-    """An operator's time in one run as JSON values, with its measurements and search time.
-
-    Args:
-        operator: The operator.
-    """
+    """An operator's time in one run as JSON values, with its measurements and search time."""
     repeats = operator.repeats
     ends = estimate(repeats).to_json() if repeats else {"low": None, "high": None}
     return {
@@ -361,10 +302,7 @@ def pairs_json(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
     """The comparison of every two runs over the operators that both tune.
 
     The test is Wilcoxon's signed-rank test of the logarithms of the operators' times, so that all
-    operators count the same. Holm's method adjusts the p-values for the number of pairs.
-
-    Args:
-        runs: The runs.
+    operators count the same.
     """
     rows = [_pair(first, other) for first, other in itertools.combinations(runs, 2)]
     for row, adjusted in zip(rows, holm([row["p"] for row in rows]), strict=True):
@@ -373,12 +311,7 @@ def pairs_json(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
 
 
 def sum_json(run: ComparedRun, weights: Mapping[str, int]) -> dict[str, Any]:
-    """The sum of a run's times over the operators in ``weights``, with its 95 % interval.
-
-    Args:
-        run: The run.
-        weights: The number of times that each operator counts, by the operator's key.
-    """
+    """The sum of a run's times over the operators in ``weights``, with its 95 % interval."""
     operators = [run.operators[key] for key in weights]
     counts = list(weights.values())
     total = sum(count * operator.median for count, operator in zip(counts, operators, strict=True))
@@ -452,30 +385,14 @@ _PASSING = ("state", "pace", "reason")
 
 
 def pipeline_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """The keys of pipelines whose values differ, with one value per run.
-
-    Pipelines are compared with all defaults.
-
-    Args:
-        runs: The runs.
-
-    Returns:
-        The value of each run, or ``NOT_SET``, by key such as ``explorer.chains``.
-    """
+    """The keys of pipelines whose values differ, with one value per run."""
     return _differing(
         [{key: value for key, value in run.document.items() if key not in _OWN} for run in runs]
     )
 
 
 def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """The versions of distributions that differ between the runs in which they took part.
-
-    Args:
-        runs: The runs.
-
-    Returns:
-        The version of each run, or ``NOT_SET``, by distribution.
-    """
+    """The versions of distributions that differ between the runs in which they took part."""
     names = sorted({name for run in runs for name in run.versions})
     differences = {}
     for name in names:
@@ -486,25 +403,12 @@ def version_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
 
 
 def environment_differences(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """Facts about the machines and runners that differ between runs.
-
-    Args:
-        runs: The runs.
-
-    Returns:
-        The value of each run, or ``NOT_SET``, by fact.
-    """
+    """Facts about the machines and runners that differ between runs."""
     return _differing([{"target": run.target, **run.environment} for run in runs])
 
 
 def machines_differ(runs: Sequence[ComparedRun]) -> bool:
-    """Whether the runs used different hardware or different numbers of threads.
-
-    Machines with equal descriptions count as the same.
-
-    Args:
-        runs: The runs.
-    """
+    """Whether the runs used different hardware or different numbers of threads."""
     said = [
         (run.target, *(_lasting(run.environment.get(key)) for key in _HARDWARE)) for run in runs
     ]

@@ -70,7 +70,6 @@ class LivePage:
 
     Attributes:
         version: The version of the run folder that the page shows.
-        text: The HTML of the page.
         made_at: The time when the page was made, in seconds of a monotonic clock.
         cost: The seconds that making the page took.
     """
@@ -82,13 +81,11 @@ class LivePage:
 
 
 class LiveRun:
-    """A run folder whose page is served. The folder is only read.
+    """A run folder whose page is served.
 
-    Each look opens the records read-only and closes them, so that no lock stays. The run never
-    waits for a reader. Several threads may use one object.
+    Each look opens the records read-only and closes them, so that no lock stays.
 
     Args:
-        folder: The run folder.
         clock: A monotonic clock in seconds.
     """
 
@@ -109,18 +106,12 @@ class LiveRun:
             return self._looked[1]
 
     def version(self) -> str:
-        """The version of the page that the browser would get now.
-
-        The browser reloads the page if this string changes.
-        """
+        """The version of the page that the browser would get now."""
         page, look = self._page, self.look()
         return page.version if page is not None and not self._due(page, look) else look.version
 
     def page(self) -> str:
-        """The HTML of the run's page, made again if the run has changed.
-
-        To save CPU time, a page is kept for a while even if the run changes.
-        """
+        """The HTML of the run's page, made again if the run has changed."""
         with self._making:
             look = self.look()
             if self._page is None or self._due(self._page, look):
@@ -200,15 +191,7 @@ _HEADERS = {
 
 
 class PageServer:
-    """Serves a run's page on this machine's loopback address, as a context manager.
-
-    Args:
-        run: The run.
-        port: The port; 0 for any free port.
-
-    Raises:
-        TargetError: The port cannot be listened on.
-    """
+    """Serves a run's page on this machine's loopback address, as a context manager."""
 
     def __init__(self, run: LiveRun, *, port: int = 0) -> None:
         handler = type("_RunHandler", (_Handler,), {"run": run})
@@ -290,16 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
         return len(host) == 1 and host[0].lower() in {f"{name}:{port}" for name in _NAMES}
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer a request that failed with one line of text.
-
-        ``http.server`` answers 501 to unknown methods. This server answers 405, which also lists
-        the methods that it knows.
-
-        Args:
-            code: The HTTP status.
-            message: The text, or None for the usual text of the status.
-            explain: Not used.
-        """
+        """Answer a request that failed with one line of text."""
         del explain
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD", Allow="GET, HEAD")

@@ -26,13 +26,7 @@ METRICS = ("measurements_to_95", "seconds_to_95", "cost")
 
 
 def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Test with Wilcoxon's test for every pair of pipelines whether one is better on a task.
-
-    Holm's method adjusts the p-values over all pairs and tasks of one metric.
-
-    Args:
-        groups: The results of each pipeline on each task.
-    """
+    """Test with Wilcoxon's test for every pair of pipelines whether one is better on a task."""
     rows: list[dict[str, Any]] = []
     for metric in METRICS:
         tests: list[dict[str, Any]] = []
@@ -57,13 +51,7 @@ def paired_tests(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Compare every two pipelines by the ratio of their medians, averaged over tasks.
-
-    The average is a geometric mean.
-
-    Args:
-        groups: The results of each pipeline on each task.
-    """
+    """Compare every two pipelines by the ratio of their medians, averaged over tasks."""
     names = list(dict.fromkeys(group.pipeline for group in groups))
     rows = []
     for metric in METRICS:
@@ -81,12 +69,7 @@ def ratios(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def catching_up(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """The effort of each pipeline to reach another pipeline's final result, for every pair.
 
-    Both searches have the same seed. The effort is a share of the other search's total measurements
-    or seconds, so 0.25 means a quarter. Ahn et al. (2020, section 4.3) compare times in this way.
-    If a search did not reach the result, its effort counts as infinity.
-
-    Args:
-        groups: The results of each pipeline on each task.
+    Ahn et al. (2020, section 4.3) compare times in this way.
     """
     rows = []
     for pair in _pairs(groups):
@@ -122,12 +105,7 @@ def _matched(first: Group, second: Group, metric: str) -> tuple[list[float], lis
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     """The two-sided p-value of Wilcoxon's signed-rank test for values paired by seed.
 
-    Two censored values (infinity) are a tie. A censored and an uncensored value differ by more than
-    any two others. The result is None if there are fewer than two pairs.
-
-    Args:
-        first: The values of one pipeline; infinity if censored.
-        second: The values of the other pipeline, in the same order of seeds.
+    ``first`` are the values of one pipeline; infinity if censored.
     """
     left, other = np.asarray(first, float), np.asarray(second, float)
     if len(left) < 2:  # noqa: PLR2004 - a pair of pairs
@@ -145,11 +123,7 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Adjust p-values for the number of tests by Holm's step-down method.
-
-    Args:
-        values: The p-values. None stands for a test that was not possible, and stays None.
-    """
+    """Adjust p-values for the number of tests by Holm's step-down method."""
     order = sorted(
         (index for index, value in enumerate(values) if value is not None),
         key=lambda index: values[index] or 0.0,
@@ -170,8 +144,6 @@ class Ratio:
         mean: The median of the first pipeline divided by that of the second, as a mean over tasks.
             NaN if no task has both medians.
         low: The lower end of the 95 % bootstrap interval over seeds; NaN if there is none.
-        high: The upper end of this interval.
-        tasks: The number of tasks in the mean.
         left_out: The tasks without a ratio, because a median is censored (infinite).
     """
 
@@ -190,16 +162,7 @@ class Ratio:
 def geometric_ratio(
     pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, paired: bool = True
 ) -> Ratio:
-    """Compare two pipelines by the geometric mean of one ratio per task.
-
-    The ratio is the median of the first pipeline's values, divided by the median of the second
-    pipeline's values. Tasks with a median that is infinite or not above zero are left out.
-
-    Args:
-        pairs: The values of both pipelines for each task, paired by seed.
-        paired: Whether the values of a task are paired. If not, such as for two runs that were
-            timed separately, the numbers of values may differ.
-    """
+    """Compare two pipelines by the geometric mean of one ratio per task."""
     rng = np.random.default_rng(0)
     logs: list[float] = []
     drawn = np.zeros(RESAMPLES)

@@ -28,9 +28,7 @@ class Estimate:
     Attributes:
         median: The median; infinity if at least half of the values are censored.
         low: The lower end of the 95 % interval; NaN if there are fewer than two values.
-        high: The upper end of this interval.
         reached: The number of values that are not censored.
-        of: The number of all values.
     """
 
     median: float
@@ -66,8 +64,6 @@ def estimate(values: Sequence[float]) -> Estimate:
 def estimated(values: Iterable[float]) -> dict[str, Any] | None:
     """The median of some searches' values with its interval, as JSON values.
 
-    The result is None if no value is known.
-
     Args:
         values: One value per search. NaN means unknown, and infinity means censored.
     """
@@ -96,9 +92,5 @@ def interval(drawn: Floats) -> tuple[float, float]:
 
 
 def finite(value: float) -> float | None:
-    """Convert infinity and NaN to None, because JSON does not have them.
-
-    Args:
-        value: Any number.
-    """
+    """Convert infinity and NaN to None, because JSON does not have them."""
     return value if math.isfinite(value) else None

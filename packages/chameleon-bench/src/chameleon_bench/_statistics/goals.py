@@ -22,11 +22,7 @@ _COLUMN = {name: index for index, name in enumerate(ROUND_FIELDS)}
 def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
     """How many measurements and seconds a search needed to reach a cost.
 
-    Both are infinity if it never did.
-
-    Args:
-        trajectory: The search.
-        cost: The cost to reach, in seconds.
+    ``cost`` is the cost to reach, in seconds.
     """
     # Costs are kept to nine digits: equal ones must stay equal.
     # Where nothing is known to be valid the goal is infinite, as the cost of a failure is.
@@ -41,14 +37,7 @@ def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
 def quality(trajectory: Trajectory, measurements: int, best_known: float) -> float:
     """How close a search came to the best known cost after a number of measurements.
 
-    The result is ``best_known`` divided by the lowest cost that the search had found by then. It is
-    0 if the search had found no cost.
-
-    Args:
-        trajectory: The search.
-        measurements: The number of measurements. If the search ended before, its final lowest cost
-            counts.
-        best_known: The lowest known cost of the operator in seconds.
+    ``best_known`` is the lowest known cost of the operator in seconds.
     """
     until = int(np.searchsorted(trajectory.count, measurements, side="right"))
     best = float(np.min(trajectory.costs[:until], initial=np.inf))
@@ -62,27 +51,13 @@ def invalid_share(trajectory: Trajectory) -> float:
 
 
 def fallback_share(trajectory: Trajectory) -> float:
-    """The share of a search's configurations that were random replacements of unusable ones.
-
-    The result is NaN if origins were not recorded.
-
-    Args:
-        trajectory: The search.
-    """
+    """The share of a search's configurations that were random replacements of unusable ones."""
     known = sum(trajectory.origins.values())
     return trajectory.origins.get(Origin.FALLBACK, 0) / known if known else math.nan
 
 
 def seconds(trajectory: Trajectory) -> dict[str, float]:
-    """The seconds that a search spent on each part of its work, and the total.
-
-    The parts are search, model, build and run. A value is NaN if it is unknown.
-
-    Workers build in parallel, so the parts may add up to more than the total.
-
-    Args:
-        trajectory: The search.
-    """
+    """The seconds that a search spent on each part of its work, and the total."""
     total = float(trajectory.at[-1]) if len(trajectory.at) else 0.0
     parts = SECONDS[:-1]
     if not len(trajectory.rounds):
@@ -98,15 +73,7 @@ def seconds(trajectory: Trajectory) -> dict[str, float]:
 def steps(trajectory: Trajectory) -> dict[str, float]:
     """Count the search steps that the explorer took, and its steps until it converged.
 
-    In the result, ``total`` and ``converged`` are sums of these numbers over all rounds.
-    ``converged_per_round`` is the median of a round's steps until convergence.
-
-    A round has converged at the step after which the score of the best candidate no longer rises.
-    Figures 2 and 7(a) of Ahn et al. (2020) count in this way. Rounds without a trained cost model
-    do not count.
-
-    Args:
-        trajectory: The search.
+    Figures 2 and 7(a) of Ahn et al. (2020) count in this way.
     """
     rounds = trajectory.rounds
     guided = rounds[np.isfinite(rounds[:, _COLUMN["score"]])]
@@ -123,12 +90,8 @@ def steps(trajectory: Trajectory) -> dict[str, float]:
 def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
     """The lowest cost of a search at each point of a grid, shape (g,).
 
-    The cost is infinity before the first measurement.
-
-    Args:
-        trajectory: The search.
-        grid: Rising numbers of measurements or seconds, shape (g,).
-        over: ``count`` for measurements, or ``at`` for seconds.
+    ``grid`` has rising numbers of measurements or seconds, shape (g,). ``over`` is ``count`` for
+    measurements, or ``at`` for seconds.
     """
     until = np.searchsorted(getattr(trajectory, over), grid, side="right")
     best = np.concatenate([[np.inf], trajectory.best_so_far])
@@ -138,9 +101,6 @@ def best_at(trajectory: Trajectory, grid: Floats, over: str) -> Floats:
 
 def band(curves: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
     """Combine the curves of several seeds: lower quartile, median and upper quartile at each point.
-
-    A curve has the lowest cost of a search so far, at g numbers of measurements or seconds. As in
-    ``estimate``, the median of an even number of values is the mean of the middle two.
 
     Args:
         curves: One curve per seed, each of shape (g,), at the same g points.

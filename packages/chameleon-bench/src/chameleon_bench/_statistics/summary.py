@@ -30,13 +30,11 @@ class Group:
     """The results of one pipeline on one operator, over all seeds.
 
     Attributes:
-        pipeline: The pipeline's name.
         task: The task's name. If the task has several operators, the name is ``task/operator``.
         budget: The largest number of measurements of the pipeline; None for no limit.
         best_known: The lowest known cost of the operator in seconds.
         exhaustive: Whether no lower cost exists, because all configurations were recorded.
         runs: The trajectory of each run (its costs and seconds), by seed.
-        failures: The reasons of failed runs, by seed.
     """
 
     pipeline: str
@@ -124,12 +122,7 @@ class Group:
 
 
 def groups_of(suite: Suite, results: Mapping[Cell, CellResult]) -> list[Group]:
-    """Group the results of a suite by pipeline and operator, in the suite's order of tasks.
-
-    Args:
-        suite: The suite.
-        results: The results of the cells that have ended.
-    """
+    """Group the results of a suite by pipeline and operator, in the suite's order of tasks."""
     groups = []
     for task in suite.tasks:
         mine = [(cell, result) for cell, result in results.items() if cell.task == task]
@@ -172,12 +165,8 @@ def _groups_of_operator(
 def grid_ends(groups: Sequence[Group]) -> dict[str, tuple[float, float]]:
     """The last points of each task's curves: a number of measurements, and seconds.
 
-    Curves over measurements end at the most measurements of any search. Curves over seconds end
-    when three quarters of the searches have ended. If they went on until the slowest search ends,
-    the curves of the other searches would be too narrow.
-
-    Args:
-        groups: The results of each pipeline on each task.
+    If they went on until the slowest search ends, the curves of the other searches would be too
+    narrow.
     """
     ends = {}
     for task in dict.fromkeys(group.task for group in groups):

@@ -55,17 +55,7 @@ KEYS = ("title", "pipelines", "tasks", "seeds", "compare", "data", *SHARED, "out
 def load_suite(
     path: str | Path, overrides: Iterable[str] = (), *, registry: Registry | None = None
 ) -> Suite:
-    """Read a suite file.
-
-    Args:
-        path: The suite file. Error messages name it as it is written in this argument.
-        overrides: Assignments such as ``seeds=3``, which override the file.
-        registry: The registry of plugins; None for the installed plugins.
-
-    Raises:
-        PipelineError: The suite is wrong; the message lists all problems, one per line.
-        ConfigError: The file cannot be read.
-    """
+    """Read a suite file."""
     source, overrides = Path(path).resolve(), tuple(overrides)
     wanted = "a suite must be a mapping with 'pipelines:' and 'tasks:'"
     reader = _SuiteReader(path, overrides, registry, keys=KEYS, wanted=wanted)
@@ -162,17 +152,7 @@ _DIGITS = 12
 
 
 def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
-    """The versions of the distributions whose plugins take part in a run.
-
-    Args:
-        documents: JSON values, such as the expanded pipeline. Every plugin whose name occurs in
-            them counts, such as the members of a portfolio. If a distribution counts needlessly,
-            cells are only run again. If one were missing, outdated results would be kept.
-        registry: The registry of plugins.
-
-    Returns:
-        The version of each distribution by name, with a digest of its sources if it is editable.
-    """
+    """The versions of the distributions whose plugins take part in a run."""
     named = set(_texts(documents))
     packages = {name: {package} for name, package in ALWAYS.items()}
     for kind in registry.kinds:
@@ -187,12 +167,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 
 @functools.cache
 def version_of(distribution: str, packages: Collection[str]) -> str:
-    """The version of a distribution, with a digest of its sources if it is editable.
-
-    Args:
-        distribution: The distribution's name.
-        packages: Its import packages, as a hashable collection.
-    """
+    """The version of a distribution, with a digest of its sources if it is editable."""
     if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given_plugins()):
         return f"given, sources {_digest(packages)}"
     try:
@@ -258,7 +233,6 @@ class SuiteEntry:
     """One pipeline or one task, as a suite file lists it.
 
     Attributes:
-        name: The name in reports, and of folders.
         sections: The keys of a pipeline file that the entry sets.
         mark: The place (line and column) of the entry in the suite file.
         rival: For a pipeline that is another tuner: ``{"name": ..., options}``; otherwise None.
@@ -271,13 +245,7 @@ class SuiteEntry:
 
 
 def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
-    """Read the pipelines that a suite file compares.
-
-    Each is the name of a preset, a mapping of stages, or a rival.
-
-    Args:
-        reader: The reader of the suite.
-    """
+    """Read the pipelines that a suite file compares."""
     node = reader.root.get("pipelines")
     if node is None or not node.is_mapping or not node.value:
         mark = (node or reader.root).mark
@@ -334,12 +302,7 @@ def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
 
 
 def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
-    """Read the tasks on which a suite file compares its pipelines.
-
-    Args:
-        reader: The reader of the suite.
-        data: The absolute folder of recorded tables; None for the suite file's folder.
-    """
+    """Read the tasks on which a suite file compares its pipelines."""
     node = reader.root.get("tasks")
     if node is None or not node.is_sequence or not node.value:
         mark = (node or reader.root).mark

@@ -16,12 +16,10 @@ CELLS = "cells"
 
 @attrs.frozen(kw_only=True, eq=False)
 class Pairing:
-    """One pipeline on one task of a suite. A cell runs it with one seed.
+    """One pipeline on one task of a suite.
 
     Attributes:
-        pipeline: The pipeline's name in the suite.
         task: The task's name in the suite. A task may have several operators.
-        document: The expanded pipeline as JSON values.
         rival: Another tuner in place of the pipeline's stages, ``{"name": ..., options}``, or None.
         measures_hardware: Whether its cells time real hardware, so that nothing else may run
             meanwhile.
@@ -67,10 +65,7 @@ class Cell(Pairing):
 
     @property
     def identity(self) -> str:
-        """A digest of everything that the cell's result depends on.
-
-        A result with another digest is not used, so the cell runs again.
-        """
+        """A digest of everything that the cell's result depends on."""
         document = {key: value for key, value in self.document.items() if key != "output"}
         # Results of before versions were kept have the digest of a cell without any.
         parts = [document, self.rival, *([self.versions] if self.versions else [])]
@@ -92,13 +87,8 @@ class Suite:
     """A suite that can be run: pipelines to compare, the tasks, and the seeds.
 
     Attributes:
-        title: The suite's title.
         pairings: Every pipeline with every task; within each task, pipelines in the file's order.
         seeds: The seeds; each pairing has one cell per seed.
-        output: The suite's folder, absolute.
-        text: The contents of the suite file.
-        source: The suite file, or None.
-        overrides: The assignments of ``--set``.
     """
 
     title: str
@@ -120,11 +110,7 @@ class Suite:
         return list(dict.fromkeys(pairing.task for pairing in self.pairings))
 
     def cells(self) -> Iterator[Cell]:
-        """All cells of the suite, seed by seed.
-
-        In this order, an interrupted suite has run all pipelines with the first seeds, and these
-        can be compared.
-        """
+        """All cells of the suite, seed by seed."""
         for seed in self.seeds:
             for pairing in self.pairings:
                 folder = self.output / CELLS / pairing.task / pairing.pipeline / f"seed-{seed}"

@@ -71,7 +71,7 @@ def design_space(
         ...     unroll=[0, 16, 64],
         ...     where=[lambda tile, unroll: tile * unroll <= 64],
         ... )
-        >>> len(space.everything)
+        >>> len(space.all_legal)
         8
     """
     declared = _declared(knobs, more)
@@ -84,7 +84,7 @@ def design_space(
     conditions = _conditions(where, list(declared))
     whole = _made(members, constraints=conditions)
     if conditions:
-        if whole.everything is not None and not len(whole.everything):
+        if whole.all_legal is not None and not len(whole.all_legal):
             raise ConfigError(
                 "no combination of values meets all conditions",
                 hint="loosen one of those under 'where', or give more values",
@@ -98,7 +98,7 @@ def design_space(
     if first:
         rows = np.array([config_of(whole, choice) for choice in first], np.int32)
         whole = _made(members, constraints=conditions, variant=whole.variant, first_guesses=rows)
-    if conditions and whole.everything is None and not len(whole.first_guesses):
+    if conditions and whole.all_legal is None and not len(whole.first_guesses):
         _must_be_found(whole)
     return fixed_space(whole, fixed_columns(whole, fix or {}))
 
@@ -127,8 +127,8 @@ def _allowed(space: DesignSpace) -> str:
 
     Functions cannot be compared, so the digest tells whether two spaces have the same conditions.
     """
-    if space.everything is not None:
-        before = space.everything.tobytes()
+    if space.all_legal is not None:
+        before = space.all_legal.tobytes()
     else:
         shape = (_PROBES, len(space.knobs))
         drawn = np.random.default_rng(0).random(shape) * space.cardinalities

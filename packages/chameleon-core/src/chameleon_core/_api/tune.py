@@ -16,6 +16,7 @@ import structlog
 from chameleon_core._api.checks import a_space, takes_knobs, whole_number
 from chameleon_core._api.measurements import Measurements, Trial
 from chameleon_core._api.run import Run, load_run
+from chameleon_core._api.stages import with_stages
 from chameleon_core._api.tuner import Callback, Tuner, listeners
 from chameleon_core._events import BestImproved, RunFinished, RunStarted, TaskFinished
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
@@ -54,7 +55,9 @@ def tune(
         fresh: whether to move an earlier run in the folder aside, and start a new one.
         registry: the registry of plugins; if None, the registry of installed plugins.
         sections: keys of a pipeline, such as ``model``, ``target``, ``explorer`` or ``budget``.
-            They override the keys of ``pipeline``, as a pipeline's keys override its preset.
+            They override the keys of ``pipeline``, as a pipeline's keys override its preset. A
+            search stage, scheduler or runner may also be a class, or an object of it (see
+            ``Tuner``). An object can serve only one operator.
 
     Returns:
         The run. If a callback stopped the run, ``finished`` is False, and a repeated call continues
@@ -101,9 +104,10 @@ def _resolved(
 ) -> ResolvedPipeline:
     if output is not None:
         sections = {**sections, "output": str(output)}
+    sections, registry = with_stages(sections, registry)
     if isinstance(pipeline, str | Path):
         return load_pipeline(pipeline, registry=registry, sections=sections)
-    document = {} if pipeline is None else pipeline
+    document, registry = with_stages({} if pipeline is None else pipeline, registry)
     resolved = from_dict(document, registry=registry, sections=sections)
     if "output" in {*document, *sections}:
         return resolved

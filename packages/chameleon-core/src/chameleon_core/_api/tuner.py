@@ -15,11 +15,12 @@ from typing import Any, Final
 
 import attrs
 import numpy as np
-from chameleon_system.api import Closing
+from chameleon_system.api import Closeable
 
 from chameleon_core._api import checks
 from chameleon_core._api.ask_store import Asked, AskStore, Rounds, described
 from chameleon_core._api.measurements import RESERVED, Measurements, Rows, Trial
+from chameleon_core._api.stages import with_stages
 from chameleon_core._errors import ConfigError, InvalidConfigurationError
 from chameleon_core._event_bus import EventBus, listener
 from chameleon_core._events import Event
@@ -85,11 +86,12 @@ BATCH_SIZE = 8
 OPERATOR = "function"
 """The operator's name in tasks that measure a function of the user's program."""
 
-Stage = str | Mapping[str, Any] | None
-"""A stage as in a pipeline file: its name, or a mapping with ``name`` and options."""
+Stage = Any
+"""A stage as in a pipeline file (its name, or a mapping with ``name`` and options), or its class,
+an object of the class, or None. In a mapping, ``name`` may be a class."""
 
 
-class Tuner(Closing):
+class Tuner(Closeable):
     """Proposes configurations of a design space, and learns from the values that you report.
 
     A tuner explores, samples, synthesizes and learns as a run does, but your program measures. With
@@ -97,8 +99,9 @@ class Tuner(Closing):
 
     Args:
         space: a design space, such as ``design_space`` returns.
-        explorer: the explorer: its name, or a mapping with ``name`` and options. If None, the
-            preset's explorer.
+        explorer: the explorer: its name, a mapping with ``name`` and options, a subclass of
+            ``Explorer``, or an object of it. In a mapping, ``name`` may be a class; the first
+            annotation of its constructor is the class of its options. If None, the preset's.
         cost_model: the cost model, in the form of ``explorer``; if None, the preset's.
         sampler: the sampler, in the form of ``explorer``; if None, the preset's.
         synthesizer: the synthesizer, in the form of ``explorer``; if None, the preset's.
@@ -160,8 +163,8 @@ class Tuner(Closing):
             "synthesizer": synthesizer,
             "seed": seed,
         }
-        document = {key: value for key, value in options.items() if value is not None}
-        search = search_from_dict(document, registry)
+        given = {key: value for key, value in options.items() if value is not None}
+        search = search_from_dict(*with_stages(given, registry))
         self.space = fixed_space(checks.a_space(space), fixed_columns(space, fix or {}))
         size = search.budget.batch_size or BATCH_SIZE if batch_size is None else batch_size
         self.batch_size = checks.whole_number(

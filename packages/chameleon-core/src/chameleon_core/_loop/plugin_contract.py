@@ -187,7 +187,7 @@ class PluginContract:
         legal = configs[rows].astype(np.int32)
         _, first = np.unique(space.keys(legal), return_index=True)
         rows, legal = rows[np.sort(first)], legal[np.sort(first)]
-        fresh = visited.fresh(legal)
+        fresh = visited.unvisited(legal)
         if not fresh.all() or len(legal) < len(configs):
             log.debug(
                 "rows that are illegal, repeated or visited are dropped",

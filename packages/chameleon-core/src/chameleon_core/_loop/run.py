@@ -38,7 +38,6 @@ from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.registry import default_registry
 from chameleon_core._run_folder import BEST, RunFolder
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import Archive, Frontend, StageRef
@@ -82,13 +81,13 @@ def run_pipeline(
             if not (folder.path / BEST).exists():
                 folder.finish(pipeline, finished)
             result = RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
-            result = unless_gone(result, pipeline.model.name)
+            result = unless_gone(result, pipeline.model.name, pipeline.registry)
             if result.network.failure is not None:
                 log.warning("network_not_delivered", problem=result.network.failure)
             return result
         # The run counts as unfinished again, even if it ended before with a smaller budget.
         folder.finish(pipeline, None)
-        plugins = default_registry().manager.get_plugins()
+        plugins = pipeline.registry.manager.get_plugins()
         bus = EventBus([*plugins, *listeners, event_log(folder.events)])
         interruption = interruption or Interruption()
         described = partial(folder.store.set_fact, "runner")

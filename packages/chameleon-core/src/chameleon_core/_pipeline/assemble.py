@@ -172,7 +172,7 @@ class Assembler(StageReader):
             target=target,
             target_resolver=resolver,
             sections=brought,
-            known_sections=self.registry.sections,
+            registry=self.registry,
             **stages,
             warm_start=warm_start,
             records=records,
@@ -328,10 +328,10 @@ class Assembler(StageReader):
     def _expect_scores(self, stages: Mapping[str, Any]) -> None:
         """Record a problem if the explorer needs scores that the cost model does not predict."""
         explorer, model = stages["explorer"], stages["cost_model"]
-        blind = explorer and all(leaf.record.scores for leaf in leaves_of(explorer))
-        if blind and model and model.record.scores is False:
+        blind = explorer and all(leaf.record.needs_cost_model for leaf in leaves_of(explorer))
+        if blind and model and not model.record.predicts:
             entries = self.registry.entries("explorers")
-            others = (entry.name for entry in entries if not entry.record.scores)
+            others = (entry.name for entry in entries if not entry.record.needs_cost_model)
             marks = [self._root.value[key].node.mark for key in ("explorer", "cost_model")]
             self.say(
                 next((mark for mark in marks if mark.line), marks[0]),

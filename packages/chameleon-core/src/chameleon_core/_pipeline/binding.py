@@ -50,7 +50,7 @@ def difference(old: Mapping[str, Any], pipeline: ResolvedPipeline) -> str | None
 
 def _bound(document: Mapping[str, Any], pipeline: ResolvedPipeline) -> dict[str, Any]:
     """The parts of a document that records depend on, with the present names of options."""
-    sections = pipeline.known_sections
+    sections = pipeline.registry.sections
     bound = {key: document[key] for key in document.keys() - sections.keys() - _FREE}
     for key in bound.keys() & {"model", *STAGES}:
         section, options = bound[key], getattr(pipeline, key).record.options

@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import attrs
 
+from chameleon_core._errors import PluginError
 from chameleon_core._pipeline.nodes import Mark, Node, Problem
 from chameleon_core._plugins.factory import make_stage
 from chameleon_core._plugins.kinds import STAGE_KINDS
 from chameleon_core._plugins.options import option
-from chameleon_core._plugins.records import PluginRecord, SectionRecord
+from chameleon_core._plugins.registry import Registry
 
 
 @attrs.frozen(kw_only=True)
@@ -228,7 +229,7 @@ class StageSpec:
             ``explorers``.
         name: the plugin's name in the pipeline. It is ``distribution:name`` if several
             distributions have a plugin of this name.
-        record: the plugin's record.
+        record: the plugin's record, of the class that its kind has (``Kind.record``).
         options: an instance of ``record.options``.
         options_json: ``options`` as JSON values, defaults included.
         distribution: the distribution that registers the plugin; empty if unknown.
@@ -238,7 +239,7 @@ class StageSpec:
 
     kind: str
     name: str
-    record: PluginRecord
+    record: Any
     options: Any
     options_json: dict[str, Any] = attrs.field(factory=dict)
     distribution: str = ""
@@ -250,8 +251,14 @@ class StageSpec:
 
     @property
     def factory(self) -> str:
-        """The class of the stage as ``"module:Class"``."""
-        return self.record.factory
+        """The class of the stage as ``"module:Class"``, for stages that workers make."""
+        factory = self.record.factory
+        if isinstance(factory, str):
+            return factory
+        raise PluginError(
+            f"{STAGE_KINDS[self.kind].noun} '{self.name}' exists only in this process",
+            hint="register the class as a plugin, so that worker processes can import it",
+        )
 
     def create(self, context: Any = None) -> Any:
         """Import the class of the stage, and make the stage.
@@ -323,7 +330,7 @@ class ResolvedPipeline(Subject, SearchChoice):
         records: the record databases. The first writable one gets the new measurements. Empty for
             no database; None if the pipeline has no key ``records``.
         baselines: the baselines, in the order of the pipeline.
-        known_sections: the sections that installed plugins add to pipeline files, by name.
+        registry: the plugins of the run.
         require: the result that the run must reach, or None.
         output: the run folder as an absolute path.
         preset: the name of the preset that was expanded, or None.
@@ -338,7 +345,7 @@ class ResolvedPipeline(Subject, SearchChoice):
     warm_start: tuple[Path, ...] = ()
     records: tuple[StageSpec, ...] | None = None
     baselines: tuple[StageSpec, ...] = ()
-    known_sections: Mapping[str, SectionRecord] = attrs.field(factory=dict, repr=False)
+    registry: Registry = attrs.field(eq=False, repr=False)
     require: Requirement | None = None
     output: Path
     preset: str | None = None
@@ -354,6 +361,7 @@ class ResolvedPipeline(Subject, SearchChoice):
         (``pipeline.binding``).
         """
         skipped = {"output", "budget", "require", "preset", "records"}
-        skipped |= {name for name, section in self.known_sections.items() if not section.measured}
+        sections = self.registry.sections.items()
+        skipped |= {name for name, section in sections if not section.measured}
         document = {key: value for key, value in self.document.items() if key not in skipped}
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:24]

@@ -61,13 +61,17 @@ def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     Raises:
         PipelineError: the options have faults. The message has one line for each.
     """
+    expected = options_class(factory)
+    return values if expected is None else read_options(values, expected, expected.__name__)
+
+
+def options_class(factory: Callable[..., Any]) -> type | None:
+    """The attrs class of a stage's options, from its constructor's annotation; None without one."""
     constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - mypy
     hints = typing.get_type_hints(constructor)
     hints.pop("return", None)
     expected = next(iter(hints.values()), None)
-    if isinstance(expected, type) and attrs.has(expected):
-        return read_options(values, expected, expected.__name__)
-    return values
+    return expected if isinstance(expected, type) and attrs.has(expected) else None
 
 
 class StageReader:

@@ -25,10 +25,10 @@ def complaint(kind: Kind, record: Any) -> str | None:
         kind: the kind of plugin whose hook returned the record.
         record: the object that the hook returned, which may be of any type.
     """
-    fits = isinstance(record, kind.record)
-    if not fits:
+    if not isinstance(record, kind.record) and not _is_plain(kind, record):
         kind_given = with_article(type(record).__name__)
-        return f"{kind_given} as {kind.noun}, which must be a {kind.record.__name__}"
+        wanted = with_article(kind.record.__name__)
+        return f"{kind_given} as {kind.noun}, which must be {wanted}"
     name: Any = record.name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return (
@@ -41,6 +41,18 @@ def complaint(kind: Kind, record: Any) -> str | None:
         return f"{about} with a summary that is no text"
     wrong = next((wrong for wrong in _problems(kind, record) if wrong is not None), None)
     return None if wrong is None else f"{about} with {wrong}"
+
+
+def of_kind(kind: Kind, record: Any) -> Any:
+    """A valid record, with default values of the fields that only records of its kind have."""
+    if isinstance(record, kind.record):
+        return record
+    return kind.record(**attrs.asdict(record, recurse=False))
+
+
+def _is_plain(kind: Kind, record: Any) -> bool:
+    """Whether a record of a stage lacks the fields of its kind."""
+    return type(record) is records.PluginRecord and issubclass(kind.record, records.PluginRecord)
 
 
 def _problems(kind: Kind, record: Any) -> Iterator[str | None]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from chameleon_system.api import without_collecting
+from chameleon_system.api import pause_garbage_collection
 
 from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._plugins.kinds import Kind
@@ -24,11 +24,12 @@ TRACEBACK = "`chameleon --debug`, with the same command after it, shows the trac
 """The first step for the author of a plugin, as a part of a hint."""
 
 
-def load_factory(factory: str) -> Callable[..., Any]:
+def load_factory(factory: str | Callable[..., Any]) -> Callable[..., Any]:
     """Import the class or function that a string such as ``"module:Class"`` names.
 
     Args:
-        factory: the names of the module and of the attribute, separated by a colon.
+        factory: the names of the module and of the attribute, separated by a colon; or the class or
+            function itself, for stages that a program defines.
 
     Returns:
         The class or function.
@@ -37,6 +38,8 @@ def load_factory(factory: str) -> Callable[..., Any]:
         PluginError: the string has another form, the module fails to import, or the object is
             missing or cannot be called.
     """
+    if callable(factory):
+        return factory
     module_name, colon, attribute = factory.partition(":")
     if not (colon and module_name and attribute):
         raise PluginError(
@@ -45,7 +48,7 @@ def load_factory(factory: str) -> Callable[..., Any]:
         )
     try:
         # The import waits if another thread is still importing the module.
-        with nullcontext() if module_name in sys.modules else without_collecting():
+        with nullcontext() if module_name in sys.modules else pause_garbage_collection():
             value: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             value = getattr(value, part)

@@ -30,7 +30,8 @@ class Kind:
         distribution: a distribution that has plugins of this kind, for install hints.
         contract: the abstract class whose methods a plugin must have, as ``"module:Class"``, or
             None.
-        record: the class of the records that plugins register.
+        record: the class of the records that plugins register. For stages, it is a subclass of
+            ``PluginRecord``, and plugins may also register a ``PluginRecord``.
         arguments: the names of the arguments of a plugin's factory.
         unique: whether only one distribution may use a name, because records of measurements
             contain the name. If several distributions register a name, it belongs to
@@ -81,7 +82,12 @@ def _search(name: str, summary: str, part: str, **more: Any) -> Kind:
 
 
 _ROWS = (
-    _stage("frontends", "Frontends turn the section ``model`` into tasks.", "networks"),
+    _stage(
+        "frontends",
+        "Frontends turn the section ``model`` into tasks.",
+        "networks",
+        record=records.FrontendRecord,
+    ),
     Kind(
         name="operators",
         summary="Operators are the kinds of tensor operators, made computable.",
@@ -97,6 +103,7 @@ _ROWS = (
         "Target resolvers read the text that a user writes after ``target``.",
         "tvm",
         noun="target resolver",
+        record=records.TargetRecord,
         conformance="chameleon_testing.suites:TargetSuite",
     ),
     _stage(
@@ -104,6 +111,7 @@ _ROWS = (
         "Space providers give a task its design space and builder.",
         "tvm",
         contract="chameleon_core.plugin_api:SpaceProvider",
+        record=records.SpaceRecord,
     ),
     Kind(
         name="templates",
@@ -138,13 +146,20 @@ _ROWS = (
         distribution=_TRANSFORMS,
         conformance="chameleon_transforms.testing:NetworkScoreSuite",
     ),
-    _search("explorers", "Explorers walk a design space.", "explorers"),
-    _search("cost_models", "Cost models predict which configurations are fast.", "cost-models"),
+    _search(
+        "explorers", "Explorers walk a design space.", "explorers", record=records.ExplorerRecord
+    ),
+    _search(
+        "cost_models",
+        "Cost models predict which configurations are fast.",
+        "cost-models",
+        record=records.CostModelRecord,
+    ),
     _search("samplers", "Samplers keep few of the candidates.", "samplers"),
     _search(
         "synthesizers", "Synthesizers replace candidates that need not be measured.", "samplers"
     ),
-    _stage("runners", "Runners build, check and time.", "runners"),
+    _stage("runners", "Runners build, check and time.", "runners", record=records.RunnerRecord),
     _stage("baselines", "Baselines are kernels that a user would run instead.", "tvm"),
     _stage("rivals", "Rivals are other tuners, for ``chameleon bench``.", "tvm"),
     _search(
@@ -153,7 +168,12 @@ _ROWS = (
         "core",
         contract="chameleon_core.plugin_api:Scheduler",
     ),
-    _stage("record_databases", "Record databases keep measurements beside the runs.", "records"),
+    _stage(
+        "record_databases",
+        "Record databases keep measurements beside the runs.",
+        "records",
+        record=records.RecordDatabaseRecord,
+    ),
     Kind(
         name="presets",
         summary="Presets are stages of a pipeline under a name.",
@@ -174,7 +194,7 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 """All kinds by name, in the order in which a run uses them."""
 
 STAGE_KINDS: dict[str, Kind] = {
-    name: kind for name, kind in KINDS.items() if kind.record is records.PluginRecord
+    name: kind for name, kind in KINDS.items() if issubclass(kind.record, records.PluginRecord)
 }
 """The kinds of stages: plugins with options that a pipeline names."""
 

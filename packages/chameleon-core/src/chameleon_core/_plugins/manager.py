@@ -15,9 +15,9 @@ from typing import Any
 
 import attrs
 import pluggy
-from chameleon_system.api import without_collecting
+from chameleon_system.api import pause_garbage_collection
 
-from chameleon_core._plugins.check import complaint
+from chameleon_core._plugins.check import complaint, of_kind
 from chameleon_core._plugins.event_hooks import EventHooks
 from chameleon_core._plugins.first_party import FIRST_PARTY
 from chameleon_core._plugins.given import canonical, given_plugins, replaces
@@ -131,7 +131,7 @@ def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(EventHooks)
     loaded = LoadedPlugins(manager=manager)
-    with contextlib.redirect_stdout(sys.stderr), without_collecting():
+    with contextlib.redirect_stdout(sys.stderr), pause_garbage_collection():
         plugins = [_Plugin(candidate=candidate, loaded=loaded) for candidate in candidates]
         plugins = [plugin for plugin in plugins if plugin.is_called(_FAILED, plugin.load)]
         # If two distributions have a section of the same name, this project's own comes first and
@@ -275,7 +275,7 @@ class _Plugin:
             if wrong is None and record.name in records:
                 wrong = f"the {kind.noun} '{record.name}' twice"
             if wrong is None:
-                records[record.name] = record
+                records[record.name] = of_kind(kind, record)
             else:
                 self.note(f"registers {wrong}")
         return [*records.values()]

@@ -16,54 +16,124 @@ it."""
 class PluginRecord:
     """One named implementation of a stage, as a plugin registers it.
 
+    Some kinds have a record of their own with more fields, such as ``FrontendRecord``. If a plugin
+    registers a ``PluginRecord`` instead, these fields have their defaults.
+
     Attributes:
         name: the name of the stage in a pipeline file.
         summary: a line about the stage for ``chameleon plugins``.
         options: the attrs class of the stage's options. Each field is an option, with its type and
             its default. ``metadata={"help": ...}`` documents it.
         factory: the class of the stage as ``"module:Class"``, imported only when the stage is made.
-            Search stages (explorer, cost model, sampler, synthesizer, scheduler) are made by
-            ``Class(options, context)``, all others by ``Class(options)``.
+            A program may also give the class or a function itself. Search stages (explorer, cost
+            model, sampler, synthesizer, scheduler) are made by ``Class(options, context)``, all
+            others by ``Class(options)``.
         api_version: the version of the contracts (``API_VERSION``) that the stage was written for.
-        operators: for a space provider, the kinds of operators (``Task.operator``) that no other
-            provider knows. A provider that chooses among providers, such as ``auto``, leaves such
-            an operator to the provider that names it. For a runner, the only kinds of operators
-            that it can measure; empty if it has no such limit.
-        scores: for an explorer, True if it proposes only random configurations without a cost
-            model. For a cost model, False if it never predicts anything.
-        precisions: for a frontend, the dtypes other than float32 that it accepts in the section
-            ``precision`` of a pipeline (``Frontend.compute_in``).
-        place_option: for a record database, the option that a pipeline sets by writing only a path
-            or URL. Empty if the pipeline must name the database.
-        detect: for a frontend, ``"module:function"`` that ``chameleon init`` calls with a
-            pipeline's folder and a file's name relative to it. The function yields a preset for
-            each model in the file; ``--model`` chooses a preset by its name. Empty for a frontend
-            that reads no files.
-        complete: for a frontend, ``"module:function"`` that checks a delivered network. Its
-            argument is the network's folder, and it raises RuntimeError if a file is missing or
-            damaged. Any other exception is a fault of the plugin, and counts for nothing. Empty if
-            Chameleon only checks that the folder exists.
-        listings: for a space provider, ``"module:function"`` that writes texts about the winners
-            into the run folder when a run ends. Its arguments are the ``RunContext`` and the
-            ``RunResult``. Empty for a space without listings.
-        machine: for a target resolver, ``"module:function"`` that describes for ``chameleon env``
-            what this machine's kernels are compiled for. A child process calls the function without
-            arguments. It returns texts, or mappings of texts, by name. Empty without a description.
     """
 
     name: str
     summary: str
-    factory: str
+    factory: str | Callable[..., Any]
     options: type
     api_version: int = API_VERSION
-    operators: tuple[str, ...] = ()
-    scores: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class FrontendRecord(PluginRecord):
+    """A frontend.
+
+    Attributes:
+        precisions: the dtypes other than float32 that the frontend accepts in the section
+            ``precision`` of a pipeline (``Frontend.compute_in``).
+        detect: ``"module:function"`` that ``chameleon init`` calls with a pipeline's folder and a
+            file's name relative to it. The function yields a preset for each model in the file;
+            ``--model`` chooses a preset by its name. Empty for a frontend that reads no files.
+        complete: ``"module:function"`` that checks a delivered network. Its argument is the
+            network's folder, and it raises RuntimeError if a file is missing or damaged. Any other
+            exception is a fault of the plugin, and counts for nothing. Empty if Chameleon only
+            checks that the folder exists.
+    """
+
     precisions: tuple[str, ...] = ()
-    place_option: str = ""
     detect: str = ""
     complete: str = ""
-    listings: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class TargetRecord(PluginRecord):
+    """A target resolver.
+
+    Attributes:
+        machine: ``"module:function"`` that describes for ``chameleon env`` what this machine's
+            kernels are compiled for. A child process calls the function without arguments. It
+            returns texts, or mappings of texts, by name. Empty without a description.
+    """
+
     machine: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class SpaceRecord(PluginRecord):
+    """A space provider.
+
+    Attributes:
+        operators: the kinds of operators (``Task.operator``) that no other provider knows. A
+            provider that chooses among providers, such as ``auto``, leaves such an operator to the
+            provider that names it.
+        listings: ``"module:function"`` that writes texts about the winners into the run folder when
+            a run ends. Its arguments are the ``RunContext`` and the ``RunResult``. Empty for a
+            space without listings.
+    """
+
+    operators: tuple[str, ...] = ()
+    listings: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ExplorerRecord(PluginRecord):
+    """An explorer.
+
+    Attributes:
+        needs_cost_model: whether the explorer proposes only random configurations without a cost
+            model.
+    """
+
+    needs_cost_model: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class CostModelRecord(PluginRecord):
+    """A cost model.
+
+    Attributes:
+        predicts: False if the model never predicts anything.
+    """
+
+    predicts: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class RunnerRecord(PluginRecord):
+    """A runner.
+
+    Attributes:
+        operators: the only kinds of operators (``Task.operator``) that the runner can measure;
+            empty if it has no such limit.
+    """
+
+    operators: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class RecordDatabaseRecord(PluginRecord):
+    """A record database.
+
+    Attributes:
+        place_option: the option that a pipeline sets by writing only a path or URL. Empty if the
+            pipeline must name the database.
+    """
+
+    place_option: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,20 +144,23 @@ class NoOptions:
 def recorder(package: str) -> Callable[..., PluginRecord]:
     """Make a function that makes records of a package's plugins, for shorter lists of records.
 
-    The function takes the fields of ``PluginRecord``: ``name``, ``summary``, ``factory``,
-    ``options``, and the others as keyword arguments. Its argument ``factory`` leaves out the name
-    of the package.
+    The function takes ``name``, ``summary``, ``factory`` without the package, and ``options``. Its
+    keyword arguments are the class ``kind`` of the record and this class's own fields.
 
     Args:
-        package: the import package of the plugins. The function puts the package and a dot in front
-            of each ``factory``.
+        package: the import package of the plugins.
     """
 
     def record(
-        name: str, summary: str, factory: str, options: type = NoOptions, **more: Any
+        name: str,
+        summary: str,
+        factory: str,
+        options: type = NoOptions,
+        kind: type[PluginRecord] = PluginRecord,
+        **more: Any,
     ) -> PluginRecord:
         factory = f"{package}.{factory}"
-        return PluginRecord(name=name, summary=summary, factory=factory, options=options, **more)
+        return kind(name=name, summary=summary, factory=factory, options=options, **more)
 
     return record
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from chameleon_core._plugins.manager import (
     installed,
     load_plugins,
 )
-from chameleon_core._plugins.records import PluginRecord, SectionRecord
+from chameleon_core._plugins.records import PluginRecord, SectionRecord, SpaceRecord
 from chameleon_core._words import did_you_mean
 
 
@@ -87,6 +88,22 @@ class Registry:
                 )
             )
         return cls(load_plugins(candidates))
+
+    def including(self, records: Iterable[tuple[str, PluginRecord]]) -> Registry:
+        """A copy of this registry with plugins that exist only in this process.
+
+        Args:
+            records: pairs of a kind and a record. A record replaces plugins of its kind and name.
+        """
+        registry, known = copy.copy(self), {kind: {**own} for kind, own in self._entries.items()}
+        for kind, record in records:
+            known[kind][record.name] = [
+                Registration(
+                    kind=kind, name=record.name, record=record, distribution="", plugin="in-process"
+                )
+            ]
+        registry._entries = known  # noqa: SLF001 - of the same class
+        return registry
 
     def entries(self, kind: str) -> Sequence[Registration]:
         """All registered plugins of a kind, sorted by name. A name may occur twice.
@@ -160,14 +177,14 @@ class Registry:
         classes = {entry.name: entry.record.arguments for entry in self.entries(kind)}
         return {name: arguments for name, arguments in classes.items() if arguments is not None}
 
-    def space_of(self, operator: str) -> PluginRecord | None:
+    def space_of(self, operator: str) -> SpaceRecord | None:
         """The provider of design spaces that alone claims a kind of operator; None without one.
 
         Args:
             operator: the kind of operator (``Task.operator``).
         """
         for entry in self.entries("spaces"):
-            record: PluginRecord = entry.record
+            record: SpaceRecord = entry.record
             if operator in record.operators:
                 return record
         return None

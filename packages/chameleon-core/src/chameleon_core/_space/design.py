@@ -490,7 +490,7 @@ class DesignSpace:
     # -- moves ------------------------------------------------------------------------------
 
     @cached_property
-    def everything(self) -> Configs | None:
+    def all_legal(self) -> Configs | None:
         """All legal configurations, shape (m, knobs); None if too many to list."""
         if self._listed is not None:
             rows = self.from_keys(self._listed.keys)
@@ -523,8 +523,8 @@ class DesignSpace:
             rng: the random generator.
             tries: the largest number of rounds of rejection sampling.
         """
-        if self.everything is not None:
-            return self.everything[rng.permutation(len(self.everything))[:count]]
+        if self.all_legal is not None:
+            return self.all_legal[rng.permutation(len(self.all_legal))[:count]]
         rows = [np.empty((0, len(self.knobs)), dtype=np.int32)]
         total, batch = 0, min(max(count, 256), _MAX_DRAW)
         for _ in range(tries):

@@ -139,8 +139,8 @@ class FixedSpace(DesignSpace):
 
     def _listing(self) -> Configs | None:
         """All configurations that may be legal, or None if there are too many to list."""
-        if self._whole.everything is not None:
-            return self._whole.everything
+        if self._whole.all_legal is not None:
+            return self._whole.all_legal
         spans = self._whole.cardinalities.copy()
         spans[self._columns] = 1
         count = math.prod(spans.tolist())

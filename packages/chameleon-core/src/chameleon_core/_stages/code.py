@@ -107,7 +107,7 @@ class Builder(ABC):
     def listings(self, config: Sequence[int]) -> Mapping[str, str]:  # noqa: ARG002 - optional
         """Texts about one configuration for users to read, such as its schedule and assembly.
 
-        At the end of a run, Chameleon calls this method for each winner, if the ``PluginRecord`` of
+        At the end of a run, Chameleon calls this method for each winner, if the ``SpaceRecord`` of
         the space has ``listings``.
 
         Args:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_system.api import Closing
+from chameleon_system.api import Closeable
 
 from chameleon_core._measurement import Measurement
 from chameleon_core._stages.code import Kernel
@@ -38,7 +38,7 @@ class Arrival:
     measurement: Measurement
 
 
-class MeasureStream(Closing, ABC):
+class MeasureStream(Closeable, ABC):
     """Measures jobs for one target. The jobs may overlap. A context manager.
 
     All methods except ``wake`` must be called in the thread that uses the runner. Every
@@ -152,7 +152,7 @@ class JobAfterJob(OrderedStream):
             getattr(measurements, "close", lambda: None)()
 
 
-class Runner(Closing, ABC):
+class Runner(Closeable, ABC):
     """Compiles, runs, checks and times candidates. As a context manager, it starts its workers.
 
     Attributes:

@@ -216,7 +216,7 @@ class Visited:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def fresh(self, configs: Configs) -> NDArray[np.bool_]:
+    def unvisited(self, configs: Configs) -> NDArray[np.bool_]:
         """Whether each configuration is unvisited, shape (n,)."""
         keys: Keys = self._space.keys(configs)
         return np.fromiter((key not in self._keys for key in keys.tolist()), bool, len(keys))
@@ -232,11 +232,11 @@ class Visited:
             rng: the random generator.
         """
         drawn = self._space.sample(count, rng)
-        drawn = drawn[self.fresh(drawn)]
+        drawn = drawn[self.unvisited(drawn)]
         if len(drawn) < count:
             # At most len(self) of these distinct configurations were visited.
             drawn = self._space.sample(count + len(self), rng)
-            drawn = drawn[self.fresh(drawn)]
+            drawn = drawn[self.unvisited(drawn)]
         return drawn[:count]
 
 

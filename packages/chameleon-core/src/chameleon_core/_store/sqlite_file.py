@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from chameleon_system.api import Closing
+from chameleon_system.api import Closeable
 
 from chameleon_core._errors import ChameleonError
 
 
-class SQLiteFile(Closing):
+class SQLiteFile(Closeable):
     """The connection of one process to a SQLite file.
 
     The file uses write-ahead logging with ``synchronous=NORMAL``. A commit survives the end of the

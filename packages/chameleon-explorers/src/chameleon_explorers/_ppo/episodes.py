@@ -33,43 +33,33 @@ class Step:
     """The result of one step of all episodes.
 
     Attributes:
-        rewards: The reward of each episode, shape (episodes,).
-        goes_on: Whether each episode continues after the step, shape (episodes,).
-        tried: The legal configurations that the actions proposed, shape (n, knobs).
-        scores: The scores of these configurations, shape (n,).
+        rewards: the reward of each episode, shape (episodes,).
+        not_done: whether each episode continues after the step, shape (episodes,).
+        legal_configs: the legal configurations that the actions proposed, shape (n, knobs).
+        scores: the scores of these configurations, shape (n,).
     """
 
     rewards: NDArray[np.float32]
-    goes_on: NDArray[np.bool_]
-    tried: Configs
+    not_done: NDArray[np.bool_]
+    legal_configs: Configs
     scores: Scores
 
 
 class EpisodeBatch:
     """Episodes that walk a design space together (Ahn et al. 2020, section 3.2).
 
-    An action moves every knob one index down or up, or leaves the knob as it is. Beyond the paper,
-    a jump moves a knob to any other index. Steps beyond a knob's bounds are clamped. If the new
-    configuration is illegal, the episode does not move.
+    Beyond the paper, a jump moves a knob to any other index. An episode does not move to an illegal
+    configuration.
 
     Args:
-        space: The design space.
-        score: The cost model's function that scores configurations.
-        starts: The legal configurations where the episodes begin, shape (episodes, knobs).
-        rng: The random generator that draws the indices that jumps lead to.
-        reward: A key of ``REWARDS``.
-        illegal_penalty: A number that is subtracted from the reward of an illegal move.
-        keep_best: Whether an episode ignores steps to a lower score. Steps to an equal score are
-            still taken.
-        end_share: The share of knobs that must stay or be at a bound to end an episode. With None,
-            episodes never end.
+        starts: the legal configurations where the episodes begin, shape (episodes, knobs).
 
     Attributes:
-        configs: The current configuration of each episode, shape (episodes, knobs).
-        scores: The scores of the current configurations, shape (episodes,).
-        best: The best score that each episode has met, shape (episodes,).
-        moves: The direction of each knob's last step: -1, 0 or 1, shape (episodes, knobs).
-        alive: Whether each episode continues, shape (episodes,).
+        configs: the current configuration of each episode, shape (episodes, knobs).
+        scores: the scores of the current configurations, shape (episodes,).
+        best: the best score that each episode has met, shape (episodes,).
+        moves: the direction of each knob's last step: -1, 0 or 1, shape (episodes, knobs).
+        alive: whether each episode continues, shape (episodes,).
     """
 
     def __init__(
@@ -92,16 +82,16 @@ class EpisodeBatch:
         self._penalty = illegal_penalty
         self._keep_best = keep_best
         self._end_share = end_share
-        self._last = (space.cardinalities - 1).astype(np.int32)
+        self._bounds = (space.cardinalities - 1).astype(np.int32)
         self.configs = starts.astype(np.int32)
-        # A copy: it is changed below, and the model may keep what it returned.
+        # A copy, because it is changed below.
         self.scores: Scores = np.array(score(starts), np.float64)
         self.best = self.scores.copy()
         self.moves = np.zeros(self.configs.shape, np.int8)
         self.alive = np.ones(len(self.configs), np.bool_)
         self._gain = np.zeros(len(self.configs))
         self._scored = np.zeros(len(self.configs), np.bool_)
-        # Scores have no unit that rewards could rely on: a rank score may lie anywhere.
+        # Scores are standardised, because they have no fixed unit or range.
         spread = float(np.std(self.scores)) if len(self.scores) else 0.0
         self._centre = float(np.mean(self.scores)) if len(self.scores) else 0.0
         self._spread = spread if spread > 1e-9 else 1.0  # noqa: PLR2004 - all scores equal
@@ -113,9 +103,8 @@ class EpisodeBatch:
     def summary(self) -> States:
         """The progress of each episode as network inputs, shape (episodes, 4).
 
-        The columns are the score, the distance to the episode's best score, the gain of the last
-        step, and whether the last step was legal. The first three are in standard deviations of the
-        scores of the starting points.
+        The columns are the score, the distance to the best score, the last gain, and whether the
+        last step was legal; the first three in standard deviations of the starting scores.
         """
         return np.column_stack(
             [
@@ -129,52 +118,45 @@ class EpisodeBatch:
     def movable(self) -> NDArray[np.bool_]:
         """Whether each action would change its knob, shape (episodes, knobs, 4).
 
-        ``STAY``, which changes nothing, is True as well, because it is always allowed. The last
-        axis is in the order DOWN, STAY, UP, JUMP.
+        ``STAY`` is always True.
         """
         allowed = np.empty((*self.configs.shape, 4), np.bool_)
         np.greater(self.configs, 0, out=allowed[:, :, DOWN])
-        np.less(self.configs, self._last, out=allowed[:, :, UP])
-        allowed[:, :, JUMP] = self._last > 0
+        np.less(self.configs, self._bounds, out=allowed[:, :, UP])
+        allowed[:, :, JUMP] = self._bounds > 0
         allowed &= self._space.active(self.configs)[:, :, None]
         allowed[:, :, STAY] = True
         return allowed
 
     def step(self, actions: NDArray[np.int64]) -> Step:
-        """Move every walk (episode) that has not ended by one step.
+        """Move every episode that has not ended by one step.
 
-        Args:
-            actions: ``DOWN``, ``STAY``, ``UP`` or ``JUMP`` for each knob, shape (episodes, knobs).
+        ``actions`` has ``DOWN``, ``STAY``, ``UP`` or ``JUMP`` for each knob, shape (episodes,
+        knobs).
         """
-        proposed = self._proposed(actions)
+        proposed = self._apply(actions)
         moved = (proposed != self.configs).any(axis=1) & self.alive
         rows = np.flatnonzero(moved)
         legal = self._space.legal(proposed[rows])
         illegal = rows[~legal]
         rows = rows[legal]
-        tried, scores = proposed[rows], np.empty(0)
-        reached = self.scores.copy()
+        legal_configs, scores = proposed[rows], np.empty(0)
+        new_scores = self.scores.copy()
         if len(rows):
-            scores = self._score(tried)
-            reached[rows] = scores
-        rewards = self._rewards(reached)
+            scores = self._score(legal_configs)
+            new_scores[rows] = scores
+        rewards = self._rewards(new_scores)
         rewards[illegal] -= self._penalty
-        self._advance(tried, rows, reached)
-        goes_on = self.alive.copy()
+        self._advance(legal_configs, rows, new_scores)
+        not_done = self.alive.copy()
         if self._end_share is not None:
-            still = (actions == STAY) | (self.configs == 0) | (self.configs == self._last)
-            goes_on &= still.mean(axis=1) < self._end_share
-        self.alive &= goes_on
-        return Step(rewards=rewards, goes_on=goes_on, tried=tried, scores=scores)
+            still = (actions == STAY) | (self.configs == 0) | (self.configs == self._bounds)
+            not_done &= still.mean(axis=1) < self._end_share
+        self.alive &= not_done
+        return Step(rewards=rewards, not_done=not_done, legal_configs=legal_configs, scores=scores)
 
     def restart(self, rows: NDArray[np.intp], configs: Configs, scores: Scores) -> None:
-        """Let some episodes go on from other configurations, as new episodes.
-
-        Args:
-            rows: The indices of the episodes.
-            configs: The new configurations of these episodes, shape (len(rows), knobs).
-            scores: The scores of the new configurations, shape (len(rows),).
-        """
+        """Let the episodes ``rows`` continue at configurations (n, knobs) with scores (n,)."""
         self.configs[rows] = configs
         self.scores[rows] = self.best[rows] = scores
         self.moves[rows] = 0
@@ -182,33 +164,33 @@ class EpisodeBatch:
         self._scored[rows] = False
         self.alive[rows] = True
 
-    def _proposed(self, actions: NDArray[np.int64]) -> Configs:
-        """The configurations that the actions lead to, clamped at the bounds of every knob."""
+    def _apply(self, actions: NDArray[np.int64]) -> Configs:
+        """The configurations after the actions, clamped at the bounds of every knob."""
         shift = actions.astype(np.int32) - STAY
         jumping = np.nonzero(actions == JUMP)
         shift[jumping] = 0
-        proposed = np.clip(self.configs + shift, 0, self._last)
+        proposed = np.clip(self.configs + shift, 0, self._bounds)
         if len(jumping[0]):
-            others = self._last[jumping[1]]
-            away = 1 + (self._rng.random(len(others)) * others).astype(np.int32)
-            there = (self.configs[jumping] + away) % (others + 1)
-            proposed[jumping] = np.where(others > 0, there, self.configs[jumping])
+            largest = self._bounds[jumping[1]]
+            offset = 1 + (self._rng.random(len(largest)) * largest).astype(np.int32)
+            target = (self.configs[jumping] + offset) % (largest + 1)
+            proposed[jumping] = np.where(largest > 0, target, self.configs[jumping])
         return self._space.canonical(proposed)
 
-    def _rewards(self, reached: Scores) -> NDArray[np.float32]:
-        rewards = self._reward(reached, self.scores, self.best)
+    def _rewards(self, new_scores: Scores) -> NDArray[np.float32]:
+        rewards = self._reward(new_scores, self.scores, self.best)
         return (rewards if self._raw else rewards / self._spread).astype(np.float32)
 
-    def _advance(self, tried: Configs, rows: NDArray[np.intp], reached: Scores) -> None:
-        """Move episodes to the legal configurations tried; with ``keep_best``, only if no worse."""
+    def _advance(self, legal_configs: Configs, rows: NDArray[np.intp], new_scores: Scores) -> None:
+        """Move episodes to legal configurations; with ``keep_best``, not to worse ones."""
         self.moves[:] = 0
-        self.moves[rows] = np.sign(tried - self.configs[rows])
-        self._gain = reached - self.scores
+        self.moves[rows] = np.sign(legal_configs - self.configs[rows])
+        self._gain = new_scores - self.scores
         self._scored[:] = False
         self._scored[rows] = True
-        self.best = np.maximum(self.best, reached)
+        self.best = np.maximum(self.best, new_scores)
         if self._keep_best:
             followed = self._gain[rows] >= 0.0
-            tried, rows = tried[followed], rows[followed]
-        self.configs[rows] = tried
-        self.scores[rows] = reached[rows]
+            legal_configs, rows = legal_configs[followed], rows[followed]
+        self.configs[rows] = legal_configs
+        self.scores[rows] = new_scores[rows]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from chameleon_explorers._best_set import BestSet
 from chameleon_explorers._ppo.episodes import STAY, EpisodeBatch
-from chameleon_explorers._ppo.learning import Agent, Rollout, masked
+from chameleon_explorers._ppo.learning import Agent, Rollout, masked_bias
 from chameleon_explorers._ppo.networks import (
     ActorCritic,
     SeparateActorCritic,
@@ -35,8 +35,7 @@ from chameleon_explorers._ppo.states import StateEncoder, TokenStates, VectorSta
 class PPOExplorer(Explorer):
     """An agent that learns from the cost model's scores how to change knobs.
 
-    All episodes (walks) move as one batch. The agent learns after every ``horizon`` steps. It is
-    kept from round to round, and with the option ``transfer`` from task to task.
+    All episodes move as one batch, and the agent learns after every ``horizon`` steps.
     """
 
     def __init__(self, options: PPOOptions, context: StageContext) -> None:
@@ -47,17 +46,18 @@ class PPOExplorer(Explorer):
         self._actions = 4 if options.jumps else 3
         tokens = options.network == "tokens"
         self._encoder: StateEncoder = (TokenStates if tokens else VectorStates)(context.space)
-        # Several members of a portfolio may be of this class, with different options.
+        # A portfolio may have several members of this class, with different options.
         name = f"ppo/agent of {options}"
         self._agent: Agent = (
-            context.archive.shared(name, self._made) if options.transfer else self._made()
+            context.archive.shared(name, self._make_agent)
+            if options.transfer
+            else self._make_agent()
         )
         movable = int((context.space.cardinalities > 1).sum())
         self._bias = torch.zeros(self._actions)
         self._bias[STAY] = stay_bias(max(movable, 1), self._actions, options.moves)
 
     def observe(self, observations: Observations) -> None:
-        """Remember the fastest measured configurations, as starting points of episodes."""
         self._elites = observations.fastest[: self._options.elites]
 
     def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
@@ -70,9 +70,7 @@ class PPOExplorer(Explorer):
         if len(starts):
             with single_thread():
                 steps = self._walk(score, starts, best)
-        return best.filled(score, self._rng, steps)
-
-    # -- the walk -----------------------------------------------------------------------------
+        return best.fill(score, self._rng, steps)
 
     def _walk(self, score: ScoreFunction, starts: Configs, best: BestSet) -> int:
         """Walk all episodes while the agent learns, and return the number of steps."""
@@ -106,29 +104,29 @@ class PPOExplorer(Explorer):
     def _step(self, episodes: EpisodeBatch, best: BestSet) -> tuple[list[Tensor], bool]:
         """Take one step in all episodes; return the transition, and whether ``best`` changed."""
         states = self._states(episodes)
-        shifts = self._shifts(episodes)
-        actions, log_probabilities, values = self._agent.act(states, shifts)
+        logit_biases = self._logit_biases(episodes)
+        actions, log_probabilities, values = self._agent.act(states, logit_biases)
         alive = episodes.alive.copy()
         outcome = episodes.step(actions.numpy())
-        improved = len(outcome.scores) > 0 and best.offer(outcome.tried, outcome.scores)
-        flags = torch.from_numpy(np.stack([alive, outcome.goes_on]).astype(np.float32))
+        improved = len(outcome.scores) > 0 and best.offer(outcome.legal_configs, outcome.scores)
+        flags = torch.from_numpy(np.stack([alive, outcome.not_done]).astype(np.float32))
         rewards = torch.from_numpy(outcome.rewards)
-        return [states, shifts, actions, log_probabilities, values, rewards, *flags], improved
+        return [states, logit_biases, actions, log_probabilities, values, rewards, *flags], improved
 
     def _learn(self, episodes: EpisodeBatch, transitions: list[list[Tensor]], step: int) -> None:
         """Train the agent with the steps since its last update."""
         columns = [torch.stack(column) for column in zip(*transitions, strict=True)]
-        states, shifts, actions, log_probabilities, values, rewards, alive, goes_on = columns
+        states, logit_biases, actions, log_probabilities, values, rewards, alive, not_done = columns
         after = self._agent.values(self._states(episodes))
         rollout = Rollout(
             states=states,
-            shifts=shifts,
+            logit_biases=logit_biases,
             actions=actions,
             log_probabilities=log_probabilities,
             values=torch.cat([values, after.unsqueeze(0)]),
             rewards=rewards,
             alive=alive,
-            goes_on=goes_on,
+            not_done=not_done,
         )
         options = self._options
         entropy = options.entropy
@@ -150,31 +148,26 @@ class PPOExplorer(Explorer):
             self._encoder.encode(episodes.configs, episodes.moves, episodes.summary)
         )
 
-    def _shifts(self, episodes: EpisodeBatch) -> Tensor:
-        """Numbers to add to the policy's logits, shape (episodes, knobs, actions)."""
+    def _logit_biases(self, episodes: EpisodeBatch) -> Tensor:
+        """Biases of the policy's logits, shape (episodes, knobs, actions)."""
         if not self._options.masking:
             return self._bias.expand(*episodes.configs.shape, -1)
         allowed = torch.from_numpy(episodes.movable()[:, :, : self._actions])
-        return masked(allowed, self._bias)
-
-    # -- where it begins ----------------------------------------------------------------------
+        return masked_bias(allowed, self._bias)
 
     def _starting_points(self) -> Configs:
-        """The first configuration of every episode, shape (episodes, knobs).
-
-        The best measured ones come first, then the space's first guesses, then random ones.
-        """
+        """The first configurations (episodes, knobs): elites, first guesses, then random ones."""
         wanted = self._options.episodes
         drawn = self._space.sample(wanted, self._rng)
         starts = np.concatenate([self._elites, self._space.first_guesses, drawn])
-        # Measurements taken over from an older space need not be legal in this one.
+        # Measurements from an older version of the space may be illegal in this one.
         starts = self._space.distinct(starts[self._space.legal(starts)])[:wanted]
         if 0 < len(starts) < wanted:
-            # A space with fewer configurations than episodes: several begin at the same.
+            # With fewer configurations than episodes, several start at the same one.
             starts = np.resize(starts, (wanted, starts.shape[1]))
         return starts
 
-    def _made(self) -> Agent:
+    def _make_agent(self) -> Agent:
         """A new agent, whose random numbers all come from this explorer's generator."""
         options = self._options
         generator = torch.Generator().manual_seed(int(self._rng.integers(2**63)))

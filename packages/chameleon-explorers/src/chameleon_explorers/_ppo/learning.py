@@ -9,7 +9,7 @@ from torch import Tensor
 from chameleon_explorers._ppo.networks import ActorCritic
 from chameleon_explorers._ppo.options import PPOOptions
 
-_NEVER = -1e9
+_FORBIDDEN = -1e9
 """The logit of an action that is not allowed."""
 
 
@@ -18,52 +18,41 @@ class Rollout:
     """The transitions of all episodes between two updates of the agent, in order of time.
 
     Attributes:
-        states: The states before each step, shape (steps, episodes, ...).
-        shifts: Numbers that are added to the network's logits, shape (steps, episodes, knobs,
-            actions). They exclude impossible actions, and make staying more or less likely.
-        actions: The chosen action of each knob, shape (steps, episodes, knobs).
-        log_probabilities: The log-probability of all actions of a step together, when they were
-            chosen, shape (steps, episodes).
-        values: The critic's estimates before each step and after the last step, shape (steps + 1,
+        states: the states before each step, shape (steps, episodes, ...).
+        logit_biases: added to the network's logits; they exclude impossible actions, and make
+            staying more or less likely, shape (steps, episodes, knobs, actions).
+        actions: the chosen action of each knob, shape (steps, episodes, knobs).
+        log_probabilities: the joint log-probability of the actions of a step, shape (steps,
             episodes).
-        rewards: The reward of each step, shape (steps, episodes).
+        values: the critic's estimates before each step and after the last, shape (steps + 1,
+            episodes).
+        rewards: the reward of each step, shape (steps, episodes).
         alive: 1 if the episode had not ended before the step, shape (steps, episodes).
-        goes_on: 1 if the episode had not ended after the step either, shape (steps, episodes).
+        not_done: 1 if the episode had not ended after the step either, shape (steps, episodes).
     """
 
     states: Tensor
-    shifts: Tensor
+    logit_biases: Tensor
     actions: Tensor
     log_probabilities: Tensor
     values: Tensor
     rewards: Tensor
     alive: Tensor
-    goes_on: Tensor
+    not_done: Tensor
 
 
 def clipped_objective(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """The surrogate objective of PPO, to be maximised (Schulman et al., 2017, equation 7).
+    """The clipped surrogate objective of PPO, to be maximised (Schulman et al., 2017, equation 7).
 
-    Args:
-        ratio: The current probability of each action over its probability when it was chosen, shape
-            (n,).
-        advantage: The advantage of each action, shape (n,).
-        clip: The distance from 1 beyond which a ratio brings no further gain.
+    ``ratio`` is the probability of each action over its probability when it was chosen, shape (n,);
+    ``advantage`` has shape (n,).
     """
     clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
     return torch.minimum(ratio * advantage, clipped * advantage).mean()
 
 
 class Agent:
-    """An actor-critic network with its optimizer and random generator.
-
-    It chooses the actions of all episodes, and learns from their rewards.
-
-    Args:
-        network: The actor-critic network.
-        options: The hyper-parameters.
-        generator: The random generator that draws the actions and the minibatches.
-    """
+    """An actor-critic network with its optimizer and random generator."""
 
     def __init__(
         self, network: ActorCritic, options: PPOOptions, generator: torch.Generator
@@ -73,24 +62,18 @@ class Agent:
         self._generator = generator
         self._optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
 
-    def act(self, states: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw actions at random from the policy.
+    def act(self, states: Tensor, logit_biases: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw actions (n, knobs) from the policy, with log-probabilities (n,) and values (n,).
 
-        Args:
-            states: The states, shape (n, ...).
-            shifts: Numbers that are added to the logits, shape (n, knobs, actions).
-
-        Returns:
-            The actions, shape (n, knobs); the log-probability of all actions of a state together,
-            shape (n,); and the critic's values, shape (n,).
+        ``states`` has shape (n, ...), and ``logit_biases`` (n, knobs, actions).
         """
         with torch.no_grad():
             logits, values = self.network(states)
-            every = self._log_softmax(logits, shifts)
-            # Gumbel's trick: one draw per logit and a maximum, far quicker than `multinomial`.
-            uniform = torch.rand(every.shape, generator=self._generator).clamp_min_(1e-20)
-            actions = (every - (-uniform.log()).log()).argmax(dim=-1)
-            return actions, _joint(every, actions), values
+            log_policy = self._log_softmax(logits, logit_biases)
+            # The Gumbel-max trick is much faster than `multinomial`.
+            uniform = torch.rand(log_policy.shape, generator=self._generator).clamp_min_(1e-20)
+            actions = (log_policy - (-uniform.log()).log()).argmax(dim=-1)
+            return actions, _joint_log_probability(log_policy, actions), values
 
     def values(self, states: Tensor) -> Tensor:
         """The critic's estimates of the states' values, shape (n,)."""
@@ -99,82 +82,70 @@ class Agent:
         return values
 
     def learn(self, rollout: Rollout, entropy: float) -> None:
-        """Train the network on a rollout, for the number of epochs in the options.
-
-        Args:
-            rollout: The transitions since the last update.
-            entropy: The weight of the entropy bonus.
-        """
+        """Train the network on a rollout, for the number of epochs in the options."""
         options = self._options
         advantage = advantages(
             rollout.rewards,
             rollout.values,
-            rollout.goes_on,
+            rollout.not_done,
             discount=options.discount,
             decay=options.gae,
         )
-        lived = rollout.alive.flatten().nonzero().squeeze(-1)
-        if not len(lived):
+        alive_rows = rollout.alive.flatten().nonzero().squeeze(-1)
+        if not len(alive_rows):
             return
-        returns = (advantage + rollout.values[:-1]).flatten()[lived]
+        returns = (advantage + rollout.values[:-1]).flatten()[alive_rows]
         data = (
-            rollout.states.flatten(0, 1)[lived],
-            rollout.shifts.flatten(0, 1)[lived],
-            rollout.actions.flatten(0, 1)[lived],
-            rollout.log_probabilities.flatten()[lived],
-            standardised(advantage.flatten()[lived]),
+            rollout.states.flatten(0, 1)[alive_rows],
+            rollout.logit_biases.flatten(0, 1)[alive_rows],
+            rollout.actions.flatten(0, 1)[alive_rows],
+            rollout.log_probabilities.flatten()[alive_rows],
+            standardise(advantage.flatten()[alive_rows]),
             returns,
         )
         size = options.minibatch
         for _ in range(options.epochs):
-            if size is None or size >= len(lived):
+            if size is None or size >= len(alive_rows):
                 self._descend(data, entropy)
                 continue
-            for _ in range(-(-len(lived) // size)):
-                rows = torch.randint(len(lived), (size,), generator=self._generator)
+            for _ in range(-(-len(alive_rows) // size)):
+                rows = torch.randint(len(alive_rows), (size,), generator=self._generator)
                 self._descend(tuple(column[rows] for column in data), entropy)
 
     def _descend(self, transitions: tuple[Tensor, ...], entropy: float) -> None:
         """Take one gradient step on PPO's loss (Schulman et al., 2017, equation 9)."""
-        states, shifts, actions, before, advantage, returns = transitions
+        states, logit_biases, actions, before, advantage, returns = transitions
         options = self._options
         logits, values = self.network(states)
-        every = self._log_softmax(logits, shifts)
-        ratio = (_joint(every, actions) - before).exp()
+        log_policy = self._log_softmax(logits, logit_biases)
+        ratio = (_joint_log_probability(log_policy, actions) - before).exp()
         gain = clipped_objective(ratio, advantage, options.clip)
         error = (values - returns).square().mean()
-        # Per knob, so that its weight means the same whatever the number of knobs.
-        disorder = -(every.exp() * every).sum(dim=-1).mean()
-        loss = options.value_coefficient * error - gain - entropy * disorder
+        # A mean over knobs, so that its weight does not depend on their number.
+        entropy_bonus = -(log_policy.exp() * log_policy).sum(dim=-1).mean()
+        loss = options.value_coefficient * error - gain - entropy * entropy_bonus
         self._optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self._optimizer.step()
 
-    def _log_softmax(self, logits: Tensor, shifts: Tensor) -> Tensor:
-        scaled = logits / self._options.temperature + shifts
-        # Torch's own takes twice as long over the three or four actions of a knob.
+    def _log_softmax(self, logits: Tensor, logit_biases: Tensor) -> Tensor:
+        scaled = logits / self._options.temperature + logit_biases
+        # log_softmax of torch takes twice as long for three or four actions.
         scaled = scaled - scaled.detach().amax(dim=-1, keepdim=True)
         return scaled - scaled.exp().sum(dim=-1, keepdim=True).log()
 
 
-def _joint(every: Tensor, actions: Tensor) -> Tensor:
+def _joint_log_probability(log_policy: Tensor, actions: Tensor) -> Tensor:
     """The log-probability of all knobs' chosen actions together, shape (n,)."""
-    chosen = every.gather(-1, actions.unsqueeze(-1))
+    chosen = log_policy.gather(-1, actions.unsqueeze(-1))
     joint: Tensor = chosen.squeeze(-1).sum(dim=-1)
     return joint
 
 
-def masked(allowed: Tensor, bias: Tensor) -> Tensor:
-    """The numbers to add to logits, so that forbidden actions have no probability.
-
-    They are the bias for allowed actions, and -1e9 for all others.
-
-    Args:
-        allowed: Whether each action is allowed, shape (n, knobs, actions).
-        bias: The bias of each action, shape (actions,) or a shape that broadcasts to ``allowed``.
-    """
-    return torch.where(allowed, bias, _NEVER)
+def masked_bias(allowed: Tensor, bias: Tensor) -> Tensor:
+    """The logit bias of each allowed action, and -1e9 for all others, shape (n, knobs, actions)."""
+    return torch.where(allowed, bias, _FORBIDDEN)
 
 
 _LAST_PLACES = 8
@@ -182,44 +153,29 @@ _LAST_PLACES = 8
 
 
 def advantages(
-    rewards: Tensor, values: Tensor, goes_on: Tensor, *, discount: float, decay: float
+    rewards: Tensor, values: Tensor, not_done: Tensor, *, discount: float, decay: float
 ) -> Tensor:
-    """How much better each step was than the critic expected, counting later steps less.
+    """Generalised advantage estimation (Schulman et al., 2016, equation 16).
 
-    This is generalised advantage estimation (Schulman et al., 2016, equation 16).
-
-    Args:
-        rewards: The reward of every step, shape (steps, episodes).
-        values: The critic's estimates of the states before every step and after the last one, shape
-            (steps + 1, episodes).
-        goes_on: 1 if an episode continues after the step and 0 if the step ended it, shape (steps,
-            episodes). Steps after the end of an episode do not affect earlier advantages.
-        discount: The discount factor of the rewards (gamma).
-        decay: The decay factor of the temporal differences (lambda).
-
-    Returns:
-        The advantage of every step, shape (steps, episodes). An advantage plus the value of the
-        state before the step is the return that the critic learns.
+    ``rewards``, ``not_done`` and the result have shape (steps, episodes), and the critic's
+    ``values`` (steps + 1, episodes). Steps after the end of an episode do not affect earlier
+    advantages.
     """
-    differences = rewards + discount * goes_on * values[1:] - values[:-1]
-    fading = discount * decay * goes_on
-    out = torch.empty_like(differences)
-    ahead = torch.zeros_like(differences[0])
-    for step in range(len(differences) - 1, -1, -1):
-        ahead = differences[step] + fading[step] * ahead
-        out[step] = ahead
+    errors = rewards + discount * not_done * values[1:] - values[:-1]
+    decays = discount * decay * not_done
+    out = torch.empty_like(errors)
+    advantage = torch.zeros_like(errors[0])
+    for step in range(len(errors) - 1, -1, -1):
+        advantage = errors[step] + decays[step] * advantage
+        out[step] = advantage
     return out
 
 
-def standardised(advantage: Tensor) -> Tensor:
-    """Scale numbers to mean 0 and standard deviation 1; zeros if all are equal.
-
-    Args:
-        advantage: The numbers, in a tensor of any shape.
-    """
+def standardise(advantage: Tensor) -> Tensor:
+    """Scale numbers to mean 0 and standard deviation 1; zeros if all are equal."""
     centred = advantage - advantage.mean()
     deviation = centred.square().mean().sqrt()
-    # The mean of equal numbers may be a few last places off; that is no difference between them.
+    # The mean of equal numbers may differ from them by rounding errors.
     if deviation <= _LAST_PLACES * torch.finfo(advantage.dtype).eps * advantage.abs().max():
         return torch.zeros_like(advantage)
     return centred / (deviation + 1e-8)

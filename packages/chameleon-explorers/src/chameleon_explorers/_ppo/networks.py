@@ -10,19 +10,11 @@ from torch import Tensor, nn
 
 
 class ActorCritic(nn.Module, ABC):
-    """A network that computes a policy and a value for each state.
-
-    A call takes states of shape (n, ...). It returns logits of shape (n, knobs, actions) and values
-    of shape (n,).
-    """
+    """A network that computes a policy and a value for each state."""
 
     @abstractmethod
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the network for n states: logits (n, knobs, actions) and values (n,).
-
-        Args:
-            states: The states, shape (n, ...).
-        """
+        """Logits (n, knobs, actions) and values (n,) of states (n, ...)."""
 
 
 class SharedActorCritic(ActorCritic):
@@ -41,10 +33,7 @@ class SharedActorCritic(ActorCritic):
 
 
 class SeparateActorCritic(ActorCritic):
-    """Two separate networks for policy and value, as in the code released with Ahn et al. (2020).
-
-    The policy has three layers, then one layer for each knob. The value has four layers.
-    """
+    """Separate networks for policy and value, as in the code released with Ahn et al. (2020)."""
 
     def __init__(self, knobs: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -78,45 +67,26 @@ class SeparateActorCritic(ActorCritic):
 
 
 class TokenActorCritic(ActorCritic):
-    """A network with one input token per knob, which fits any design space.
-
-    All knobs share the weights. A first layer embeds every token. A second layer sees each token
-    and the mean of all tokens. The logits are computed from each token, and the value from the
-    mean.
-
-    Args:
-        features: The width of a token.
-        actions: The number of actions per knob.
-        width: The number of units of a hidden layer.
-        generator: The random generator that draws the initial weights.
-    """
+    """A network with one input token per knob and shared weights, which fits any design space."""
 
     def __init__(self, features: int, actions: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.first = _linear(features, width, generator)
-        self.own = _linear(width, width, generator)
-        self.others = _linear(width, width, generator)
+        self.token_layer = _linear(width, width, generator)
+        self.pool_layer = _linear(width, width, generator)
         self.policy = _linear(width, actions, generator, gain=0.01)
         self.value = _linear(width, 1, generator)
 
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
         hidden = torch.relu(self.first(states))
-        pooled = self.others(hidden.mean(dim=1))
-        seen = torch.relu(self.own(hidden) + pooled.unsqueeze(1))
+        pooled = self.pool_layer(hidden.mean(dim=1))
+        hidden = torch.relu(self.token_layer(hidden) + pooled.unsqueeze(1))
         value = self.value(torch.relu(pooled)).squeeze(-1)
-        return self.policy(seen), value
+        return self.policy(hidden), value
 
 
 def stay_bias(knobs: int, actions: int, moves: float) -> float:
-    """The number to add to the logit of staying, so that an untrained policy moves few knobs.
-
-    With this bias, it moves ``moves`` knobs per step on average.
-
-    Args:
-        knobs: The number of knobs that have more than one choice.
-        actions: The number of actions per knob, staying included.
-        moves: The mean number of knobs to move in a step. 0 makes all actions equally likely.
-    """
+    """The logit bias of staying with which an untrained policy moves ``moves`` knobs per step."""
     if not moves:
         return 0.0
     moving = min(moves / knobs, (actions - 1) / actions)

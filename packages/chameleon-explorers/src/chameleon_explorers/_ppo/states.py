@@ -31,10 +31,9 @@ class StateEncoder(Protocol):
         """The states of n episodes, from which the network chooses actions, shape (n, *shape).
 
         Args:
-            configs: The current configuration of each episode, shape (n, knobs).
-            moves: The direction of each knob's last step: -1, 0 or 1, shape (n, knobs).
-            summary: ``EpisodeBatch.summary``, the progress of each episode, shape (n,
-                SUMMARY_WIDTH).
+            configs: the current configuration of each episode, shape (n, knobs).
+            moves: the direction of each knob's last step: -1, 0 or 1, shape (n, knobs).
+            summary: ``EpisodeBatch.summary``, shape (n, SUMMARY_WIDTH).
         """
 
 
@@ -57,11 +56,8 @@ class VectorStates:
 class TokenStates:
     """Encodes states with one token per knob, whose width is the same for every design space.
 
-    A token describes the knob's position: its scaled index, whether it is at a bound, and whether
-    the knob has an effect. It also has the knob's kind, its number of choices and its hashed name.
-    The features of the current choice, the knob's last step and the episode's progress follow. A
-    policy that shares its weights between tokens can thus use in the next task what it learnt about
-    a knob such as ``tile_h``.
+    The token contains a hash of the knob's name, so that a policy with shared weights can use in
+    the next task what it learnt about a knob such as ``tile_h``.
     """
 
     def __init__(self, space: DesignSpace) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from chameleon_system.api import keep_bytes, kept_path, without_collecting
+from chameleon_system.api import cache_path, pause_garbage_collection, write_cached_bytes
 
 from chameleon_networks._backends.waiting_run import started_early
 
@@ -57,13 +57,13 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
 
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(Exception):  # the process starts later then
-            known = kept_path(COMPILED_MODULES, repr(module))
+            known = cache_path(COMPILED_MODULES, repr(module))
             if "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options:
                 # The process imports TVM while torch imports what it traces with.
                 stack.enter_context(started_early())
-            keep_bytes(known, b"")
+            write_cached_bytes(known, b"")
         # Two threads at once would both register the backend's name in torch.
-        with without_collecting(), _LOCK:
+        with pause_garbage_collection(), _LOCK:
             compiled: nn.Module = torch.compile(
                 module, backend="chameleon", dynamic=False, options=options
             )

@@ -24,11 +24,11 @@ import torch
 from chameleon_core.api import PLUGINS_VARIABLE, in_one_line
 from chameleon_core.plugin_api import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE, ExitCode
 from chameleon_system.api import (
-    status_words,
-    surroundings,
+    cache_key,
+    describe_status,
+    pause_garbage_collection,
     user_cache_folder,
-    without_collecting,
-    write_whole,
+    write_atomic,
 )
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
@@ -143,13 +143,13 @@ class Delivery:
             program = graph_exports.exported(self._graph, self._arguments, self._weights)
             content = io.BytesIO()  # on a full disk, torch's own writer ends the process
             torch.export.save(program, content)
-            write_whole(self._program, content.getvalue())
+            write_atomic(self._program, content.getvalue())
             if whole and self._seconds is None:
                 try:
                     self._forget = graph_exports.kept_program(self._program, program)
                 except StaysError as error:
                     reason = str(error)[:_LONGEST]
-                    write_whole(self._refusal, reason)
+                    write_atomic(self._refusal, reason)
                     raise StaysError(reason) from error
         # No other process removes the graph while this process lives.
         with contextlib.suppress(OSError):  # ``_deliver`` exports a graph again that is gone
@@ -171,7 +171,7 @@ class Delivery:
             pipeline["preset"] = "one-shot"  # its predictions are faster than first guesses
         if self._records is not None:
             pipeline["records"] = self._records
-        write_whole(self._folder / "pipeline.yaml", json.dumps(pipeline))
+        write_atomic(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
     def folder(self, *, nice: bool = False) -> Path:
         """Return the folder of the delivered network in the cache.
@@ -207,7 +207,7 @@ class Delivery:
             shutil.rmtree(self._folder / "run")
         try:
             with waiting_run(self._folder, idle=nice) as child:
-                with without_collecting():  # of what torch and TVM hold for good
+                with pause_garbage_collection():  # of what torch and TVM hold for good
                     self.prepare(whole=not nice)
                     assert child.stdin is not None  # noqa: S101 - it is a pipe
                     with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
@@ -226,10 +226,10 @@ class Delivery:
             log.warning(_NOT_SHARED, run=warning[1])
         if self.is_there():
             return
-        reason = f"chameleon run ended with {status_words(status)}: {_error_in(child.log)}"
+        reason = f"chameleon run ended with {describe_status(status)}: {_error_in(child.log)}"
         if status in {ExitCode.USAGE, ExitCode.NO_VALID_RESULT}:
             shutil.rmtree(self._folder / "run", ignore_errors=True)
-            write_whole(self._refusal, reason)
+            write_atomic(self._refusal, reason)
         raise StaysError(reason)
 
 
@@ -290,7 +290,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     # A plugin that is not installed may replace a distribution.
     facts = [
         _FORM,
-        surroundings(_DISTRIBUTIONS, ()),
+        cache_key(_DISTRIBUTIONS, ()),
         os.environ.get(PLUGINS_VARIABLE),
         cores,
         threads,

@@ -21,7 +21,7 @@ from typing import Any
 import structlog
 import torch
 from chameleon_core.api import in_one_line
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 from torch import Tensor, fx
 from torch.autograd import forward_ad
 
@@ -140,7 +140,7 @@ class _Comparisons:
         """Add a comparison, given the seconds of a call of the network and of torch's code."""
         self._shares = [*self._shares, ours / torchs][-_COMPARISONS:]
         with contextlib.suppress(OSError):  # on a full disk, other processes compare anew
-            write_whole(self._file, json.dumps(self._shares))
+            write_atomic(self._file, json.dumps(self._shares))
 
 
 class CompiledGraph:

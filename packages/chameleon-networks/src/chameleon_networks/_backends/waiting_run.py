@@ -15,7 +15,7 @@ from subprocess import PIPE
 
 from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import load_factory
-from chameleon_system.api import ChildProcess, user_cache_folder, without_collecting
+from chameleon_system.api import ChildProcess, pause_garbage_collection, user_cache_folder
 
 _IMPORTS = (
     "chameleon_cli.api:run_command",
@@ -65,7 +65,7 @@ def started_early() -> Iterator[None]:
 
 def wait() -> None:
     """Import modules, and run the command line of this process's arguments when told to."""
-    with without_collecting(), contextlib.suppress(Exception):  # the run raises it again
+    with pause_garbage_collection(), contextlib.suppress(Exception):  # the run raises it again
         for name in _IMPORTS:
             load_factory(name)
         for kind, name in _STAGES:

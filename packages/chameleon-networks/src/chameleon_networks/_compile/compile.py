@@ -18,7 +18,13 @@ import attrs
 import chameleon_tvm
 import numpy as np
 import structlog
-from chameleon_system.api import keep_bytes, kept_path, recalled_bytes, surroundings, usable_cores
+from chameleon_system.api import (
+    cache_key,
+    cache_path,
+    read_cached_bytes,
+    usable_cores,
+    write_cached_bytes,
+)
 from chameleon_tvm.api import (
     BFLOAT16,
     INT8,
@@ -275,14 +281,14 @@ def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> 
     If none has, a thread of ``pool`` keeps them for later processes.
     """
     hashes = {name: structural_hash(function) for name, function in functions.items()}
-    file = kept_path(KEPT_OBJECTS, [_surroundings(), target, hashes])
-    known = recalled_bytes(file)
+    file = cache_path(KEPT_OBJECTS, [_cache_key(), target, hashes])
+    known = read_cached_bytes(file)
     # TVM's structural hash is the same for a copy from a to b and for one from b to a.
     if known is not None and known[:_DIGEST_BYTES] == _digest(functions):
         return known[_DIGEST_BYTES:]
     archive = _compiled_in_threads(functions, target)
     # Whoever waits for the object files need not wait for the functions' texts.
-    pool.submit(lambda: keep_bytes(file, _digest(functions) + archive))
+    pool.submit(lambda: write_cached_bytes(file, _digest(functions) + archive))
     return archive
 
 
@@ -310,12 +316,10 @@ def _compiled_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
         return archive_of(content for objects in archives for content in objects)
 
 
-def _surroundings() -> list[Any]:
+def _cache_key() -> list[Any]:
     """Versions, code and machine that object files depend on."""
     own = Path(__file__).parents[1]
-    return surroundings(
-        ("apache-tvm", "apache-tvm-ffi"), (own, Path(chameleon_tvm.__file__).parent)
-    )
+    return cache_key(("apache-tvm", "apache-tvm-ffi"), (own, Path(chameleon_tvm.__file__).parent))
 
 
 def _named_after_tasks(

@@ -27,7 +27,7 @@ import attrs
 import structlog
 from chameleon_core.api import KernelTime
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, TargetError
-from chameleon_system.api import Answers, Message, requests, temporary_folder
+from chameleon_system.api import AnswerStream, Message, read_requests, temporary_folder
 from chameleon_tvm.api import WAY_OUT, first_line
 
 from chameleon_networks._compile.compile import CompiledNetwork, compiled
@@ -175,9 +175,9 @@ Tell = Callable[[Message], None]
 
 def main() -> None:
     """Answer one request."""
-    answers = Answers()
+    answers = AnswerStream()
     preload(sys.argv[1:])
-    request = next(requests())
+    request = next(read_requests())
     steps = StepSeconds("start", request["started"])
     try:
         network = requested_network(request)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.plugin_api import FLOAT32, ConfigError
-from chameleon_system.api import without
+from chameleon_system.api import block_import
 from chameleon_tvm.api import te, tirx
 from chameleon_tvm.api import tvm as _tvm
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tvm_ffi.serialization import from_json_graph_str  # isort: skip
 from tvm_ffi.structural import structural_map  # isort: skip
 
-with without("torch"):
+with block_import("torch"):
     from tvm import relax as _relax
 
 relax, tvm = _relax, _tvm

@@ -13,7 +13,7 @@ from typing import Any
 
 from chameleon_core.api import installed
 from chameleon_core.plugin_api import RunFolderError, TargetError
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 from chameleon_tvm.api import KIND as LOOPS
 from chameleon_tvm.api import flag_of, host_features, tvm_target, used_features
 
@@ -142,7 +142,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     }
     whole = json.loads(json.dumps({**manifest, "files": files}))
     text = json.dumps({**whole, "digest": digest_of(whole)}, indent=1)
-    write_whole(folder / MANIFEST, text + "\n")
+    write_atomic(folder / MANIFEST, text + "\n")
 
 
 def _known(file: Path) -> Manifest:

@@ -14,9 +14,9 @@ from chameleon_core.plugin_api import BINDS, FLOAT32, Node, Problem, Section, St
 class Precision(Section):
     """The section ``precision`` of a pipeline file.
 
-    The frontend lists the names of dtypes (``PluginRecord.precisions``). An operator that is slower
-    in another dtype stays in float32. The whole network stays in float32 if no choice of dtypes is
-    faster.
+    The frontend lists the names of dtypes (``FrontendRecord.precisions``). An operator that is
+    slower in another dtype stays in float32. The whole network stays in float32 if no choice of
+    dtypes is faster.
 
     Attributes:
         type: The only dtype other than float32 that operators may have. With None or ``float32``,

@@ -21,7 +21,14 @@ import cattrs
 import chameleon_tvm
 import numpy as np
 from chameleon_core.plugin_api import Arrays
-from chameleon_system.api import keep, kept_path, recalled, replacing, surroundings, write_whole
+from chameleon_system.api import (
+    cache_key,
+    cache_path,
+    open_atomic,
+    read_cached,
+    write_atomic,
+    write_cached,
+)
 from numpy.typing import NDArray
 
 from chameleon_networks._importers.imported_network import ImportedNetwork
@@ -75,7 +82,7 @@ class KeptNetwork:
             value = json.loads(file.read_text(encoding="utf-8"))
             return value["value"], str(value["day"])
 
-        return recalled(self._folder / f"{name}.json", read)
+        return read_cached(self._folder / f"{name}.json", read)
 
     def keep_fact(self, name: str, value: Any, arrays: Sequence[NDArray[Any]] = ()) -> None:
         """Keep a value as JSON, and arrays beside it."""
@@ -83,17 +90,17 @@ class KeptNetwork:
 
         def write(file: Path) -> None:
             if arrays:
-                with replacing(file.with_suffix(".arrays")) as stream:
+                with open_atomic(file.with_suffix(".arrays")) as stream:
                     save_arrays(stream, arrays)
-            write_whole(file, json.dumps({"day": day, "value": value}))
+            write_atomic(file, json.dumps({"day": day, "value": value}))
 
-        keep(self._folder / f"{name}.json", write)
+        write_cached(self._folder / f"{name}.json", write)
 
     def answers(self, samples: Sequence[Arrays]) -> KeptAnswers | None:
         """The framework's outputs that were kept for the inputs of some inferences, or None."""
         name = _answers_name(samples)
         known, read = self.fact(name), partial(batches_in, count=len(samples))
-        outputs = recalled(self._folder / f"{name}.arrays", read)
+        outputs = read_cached(self._folder / f"{name}.arrays", read)
         if known is None or not outputs:
             return None
         return KeptAnswers(reference=known[0], outputs=outputs, day=known[1])
@@ -110,7 +117,7 @@ class KeptNetwork:
     def graph(self) -> ImportedGraph | None:
         """The network as Relax has it, if it is known."""
         known = self.fact(GRAPH)
-        arrays = recalled(self._folder / f"{GRAPH}.arrays", read_arrays)
+        arrays = read_cached(self._folder / f"{GRAPH}.arrays", read_arrays)
         if known is None or arrays is None:
             return None
         module = _relaxed().with_constants(known[0]["module"], arrays)
@@ -143,7 +150,7 @@ def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | N
     if network.origin is None or not network.options.check:
         return KeptNetwork(Path(scratch) / KEPT_NETWORKS) if scratch else None
     facts = [network.origin, sorted(network.shapes.items())]
-    return KeptNetwork(kept_path(KEPT_NETWORKS, [_surroundings(), facts]))
+    return KeptNetwork(cache_path(KEPT_NETWORKS, [_cache_key(), facts]))
 
 
 def _relaxed() -> Any:
@@ -152,10 +159,10 @@ def _relaxed() -> Any:
     return relaxed
 
 
-def _surroundings() -> list[Any]:
+def _cache_key() -> list[Any]:
     """Versions, code and machine that a network's reading and its answers depend on."""
     own = Path(__file__).parents[1]
-    return surroundings(_DISTRIBUTIONS, (own, Path(chameleon_tvm.__file__).parent))
+    return cache_key(_DISTRIBUTIONS, (own, Path(chameleon_tvm.__file__).parent))
 
 
 def _answers_name(samples: Sequence[Arrays]) -> str:

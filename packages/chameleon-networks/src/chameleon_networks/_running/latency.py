@@ -14,7 +14,7 @@ import attrs
 import structlog
 from chameleon_core.api import Footprint
 from chameleon_core.plugin_api import Arrays, ChameleonError, ComparisonPlan
-from chameleon_system.api import CoreWatch, status_words, usable_cores
+from chameleon_system.api import CoreWatch, describe_status, usable_cores
 
 from chameleon_networks._running.processes import NetworkProcess
 
@@ -67,7 +67,7 @@ def first_answer(folder: Path) -> Footprint:
             log.warning("first_answer_not_timed", problem=f"no answer within {_SECONDS:.0f} s")
             return Footprint()
         if process.returncode:
-            problem = f"{status_words(process.returncode)} {process.stderr[-400:]}"
+            problem = f"{describe_status(process.returncode)} {process.stderr[-400:]}"
             log.warning("first_answer_not_timed", problem=problem.rstrip())
             return Footprint()
         answered, kilobytes = process.stdout.split()
@@ -199,7 +199,7 @@ class _Timing:
             self.watch.wait()
             seconds = statistics.median(process.seconds(self.inputs, about=TURN_SECONDS))
             process.pause()
-            if self.watch.apart() or _far_behind(process, seconds, self.times):
+            if self.watch.cores_are_separate() or _far_behind(process, seconds, self.times):
                 break
         return seconds
 

@@ -16,7 +16,7 @@ from chameleon_system.api import (
     ChildProcess,
     Conversation,
     Message,
-    status_words,
+    describe_status,
     temporary_folder,
 )
 
@@ -205,7 +205,7 @@ def gone(name: str, child: ChildProcess) -> ChameleonError:
     status = child.reap(_DYING_SECONDS)
     words = child.log.splitlines()
     return ChameleonError(
-        f"the process of {name} ended with {status_words(status)}",
+        f"the process of {name} ended with {describe_status(status)}",
         hint=f"Its last words: {words[-1][:400]}" if words else "It said nothing.",
     )
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, load_factory
-from chameleon_system.api import Answers, Message, requests, without_collecting
+from chameleon_system.api import AnswerStream, Message, pause_garbage_collection, read_requests
 from chameleon_tvm.api import first_line
 from numpy.typing import NDArray
 
@@ -68,11 +68,11 @@ def requested_network(request: Message) -> ImportedNetwork:
 def preload(modules: Iterable[str]) -> None:
     """Import modules. If one is missing, whatever needs it says so better."""
     for name in modules:
-        with contextlib.suppress(ImportError), without_collecting():
+        with contextlib.suppress(ImportError), pause_garbage_collection():
             importlib.import_module(name)
 
 
-def serve(answer: Callable[[Message], Message], answers: Answers | None = None) -> None:
+def serve(answer: Callable[[Message], Message], answers: AnswerStream | None = None) -> None:
     """Answer requests in lines of JSON until standard input ends.
 
     If an answer raises an exception, the reply is a message about it.
@@ -81,8 +81,8 @@ def serve(answer: Callable[[Message], Message], answers: Answers | None = None) 
         answer: A function that computes the reply to a request.
         answers: The channel of the replies, if standard output was redirected before.
     """
-    answers = answers or Answers()
-    for request in requests():
+    answers = answers or AnswerStream()
+    for request in read_requests():
         try:
             reply = answer(request)
         except ChameleonError as error:

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from chameleon_system.api import without, without_collecting
+from chameleon_system.api import block_import, pause_garbage_collection
 
 # A run waits for this process, which shows no tracebacks, so that it needs no rich.
-with without("rich"), without_collecting():
+with block_import("rich"), pause_garbage_collection():
     import attrs
     from chameleon_core.plugin_api import Arrays
-    from chameleon_system.api import TOKEN, Answers, Message, allowed_cores
+    from chameleon_system.api import TOKEN, AnswerStream, Message, allowed_cores
     from structlog.testing import capture_logs
 
     from chameleon_networks._frameworks.reductions import (
@@ -104,7 +104,7 @@ class Server:
         self._imported = network = requested_network(request)
         self._programs = request["network"]["folder"]
         network.kept = kept_network(network, self._programs)
-        with capture_logs() as messages, without_collecting():
+        with capture_logs() as messages, pause_garbage_collection():
             network.keep()
         return {"messages": messages}
 
@@ -114,7 +114,7 @@ class Server:
         return network.framework(request["name"], request["threads"])
 
     def _open(self, request: Message) -> Message:
-        with without_collecting():  # of imports, which make no garbage
+        with pause_garbage_collection():  # of imports, which make no garbage
             self._network = network = ROLES.get(request["role"], self._framework)(request)
         # What is compiled ahead does the same in its first run as in any other.
         self._ran = request["role"] == "delivered"
@@ -219,7 +219,7 @@ def seconds_of(network: Network, inputs: Arrays, *, about: float) -> list[float]
 def main() -> None:
     """Import the modules that the arguments name, and answer requests until standard input ends."""
     os.environ.pop(TOKEN, None)
-    answers = Answers()  # before an import that prints something
+    answers = AnswerStream()  # before an import that prints something
     preload(sys.argv[1:])
     serve(Server().answer, answers)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.plugin_api import ChameleonError, TargetError
-from chameleon_system.api import keep_bytes, kept_path, recalled_bytes, temporary_folder
+from chameleon_system.api import cache_path, read_cached_bytes, temporary_folder, write_cached_bytes
 from chameleon_tvm.api import flag_of, tvm
 
 SOURCES = Path(__file__).parent
@@ -176,16 +176,16 @@ def shared_objects() -> tuple[Path, ...]:
     The first process compiles them, and keeps them in the user's cache folder for each C compiler.
     Later processes copy them from there.
     """
-    kept = kept_path("runtime", _shared_facts())
+    kept = cache_path("runtime", _shared_facts())
     folder = temporary_folder()
     _FOLDERS.append(folder)
     objects = []
     for source in _SHARED:
         objects.append(Path(folder.name, source).with_suffix(".o"))
-        known = recalled_bytes(kept / objects[-1].name)
+        known = read_cached_bytes(kept / objects[-1].name)
         if known is None:
             compile_c(SOURCES / source, objects[-1])
-            keep_bytes(kept / objects[-1].name, objects[-1].read_bytes())
+            write_cached_bytes(kept / objects[-1].name, objects[-1].read_bytes())
         else:
             objects[-1].write_bytes(known)
     return tuple(objects)

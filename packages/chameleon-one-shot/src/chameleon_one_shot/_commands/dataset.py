@@ -36,13 +36,7 @@ _FEWEST = 2
 
 
 def summary_of(dataset: Dataset) -> dict[str, Any]:
-    """Count a data set's tasks and candidates, for ``chameleon dataset list``.
-
-    Returns:
-        The numbers of tasks, and of measured candidates without duplicates. Further counts are the
-        failed candidates by kind of failure, and the tasks by kind of operator. The candidates are
-        counted by a short description of the device, by source and by number of threads.
-    """
+    """Count a data set's tasks and candidates, for ``chameleon dataset list``."""
 
     def counted(of: Callable[[DatasetTask], str]) -> dict[str, int]:
         counts: Counter[str] = Counter()
@@ -63,19 +57,7 @@ def summary_of(dataset: Dataset) -> dict[str, Any]:
 
 
 def checked(folder: Path) -> dict[str, Any]:
-    """Read every file of a data set, and report all problems.
-
-    Args:
-        folder: The folder of the data set.
-
-    Returns:
-        The numbers of files that could be read (parts), of their candidates without duplicates, and
-        of duplicates. The errors prevent the training of a predictor; warnings are other problems.
-        Both are sentences.
-
-    Raises:
-        DatasetError: The folder is no data set, or has a newer format.
-    """
+    """Read every file of a data set, and report all problems."""
     read_manifest(folder)
     errors: list[str] = []
     read: list[DatasetTask] = []

@@ -61,9 +61,6 @@ class Collected:
     """The result of collecting measurements for a data set.
 
     Attributes:
-        folder: The folder of the data set.
-        tasks: The number of tasks.
-        candidates: The number of measured candidates, failures included.
         failed_runs: Sentences about the runs that ended early because of an error.
     """
 
@@ -78,8 +75,6 @@ class Collector:
     """Collects a data set by a plan, or continues an earlier collection.
 
     Attributes:
-        plan: The plan.
-        registry: The registry of plugins.
         interruption: The object that holds a request to stop, if any.
         say: A function that is called with each message about progress (a line).
         display: A function that returns a context with a listener, which shows the events of a run.
@@ -95,14 +90,7 @@ class Collector:
     trust_source: bool = False
 
     def collect(self) -> Collected:
-        """Read the networks, draw tasks, and measure them; finished steps are not repeated.
-
-        Raises:
-            DatasetError: The folder belongs to another plan or target, or cannot be written.
-            ConfigError: A network cannot be read.
-            RunInterrupted: The collection was interrupted; its measurements are in the data set.
-            ChameleonError: Several runs in a row failed.
-        """
+        """Read the networks, draw tasks, and measure them; finished steps are not repeated."""
         output, amounts = self.plan.output, self.plan.amounts
         self._claim()
         search = self.plan.searches[0]
@@ -202,11 +190,7 @@ class Collector:
         return space.size > 1
 
     def _run(self, number: int, start: int, count: int, device: Mapping[str, Any]) -> int:
-        """Tune some tasks, and write a part with all measurements, also if the run fails.
-
-        Returns:
-            The number of candidates in the part.
-        """
+        """Tune some tasks, and write a part with all measurements, also if the run fails."""
         name = f"run-{number:04d}"
         folder = self._folder / "runs" / name
         search = self.plan.searches[number % len(self.plan.searches)]
@@ -222,11 +206,7 @@ class Collector:
         return measured
 
     def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
-        """Write the measurements of a run as a part (file), unless the part is complete already.
-
-        Returns:
-            The number of measurements.
-        """
+        """Write the measurements of a run as a part (file), unless the part is complete already."""
         if not (folder / RECORDS).exists():
             return 0
         part = self.plan.output / PARTS / f"{name}.parquet"
@@ -242,11 +222,8 @@ class Collector:
 class NetworkTasks:
     """Reads the tasks of networks, each network once.
 
-    A network is read again if its file has changed, or if a function of the user's makes it.
-
     Attributes:
         folder: The folder that keeps the tasks; it is created if it is missing.
-        target: The canonical target of the tasks.
         interruption: The object that holds a request to stop, if any.
         say: A function that is called with each message about progress (a line).
     """
@@ -257,15 +234,7 @@ class NetworkTasks:
     say: Callable[[str], None]
 
     def of(self, networks: Sequence[Subject]) -> list[list[Task]]:
-        """Read the tasks of each network, from a kept file if there is one.
-
-        Args:
-            networks: The networks, as parts of pipelines.
-
-        Raises:
-            ConfigError: Some networks cannot be read. The error names them, after all other
-                networks were read.
-        """
+        """Read the tasks of each network, from a kept file if there is one."""
         tasks_by_network, problems = [], []
         for number, network in enumerate(networks, 1):
             try:
@@ -304,11 +273,7 @@ class NetworkTasks:
 
 
 def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
-    """List the tasks of networks, each with its share of the operators in its network.
-
-    Args:
-        networks: The tasks of each network.
-    """
+    """List the tasks of networks, each with its share of the operators in its network."""
     return [
         Observed(task=task, mass=task.weight / sum(other.weight for other in tasks))
         for tasks in networks

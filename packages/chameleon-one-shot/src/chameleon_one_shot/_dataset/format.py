@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.api import in_one_line
 from chameleon_core.plugin_api import FailureKind, Task
-from chameleon_system.api import replacing, write_whole
+from chameleon_system.api import open_atomic, write_atomic
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import Dataset, DatasetError, DatasetTask, canonical, merged
@@ -37,11 +37,7 @@ _KINDS = frozenset(FailureKind)
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    """The modules ``pyarrow`` and ``pyarrow.parquet``.
-
-    Raises:
-        DatasetError: pyarrow is not installed.
-    """
+    """The modules ``pyarrow`` and ``pyarrow.parquet``."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - optional
         from pyarrow import parquet  # noqa: PLC0415
@@ -68,15 +64,7 @@ def _schema(pa: Any) -> Any:
 
 
 def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
-    """Make a folder an empty data set; an existing data set keeps its candidates.
-
-    Args:
-        folder: The folder; it is created if it is missing.
-        plan: The plan of the collection as JSON values. With None, an earlier plan is kept.
-
-    Raises:
-        DatasetError: The folder cannot be written, has a newer format, or pyarrow is not installed.
-    """
+    """Make a folder an empty data set; an existing data set keeps its candidates."""
     _pyarrow()  # before anything is measured
     if (folder / MANIFEST).exists():
         read_manifest(folder)
@@ -85,18 +73,11 @@ def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
     with _written(folder):
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": FORMAT, "plan": plan}, indent=1)
-        write_whole(folder / MANIFEST, text + "\n")
+        write_atomic(folder / MANIFEST, text + "\n")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read ``dataset.json``, which has the format version and the plan of a data set.
-
-    Args:
-        folder: The folder of the data set.
-
-    Raises:
-        DatasetError: The file is missing or damaged, or has a newer format.
-    """
+    """Read ``dataset.json``, which has the format version and the plan of a data set."""
     file = folder / MANIFEST
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
@@ -118,20 +99,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path:
-    """Write candidates as one file (part) of a data set, which replaces a file of the same name.
-
-    Args:
-        folder: The folder of the data set.
-        tasks: The tasks with their candidates. Duplicates are left out.
-        name: The name of the file, without its ending.
-
-    Returns:
-        The file that was written.
-
-    Raises:
-        DatasetError: The file cannot be written, or a candidate has not exactly one of a positive
-            time and a failure.
-    """
+    """Write candidates as one file (part) of a data set, which replaces a file of the same name."""
     if not _NAME.fullmatch(name):
         raise DatasetError(f"{name!r} is no name for a part", hint="Use letters, digits, . _ -")
     pa, parquet = _pyarrow()
@@ -147,7 +115,7 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
     file = folder / PARTS / f"{name}.parquet"
     with _written(folder):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as stream:
+        with open_atomic(file) as stream:
             parquet.write_table(pa.table(columns, schema=schema), stream, compression="zstd")
     return file
 
@@ -170,14 +138,7 @@ def _append(columns: dict[str, list[Any]], task: DatasetTask) -> None:
 
 
 def rows_in(part: Path) -> int:
-    """The number of candidates in one file (part) of a data set.
-
-    Args:
-        part: The file.
-
-    Raises:
-        DatasetError: pyarrow is not installed.
-    """
+    """The number of candidates in one file (part) of a data set."""
     _, parquet = _pyarrow()
     return int(parquet.read_metadata(part).num_rows)
 
@@ -204,14 +165,7 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def read_part(file: Path) -> list[DatasetTask]:
-    """Read the tasks and candidates of one file (part) of a data set, in the file's order.
-
-    Args:
-        file: The file.
-
-    Raises:
-        DatasetError: As for ``read_dataset``.
-    """
+    """Read the tasks and candidates of one file (part) of a data set, in the file's order."""
     pa, parquet = _pyarrow()
     try:
         table = parquet.read_table(file, schema=_schema(pa))

@@ -14,16 +14,7 @@ from chameleon_one_shot._dataset.tasks import DatasetTask, named_by_key
 
 
 def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> list[DatasetTask]:
-    """Read all measurements of a run as tasks of a data set. The run need not have ended.
-
-    Args:
-        folder: The run folder.
-        device: The description of the device that measured.
-        source: The name of the run in the data set.
-
-    Raises:
-        RunFolderError: The folder has no run, or cannot be read.
-    """
+    """Read all measurements of a run as tasks of a data set."""
     with RunView(folder) as run:
         return [
             _task(run, stored, measurements, device, source)

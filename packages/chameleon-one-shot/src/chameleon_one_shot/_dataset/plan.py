@@ -30,8 +30,6 @@ class Amounts:
     """The numbers of a plan, such as the numbers of tasks and measurements.
 
     Attributes:
-        tasks: The number of tasks.
-        measurements: The number of candidates per task.
         batch_size: The number of candidates per batch of a task. Large batches save time, because
             candidates are proposed once per batch.
         tasks_per_run: The number of tasks that one run tunes. The candidates of a run become one
@@ -64,7 +62,6 @@ class Plan:
         amounts: The numbers of tasks, measurements and batches, and the seed.
         searches: Pipelines with the stages of a search, but without model and budget. The first run
             uses the first search, the next run the next search, and so on in a circle.
-        output: The folder of the data set, absolute.
         document: The plan with its defaults and without its output, as JSON values.
     """
 
@@ -78,29 +75,14 @@ class Plan:
 
 
 def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The keys in which two plans differ, except keys that may change during a collection.
-
-    Args:
-        plan: The document of a plan.
-        other: The document of another plan.
-    """
+    """The keys in which two plans differ, except keys that may change during a collection."""
     return [key for key in KEYS if key not in _FREE and plan.get(key) != other.get(key)]
 
 
 def read_plan(
     path: str | Path, overrides: Iterable[str] = (), *, registry: Registry | None = None
 ) -> Plan:
-    """Read a plan.
-
-    Args:
-        path: The plan's file. Error messages name it as it is written in this argument.
-        overrides: Assignments such as ``tasks=20``, which override the file.
-        registry: The registry of plugins; None for the installed plugins.
-
-    Raises:
-        PipelineError: The plan is wrong; the message lists all problems, one per line.
-        ConfigError: The file cannot be read.
-    """
+    """Read a plan."""
     wanted = "a plan must be a mapping with 'networks:' and 'output:'"
     return _PlanReader(path, overrides, registry, keys=KEYS, wanted=wanted).plan()
 

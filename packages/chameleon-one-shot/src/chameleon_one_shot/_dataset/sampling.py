@@ -61,7 +61,6 @@ class Observed:
     """A task of a network, with its share of the network's operators.
 
     Attributes:
-        task: The task.
         mass: The share of the network's operators that are this task.
     """
 
@@ -70,12 +69,7 @@ class Observed:
 
 
 class OperatorDistribution:
-    """Draws random arguments of one kind of operator that are like those in real networks.
-
-    Args:
-        observed: Tasks of networks, all of one kind of operator. Arguments that are lists have the
-            same lengths in all of them.
-    """
+    """Draws random arguments of one kind of operator that are like those in real networks."""
 
     def __init__(self, observed: Sequence[Observed]) -> None:
         rows = [flattened(entry.task.arguments) for entry in observed]
@@ -101,7 +95,7 @@ class OperatorDistribution:
         return len(shares) >= _SIZES and max(shares.values()) <= 0.5 * self._mass.sum()
 
     def draw(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Draw the arguments of one operator. The operator may be impossible."""
+        """Draw the arguments of one operator."""
         drawn: dict[Path, Any] = {}
         distance = np.zeros(len(self._mass))
         for path in self._order:
@@ -159,11 +153,7 @@ def _before(path: Path) -> Path:
 
 
 class TaskDistribution:
-    """Draws random operators that are like those in some networks, for data sets.
-
-    Args:
-        observed: The tasks of these networks.
-    """
+    """Draws random operators that are like those in some networks, for data sets."""
 
     def __init__(self, observed: Sequence[Observed]) -> None:
         groups: dict[tuple[str, tuple[Path, ...]], list[Observed]] = {}
@@ -190,11 +180,7 @@ def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def flattened(arguments: Mapping[str, Any]) -> dict[Path, Any]:
-    """The single values in an operator's nested arguments, by their position.
-
-    Args:
-        arguments: The arguments of an operator, which may contain lists and mappings.
-    """
+    """The single values in an operator's nested arguments, by their position."""
     return {
         path: value for key, inner in arguments.items() for path, value in _leaves(inner, (key,))
     }
@@ -234,11 +220,7 @@ def _listed(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether an argument is a number. A boolean is not, although Python counts it as an integer.
-
-    Args:
-        value: The argument.
-    """
+    """Whether an argument is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -251,12 +233,7 @@ class TaskSampler:
     """Draws distinct tasks that resemble those of networks, to be measured for a data set.
 
     Attributes:
-        observed: The tasks of the networks.
-        held_out: Tasks that must not be drawn.
-        target: The canonical target of the tasks.
         most_flop: The largest number of operations of one evaluation of a task.
-        seed: The seed of all draws.
-        registry: The registry of plugins, for the operators.
         has_space: A function that returns whether a task has a design space.
     """
 
@@ -269,17 +246,7 @@ class TaskSampler:
     has_space: Callable[[Task], bool]
 
     def drawn(self, count: int, known: Sequence[Task] = ()) -> list[Task]:
-        """Draw tasks that resemble the operators of networks.
-
-        The sequence of tasks depends only on the seed. A larger ``count`` adds tasks at its end.
-
-        Args:
-            count: The number of tasks.
-            known: The first tasks, which were drawn before.
-
-        Raises:
-            DatasetError: The networks have no operator, or too few tasks can be drawn.
-        """
+        """Draw tasks that resemble the operators of networks."""
         if not self.observed:
             raise DatasetError("the networks have no operator to tune", hint="Name some that have.")
         distribution = TaskDistribution(self.observed)
@@ -342,14 +309,7 @@ NEAR = 0.1
 
 
 class HeldOut:
-    """Tells whether an operator resembles an operator of the held-out networks.
-
-    Such an operator must not be in a data set. Two operators resemble each other if they are of the
-    same kind and their numbers, such as channels, are nearly equal.
-
-    Args:
-        tasks: The tasks of the held-out networks.
-    """
+    """Tells whether an operator resembles an operator of the held-out networks."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._numbers: dict[str, list[dict[Path, float]]] = {}
@@ -357,16 +317,7 @@ class HeldOut:
             self._numbers.setdefault(task.operator, []).append(_numbers(task.arguments))
 
     def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether an operator is too similar to a task of a held-out network.
-
-        An operator is too similar if a task of the same kind has nearly the same numbers, such as
-        channels and kernel size. Each pair of numbers may differ by the share ``NEAR`` of the
-        larger number. Layouts, dtypes and epilogues are ignored.
-
-        Args:
-            operator: The kind of operator.
-            arguments: The operator's arguments.
-        """
+        """Whether an operator is too similar to a task of a held-out network."""
         numbers = _numbers(arguments)
         return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))
 

@@ -8,33 +8,18 @@ from pathlib import Path
 
 from chameleon_core.api import check_tasks
 from chameleon_core.plugin_api import ConfigError, Frontend, Task
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_one_shot._dataset.task_options import TasksOptions
 
 
 def write_tasks(file: Path, tasks: Sequence[Task]) -> None:
-    """Write tasks to a file that ``read_tasks`` reads.
-
-    Args:
-        file: The file.
-        tasks: The tasks.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    write_whole(file, json.dumps([task.to_json() for task in tasks], indent=1) + "\n")
+    """Write tasks to a file that ``read_tasks`` reads."""
+    write_atomic(file, json.dumps([task.to_json() for task in tasks], indent=1) + "\n")
 
 
 def read_tasks(file: Path) -> list[Task]:
-    """Read tasks from a file that ``write_tasks`` wrote.
-
-    Args:
-        file: The file.
-
-    Raises:
-        ConfigError: The file is missing, or has no list of tasks.
-    """
+    """Read tasks from a file that ``write_tasks`` wrote."""
     try:
         return [Task(**value) for value in json.loads(file.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError) as error:

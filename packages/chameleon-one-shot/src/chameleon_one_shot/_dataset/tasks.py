@@ -18,11 +18,7 @@ class DatasetError(ConfigError):
 
 
 def canonical(value: Any) -> str:
-    """Convert a JSON value to a string in which the order of keys does not matter.
-
-    Args:
-        value: The JSON value.
-    """
+    """Convert a JSON value to a string in which the order of keys does not matter."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -76,20 +72,12 @@ class DatasetTask:
 
     @property
     def group(self) -> tuple[str, str, int, str, str]:
-        """A key of the task with its device, number of threads and design space.
-
-        ``merged`` joins the tasks of several data sets that have equal keys into one task, with the
-        candidates of all of them.
-        """
+        """A key of the task with its device, number of threads and design space."""
         digest = hashlib.sha256(canonical(dict(self.device)).encode()).hexdigest()[:16]
         return self.task.key, digest, self.threads, self.space, self.fingerprint
 
     def rows(self, keep: Sequence[int]) -> DatasetTask:
-        """A copy of the task with a selection of its candidates.
-
-        Args:
-            keep: The numbers of the selected candidates, in the order that the copy has.
-        """
+        """A copy of the task with a selection of its candidates."""
         at = np.asarray(keep, np.intp)
         return attrs.evolve(
             self,
@@ -107,7 +95,6 @@ class Dataset:
     """The content of a data set, without duplicate candidates.
 
     Attributes:
-        tasks: The tasks, sorted by key.
         plan: The plan of the collection as JSON values, or None.
         duplicates: The number of duplicate candidates that were left out.
     """
@@ -123,16 +110,7 @@ class Dataset:
 
 
 def merged(tasks: Iterable[DatasetTask]) -> tuple[tuple[DatasetTask, ...], int]:
-    """Merge tasks of the same operator, device, threads and design space into one task.
-
-    Duplicate candidates are left out.
-
-    Args:
-        tasks: The tasks. If a candidate occurs twice, its first measurement counts.
-
-    Returns:
-        The tasks, sorted, and the number of duplicates.
-    """
+    """Merge tasks of the same operator, device, threads and design space into one task."""
     groups: dict[tuple[str, str, int, str, str], list[DatasetTask]] = {}
     for task in tasks:
         groups.setdefault(task.group, []).append(task)
@@ -164,9 +142,6 @@ def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
 
 
 def named_by_key(task: Task) -> Task:
-    """A copy of a task with a unique name, made from its operator and key, and with weight 1.
-
-    In a data set, tasks come from many networks, where their names are not unique.
-    """
+    """A copy of a task with a unique name, made from its operator and key, and with weight 1."""
     name = f"{task.operator} {task.key[:12]}"
     return attrs.evolve(task, name=name, weight=1, alternative_of="")

@@ -30,14 +30,7 @@ class Alternative(ABC):
 
     @abstractmethod
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
-        """Train the model.
-
-        Args:
-            training: The tasks to learn from.
-            stopping: The tasks for early stopping: training ends if their ranking no longer
-                improves.
-            seed: The seed of the training.
-        """
+        """Train the model."""
 
     @abstractmethod
     def scores(self, example: Example) -> Scores:
@@ -45,10 +38,7 @@ class Alternative(ABC):
 
 
 class FirstGuesses(Alternative):
-    """A simple alternative to predictors: ranks a space's first guesses in their order.
-
-    All other candidates come last.
-    """
+    """A simple alternative to predictors: ranks a space's first guesses in their order."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
         """Do nothing: there is nothing to learn."""
@@ -133,13 +123,7 @@ class LightGBM(Alternative):
 
 
 class FlatNetwork(Alternative):
-    """The network of the One-Shot Tuner (Ryu et al. 2022, sections 4.3 and 4.4), for comparison.
-
-    It is a transformer encoder with three layers, four heads and a feed-forward width of 1024. Its
-    input is a sequence of one token, the vector of all features. The loss is the mean squared
-    error, and Adam has a learning rate of 1e-4 and a weight decay of 2e-4. Candidates are drawn by
-    the inverse density of their targets. The target is the same as for all models of this module.
-    """
+    """The network of the One-Shot Tuner (Ryu et al. 2022, sections 4.3 and 4.4), for comparison."""
 
     epochs = 200
     _batch = 512

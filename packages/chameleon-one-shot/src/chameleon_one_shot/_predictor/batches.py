@@ -20,7 +20,6 @@ class TrainingTask:
     """One task in the form in which a network is trained on it, with n candidates.
 
     Attributes:
-        encoded: The encoded tokens of the task.
         values: The numbers that describe each candidate's tokens, shape (n, tokens, numbers).
         absent: Whether each token does not apply to a candidate, shape (n, tokens).
         wanted: The standardised targets, shape (n,).
@@ -60,8 +59,7 @@ def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights of candidates with which all targets are drawn about equally often, shape (n,).
 
     Most random candidates of a space are slow, and most candidates of a search are near the best
-    (Ryu et al. 2022, section 4.3). Without weights, a network would hardly learn from the rest. A
-    rare target gets at most ten times the weight of a target of average density.
+    (Ryu et al. 2022, section 4.3). Without weights, a network would hardly learn from the rest.
 
     Args:
         targets: The targets of n candidates, shape (n,).
@@ -82,15 +80,7 @@ def batch_of(
     unknown: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> Batch:
-    """Make a batch with the same number of candidates of each task.
-
-    Args:
-        tasks: The tasks.
-        rows: The rows of each task's candidates.
-        unknown: The share of token names to replace by the unknown name, so that a network learns
-            to handle names that are not in the training.
-        rng: The random generator that draws the names to replace; None to replace none.
-    """
+    """Make a batch with the same number of candidates of each task."""
     count = max(task.values.shape[1] for task in tasks)
     width = max(task.values.shape[2] for task in tasks)
     shape = (len(tasks), len(rows[0]), count)

@@ -24,8 +24,6 @@ FIXED, KNOB, GROUP = range(3)
 class Layout:
     """The ids by which a network looks up the names in several tokens (its inputs).
 
-    A token, such as a loop, has a name and several numbers. Each number has a name, too.
-
     Attributes:
         columns: The ids of the names of each token's numbers, 0 for padding, shape (tokens,
             numbers).
@@ -42,10 +40,7 @@ class Layout:
 class EncodedTask:
     """The tokens of a task, encoded with a vocabulary as the inputs of a network.
 
-    A token, such as a knob or a loop, has a name and several named numbers that describe it.
-
     Attributes:
-        tokens: The tokens.
         fixed: The ids of the tokens that all configurations share.
         fixed_values: The numbers that describe these tokens, shape (fixed tokens, numbers).
         rows: The ids of the tokens that differ between configurations: first one token for each
@@ -90,8 +85,6 @@ class EncodedTask:
 
     def values(self, configs: Configs) -> tuple[Numbers, NDArray[np.bool_]]:
         """Encode n configurations as numbers, for the tokens of knobs, loops and buffers.
-
-        All other tokens are the same for all configurations (``fixed``).
 
         Args:
             configs: Configurations, shape (n, knobs).

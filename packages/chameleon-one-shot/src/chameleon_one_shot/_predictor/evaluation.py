@@ -36,11 +36,7 @@ class TaskResult:
     """How well one model ranks the candidates of one task.
 
     Attributes:
-        model: The name of the model.
         task: The identity of the task and its device.
-        operator: The task's kind of operator.
-        candidates: The number of the task's candidates.
-        quality: The quality of the ranking.
         measured: The relative speed of the fastest candidate that ``preset: one-shot`` would
             measure, as from ``measured_speed``.
     """
@@ -70,10 +66,7 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, Quality]:
-        """The mean quality of each model over all tasks, by the model's name.
-
-        The model with the highest Kendall's tau comes first.
-        """
+        """The mean quality of each model over all tasks, by the model's name."""
         names = dict.fromkeys(result.model for result in self.results)
         qualities = {
             name: Quality.mean(result.quality for result in self.results if result.model == name)
@@ -83,10 +76,7 @@ class Evaluation:
 
     @property
     def speeds(self) -> dict[str, dict[str, float]]:
-        """The geometric mean of each model's relative speeds, and the share of slow tasks.
-
-        The speeds are those of ``TaskResult``, so each inner mapping has four values.
-        """
+        """The geometric mean of each model's relative speeds, and the share of slow tasks."""
         speeds: dict[str, dict[str, float]] = {}
         for name in self.means:
             own = speeds[name] = {}
@@ -107,15 +97,7 @@ class Evaluation:
 
 
 def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """Divide examples into those that may judge a model, and those it was trained on.
-
-    Examples of ``Division.stopping`` are in neither list. Examples that are only similar to a task
-    of the training are in neither list too.
-
-    Args:
-        model: The model.
-        examples: The examples of a data set.
-    """
+    """Divide examples into those that may judge a model, and those it was trained on."""
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
     labels = task_groups([example.source for example in examples])
@@ -127,13 +109,7 @@ def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], li
 
 
 def evaluate_file(file: Path, dataset: Path, **options: Any) -> Evaluation:
-    """Evaluate the model in a file on the tasks of a data set; see ``evaluate``.
-
-    Args:
-        file: The file of the model.
-        dataset: The folder of the data set.
-        options: Arguments of ``evaluate``.
-    """
+    """Evaluate the model in a file on the tasks of a data set; see ``evaluate``."""
     return evaluate(load(file), examples_of(read_dataset(dataset)), **options)
 
 
@@ -145,19 +121,7 @@ def evaluate(
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
-    """Evaluate a model on the tasks that it has not seen, beside other models.
-
-    Args:
-        model: The model.
-        examples: The examples of a data set. The other models are trained on those that the model
-            was trained on.
-        alternatives: The names of the other models, keys of ``ALTERNATIVES``.
-        seed: The seed of the other models' training.
-        say: A function that is called with each message about progress.
-
-    Raises:
-        DatasetError: The model has seen all tasks, or similar ones.
-    """
+    """Evaluate a model on the tasks that it has not seen, beside other models."""
     judged, trained = unseen(model, examples)
     if not judged:
         raise DatasetError(
@@ -191,13 +155,7 @@ def predicted(model: Model) -> Callable[[Example], Scores]:
 def results_of(
     name: str, scores: Callable[[Example], Scores], examples: Sequence[Example]
 ) -> list[TaskResult]:
-    """Judge one model by some tasks. Tasks whose candidates are equally fast are left out.
-
-    Args:
-        name: The name of the model.
-        scores: A function that returns the scores of a task's candidates, higher is better.
-        examples: The tasks.
-    """
+    """Judge one model by some tasks."""
     results = []
     for example in examples:
         if np.ptp(example.quality) > 0.0:
@@ -218,13 +176,7 @@ def results_of(
 def measured_speed(scores: Scores, example: Example) -> float:
     """The relative speed of the fastest candidate that ``preset: one-shot`` would measure.
 
-    These are the first guess and the seven others with the best scores. Only candidates of the
-    example can be chosen, so the first guess is the first one that is among them. Among equal
-    scores, slower candidates come first.
-
-    Args:
-        scores: The scores of the task's n candidates, higher is better, shape (n,).
-        example: The task with its candidates.
+    ``scores`` are the scores of the task's n candidates, higher is better, shape (n,).
     """
     order = np.lexsort((example.quality, -scores)).tolist()
     at = {tuple(row): number for number, row in enumerate(example.configs.tolist())}

@@ -34,11 +34,10 @@ class Example:
     """A task with its n measured configurations, as a predictor learns from it.
 
     Attributes:
-        source: The task in the data set.
         tokens: The descriptions (tokens) of the task, its device, and each choice of its knobs,
             which the predictor reads.
-        configs: For each configuration, the index of every knob's choice in ``tokens.knobs``,
-            shape (n, knobs).
+        configs: For each configuration, the index of every knob's choice in ``tokens.knobs``, shape
+            (n, knobs).
         quality: The logarithms of relative throughput, shape (n,). The fastest configuration has 0.
             Failures have the value of the slowest timed configuration.
     """
@@ -58,10 +57,7 @@ class Example:
 
     @property
     def guesses(self) -> Configs:
-        """The configurations that the task's design space would measure first, best first.
-
-        Empty if the examples come without a design space.
-        """
+        """The configurations that the task's design space would measure first, best first."""
         space = self.tokens.space
         return self.configs[:0] if space is None else space.first_guesses
 
@@ -72,7 +68,6 @@ class Scale:
 
     Attributes:
         mean: The mean of the training data's logarithms of relative throughput.
-        deviation: The standard deviation of these logarithms.
     """
 
     mean: float
@@ -87,11 +82,7 @@ class Scale:
 
 
 def identity(task: DatasetTask) -> str:
-    """A string that identifies a task together with its device and number of threads.
-
-    Args:
-        task: The task in a data set.
-    """
+    """A string that identifies a task together with its device and number of threads."""
     device = hashlib.sha256(canonical(dict(task.device)).encode()).hexdigest()[:8]
     return f"{task.task.key}@{device}x{task.threads}"
 
@@ -99,12 +90,8 @@ def identity(task: DatasetTask) -> str:
 def examples_of(dataset: Dataset) -> list[Example]:
     """Make an example of each task of a data set that has two timed configurations.
 
-    A warning names the tasks that are left out. If a task's design space has changed since the
-    measurements, configurations with the same knob values are used. If the space no longer has some
-    of these values, the example has no features of loops and buffers, and a warning is logged.
-
-    Raises:
-        DatasetError: No task has two timed configurations.
+    If a task's design space has changed since the measurements, configurations with the same knob
+    values are used.
     """
     examples, empty, stale = [], 0, []
     for task in dataset.tasks:
@@ -135,13 +122,7 @@ def examples_of(dataset: Dataset) -> list[Example]:
 
 
 def log_quality(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The logarithms of relative throughput within one task, shape (n,).
-
-    Failures have the value of the slowest timed configuration.
-
-    Args:
-        seconds: The times, infinity for failures; at least one is finite.
-    """
+    """The logarithms of relative throughput within one task, shape (n,)."""
     timed = np.isfinite(seconds)
     best = float(np.log(seconds[timed].min()))
     quality: NDArray[np.float64] = best - np.log(np.where(timed, seconds, 1.0))
@@ -176,17 +157,7 @@ def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
 
 
 def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
-    """Make configurations of a design space from knob values.
-
-    Knobs without a value get their first option.
-
-    Args:
-        space: The design space.
-        choices: The knob values of each configuration, by knob name.
-
-    Raises:
-        ConfigError: A value is no option of its knob.
-    """
+    """Make configurations of a design space from knob values."""
     configs = np.zeros((len(choices), len(space.knobs)), np.int32)
     for column, knob in enumerate(space.knobs):
         met = {canonical(choice[knob.name]): choice for choice in choices if knob.name in choice}
@@ -197,15 +168,7 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
 
 
 def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
-    """Make the provider of design spaces that a data set names for a task.
-
-    Args:
-        name: The name of the space provider.
-        options: Its options as JSON values.
-
-    Raises:
-        ChameleonError: The provider is unknown, or does not have these options.
-    """
+    """Make the provider of design spaces that a data set names for a task."""
     registry = default_registry()
     record = registry.record("spaces", name)
     space: SpaceProvider = registry.create(

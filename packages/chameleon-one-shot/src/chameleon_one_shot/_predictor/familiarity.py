@@ -42,9 +42,7 @@ class Familiarity:
 
     Attributes:
         tasks: The standardised numbers of the trained tasks, shape (tasks, numbers).
-        task_columns: The names of the columns of ``tasks``.
         devices: The numbers of the trained devices as logarithms, shape (devices, numbers).
-        device_columns: The names of the columns of ``devices``.
         limits: The limits beyond which a task or a device is strange.
     """
 
@@ -62,14 +60,7 @@ class Familiarity:
         deviations: Sequence[float],
         vocabulary: Vocabulary,
     ) -> Self:
-        """Learn how far a task or device may be from the trained ones before it counts as strange.
-
-        Args:
-            trained: The tasks that the predictor was trained on.
-            held_out: Tasks that it was not trained on.
-            deviations: The mean predicted standard deviation of each held-out task.
-            vocabulary: The vocabulary of the predictor.
-        """
+        """Learn how far a task or device may be from the trained ones before it counts as strange."""
         tasks, task_columns = _table([_standardised(example, vocabulary) for example in trained])
         devices, device_columns = _table([_device(example) for example in trained])
         devices = np.unique(devices, axis=0)
@@ -97,12 +88,7 @@ class Familiarity:
         )
 
     def strange(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
-        """The reason why a task is unlike the trained tasks; None if it is similar enough.
-
-        Args:
-            tokens: The tokens of the task, with a device that is not strange.
-            vocabulary: The vocabulary of the predictor.
-        """
+        """The reason why a task is unlike the trained tasks; None if it is similar enough."""
         task = tokens.fixed[0]
         operator = next(name for name in task.columns if name.startswith("operator="))
         if operator not in self.task_columns:
@@ -124,11 +110,7 @@ class Familiarity:
         return None
 
     def unsure(self, deviation: float) -> str | None:
-        """The reason why a predictor is too uncertain about a task; None if it is certain enough.
-
-        Args:
-            deviation: The mean predicted standard deviation over configurations of the task.
-        """
+        """The reason why a predictor is too uncertain about a task; None if it is certain enough."""
         limit = self.limits.deviation
         if deviation <= limit * (1.0 + 1e-9):  # equal ones have means that rounding tells apart
             return None
@@ -149,11 +131,7 @@ class Familiarity:
         return float(np.sqrt(apart.mean(axis=1)).min())
 
     def strange_device(self, tokens: TaskTokens) -> str | None:
-        """The reason why a device is unlike the trained devices; None if it is similar enough.
-
-        Args:
-            tokens: The tokens of any task for the device.
-        """
+        """The reason why a device is unlike the trained devices; None if it is similar enough."""
         new = sorted(set(_device(tokens)) - set(self.device_columns))
         apart = self._apart(tokens)
         nearest = apart[self._nearest(tokens)]
@@ -164,11 +142,7 @@ class Familiarity:
         return f"the device differs from every one in the training data: {in_quotes(what)}"
 
     def nearest_device(self, tokens: TaskTokens) -> FixedToken:
-        """The trained device that is most similar to a task's device.
-
-        Args:
-            tokens: The tokens of any task for the device.
-        """
+        """The trained device that is most similar to a task's device."""
         values = self.devices[self._nearest(tokens)]
         # What a device lacks is a zero in the table; sizes of 1 and other zeros say as little.
         has = np.flatnonzero(values)
@@ -209,11 +183,7 @@ class Familiarity:
 
 
 def _upper_bound(values: Sequence[float]) -> float:
-    """The estimated limit below which 99 % of further values are, if values are normal.
-
-    It is the upper end of a prediction interval, and at least the largest value. With fewer than
-    two values it is infinity.
-    """
+    """The estimated limit below which 99 % of further values are, if values are normal."""
     count = len(values)
     if count < 2:  # noqa: PLR2004
         return float("inf")

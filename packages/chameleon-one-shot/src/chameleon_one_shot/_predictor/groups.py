@@ -37,20 +37,7 @@ def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
 def divided(
     labels: Labels, weights: NDArray[np.float64], shares: Sequence[float], seed: int
 ) -> list[NDArray[np.intp]]:
-    """Divide items into parts at random, without splitting groups.
-
-    Args:
-        labels: The group of each item.
-        weights: The weight of each item, such as its number of candidates.
-        shares: The share of the total weight for each part but the first, which gets the rest.
-        seed: The seed of the division.
-
-    Returns:
-        The indices of the items of each part. Every part but the first has at least one group.
-
-    Raises:
-        DatasetError: There are fewer groups than parts.
-    """
+    """Divide items into parts at random, without splitting groups."""
     groups = np.unique(labels)
     if len(groups) <= len(shares):
         raise DatasetError(

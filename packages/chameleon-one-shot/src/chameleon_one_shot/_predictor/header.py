@@ -85,19 +85,7 @@ def read_header(file: Path) -> dict[str, Any]:
 
 
 def model_files(wanted: str, device: Mapping[str, Any], folder: Path = _INCLUDED) -> list[Path]:
-    """Find the file of a predictor: a user's file, or models that this package includes.
-
-    The included models are sorted by how similar their devices are, and then by name.
-
-    Args:
-        wanted: A file, the name of an included model, or ``auto``.
-        device: The description of the device to predict for (``StageContext.device``).
-        folder: The folder of the included models.
-
-    Raises:
-        NoModelError: There is no such model.
-        ModelFileError: An included model is damaged.
-    """
+    """Find the file of a predictor: a user's file, or models that this package includes."""
     boxed = {file.stem: file for file in sorted(folder.glob("*.safetensors"))}
     if wanted in boxed:
         return [boxed[wanted]]

@@ -61,13 +61,10 @@ def tau(scores: Numbers, quality: Numbers) -> float:
 def regret(scores: Numbers, quality: Numbers, count: int) -> float:
     """How much longer the best of the first ``count`` candidates takes than the best of all.
 
-    The result is a share of the lowest time. The candidates with the best scores come first. Among
-    equal scores, slower candidates come first, so that ties do not help by chance.
+    Among equal scores, slower candidates come first, so that ties do not help by chance.
 
-    Args:
-        scores: The scores, higher is better, shape (n,).
-        quality: The logarithms of relative throughput, shape (n,).
-        count: The number of candidates with the best scores.
+    ``scores`` are the scores, higher is better, shape (n,). ``quality`` are the logarithms of
+    relative throughput, shape (n,).
     """
     first = np.lexsort((quality, -scores))[:count]
     return float(np.expm1(quality.max() - quality[first].max()))

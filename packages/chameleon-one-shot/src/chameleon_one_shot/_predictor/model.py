@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import safetensors.numpy
 from chameleon_core.api import in_one_line
-from chameleon_system.api import replacing
+from chameleon_system.api import open_atomic
 
 from chameleon_one_shot._predictor.examples import Scale
 from chameleon_one_shot._predictor.familiarity import Familiarity
@@ -31,7 +31,6 @@ class Provenance:
     """The origin of a model, as JSON values.
 
     Attributes:
-        command: The command that trained the model.
         versions: The versions of the distributions that took part, by name.
         targets: The kinds of targets in the training data, with their features.
         training: The identities of the tasks that the model was trained on.
@@ -56,10 +55,8 @@ class Model:
     """A predictor that can be saved to a file.
 
     Attributes:
-        predictor: The predictor, trees or networks.
         familiarity: The tasks and devices of the training, and the limits beyond which others are
             strange.
-        provenance: The origin of the model.
     """
 
     predictor: Predictor | TreePredictor
@@ -67,14 +64,7 @@ class Model:
     provenance: Provenance
 
     def save(self, file: Path) -> None:
-        """Write the model to a file, so that readers see either the whole file or none.
-
-        Args:
-            file: The file.
-
-        Raises:
-            ModelFileError: The file cannot be written.
-        """
+        """Write the model to a file, so that readers see either the whole file or none."""
         predictor = self.predictor
         header = {
             "format": FORMAT,
@@ -89,20 +79,12 @@ class Model:
         hint = "Restore access or free space, and give the same command again."
         with ModelFileError.on_os_error(f"cannot write the model {file}", hint=hint):
             file.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(file) as stream:
+            with open_atomic(file) as stream:
                 stream.write(data)
 
 
 def load(file: Path) -> Model:
-    """Load a trained model (a predictor) from its file.
-
-    Args:
-        file: The file.
-
-    Raises:
-        ModelFileError: The file is missing, damaged, no model or of another version, or its arrays
-            do not fit its header.
-    """
+    """Load a trained model (a predictor) from its file."""
     header = read_header(file)
     try:
         kind = TreePredictor if header.get("kind") == TREES else _networks()

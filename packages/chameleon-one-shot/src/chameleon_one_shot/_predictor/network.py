@@ -20,17 +20,7 @@ _KINDS = 3
 
 
 class TokenEmbedding(nn.Module):
-    """Makes a token's vector from its named numbers.
-
-    The vector is a sum over the numbers: each number times a learnt vector for its name.
-
-    Args:
-        columns: The size of the vocabulary of the numbers' names. One entry stands for all unknown
-            names.
-        tokens: The size of the vocabulary of the tokens' names. One entry stands for all unknown
-            names.
-        architecture: The sizes of the network.
-    """
+    """Makes a token's vector from its named numbers."""
 
     def __init__(self, columns: int, tokens: int, architecture: Architecture) -> None:
         super().__init__()
@@ -107,8 +97,6 @@ class _Layer(_Attention):
     def asked(self, tokens: Tensor) -> Tensor:
         """Compute the query, key and value of each token for attention, in this layer.
 
-        They do not depend on other tokens, so they can be kept in a table.
-
         Args:
             tokens: The tokens, shape (..., width).
 
@@ -122,9 +110,6 @@ class _Layer(_Attention):
 
     def looked_up(self, tokens: Tensor, asked: Tensor, rows: Tensor) -> Tensor:
         """Compute the tokens after this layer as ``forward`` does, but faster.
-
-        Many configurations share tokens. So the queries, keys and values of the m distinct tokens
-        are computed once, and looked up in a table.
 
         Args:
             tokens: The tokens, shape (n, tokens, width).
@@ -159,12 +144,7 @@ class _Layer(_Attention):
 
 
 class _LastLayer(_Attention):
-    """As ``_Layer``, but only for the first token, from which the prediction is computed.
-
-    With one query, the weights of keys and values can be applied to the query and to the weighted
-    sum of tokens, not to every token. The result is the same: the bias of the keys cancels in the
-    softmax.
-    """
+    """As ``_Layer``, but only for the first token, from which the prediction is computed."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__(architecture, factor=4, dropout=architecture.dropout)
@@ -190,8 +170,6 @@ class _LastLayer(_Attention):
 class TokenTable:
     """The m distinct tokens of many configurations, whose first layer is computed only once.
 
-    A token is a part of a network's input, such as the description of a loop.
-
     Attributes:
         tokens: The tokens, shape (m, width).
         asked: Queries, keys and values of the first layer, shape (m * heads, 3 * width / heads).
@@ -202,10 +180,7 @@ class TokenTable:
     asked: Tensor | None
 
     def joined(self, others: TokenTable) -> TokenTable:
-        """Join this table and another one into a table of all tokens.
-
-        The first row of both is the token from which predictions are computed; it is kept once.
-        """
+        """Join this table and another one into a table of all tokens."""
         tokens = torch.cat([self.tokens, others.tokens[1:]])
         if self.asked is None or others.asked is None:
             return TokenTable(tokens=tokens, asked=None)
@@ -214,18 +189,7 @@ class TokenTable:
 
 
 class TokenNetwork(nn.Module):
-    """Predicts mean and variance of a configuration's log-throughput from its tokens.
-
-    The log-throughput is standardised. Tokens are parts of the input, such as the description of a
-    loop. A token has a name, and a list of numbers that each have a name of their own.
-
-    Args:
-        columns: The size of the vocabulary of the numbers' names. One entry stands for all unknown
-            names.
-        tokens: The size of the vocabulary of the tokens' names. One entry stands for all unknown
-            names.
-        architecture: The sizes of the network.
-    """
+    """Predicts mean and variance of a configuration's log-throughput from its tokens."""
 
     def __init__(self, columns: int, tokens: int, architecture: Architecture) -> None:
         super().__init__()
@@ -255,9 +219,6 @@ class TokenNetwork(nn.Module):
     def table(self, tokens: Tensor) -> TokenTable:
         """Make the table of tokens that ``representation_of`` takes.
 
-        The first row of the table is a learnt token, from which predictions are computed (the
-        readout token).
-
         Args:
             tokens: The tokens, shape (m, width).
         """
@@ -269,10 +230,8 @@ class TokenNetwork(nn.Module):
     def representation_of(self, table: TokenTable, rows: Tensor) -> Tensor:
         """The vector of each configuration, like ``representation``, with tokens from a table.
 
-        Args:
-            table: The table of tokens.
-            rows: The rows of each configuration's tokens in the table, the readout token first,
-                shape (n, tokens).
+        ``rows`` are the rows of each configuration's tokens in the table, the readout token first,
+        shape (n, tokens).
         """
         tokens = functional.embedding(rows, table.tokens)
         layers = iter(self.layers)

@@ -14,7 +14,6 @@ class Architecture:
     """The sizes of a network.
 
     Attributes:
-        width: The width of a token.
         heads: The number of attention heads; it must divide the width.
         layers: The number of layers. The last layer computes only the token that gives the
             prediction.

@@ -32,13 +32,8 @@ _BLOCK = 4096
 class Predictor:
     """Networks that predict the logarithm of relative throughput of configurations.
 
-    Relative throughput is the lowest time of a task divided by the configuration's time.
-
     Attributes:
         networks: The networks, in evaluation mode, whose mean is the prediction.
-        architecture: The sizes of the networks.
-        vocabulary: The vocabulary of the networks' tokens.
-        scale: The scale of the networks' targets.
         temperature: The factor on predicted standard deviations that makes them right on tasks
             outside the training (Guo et al. 2017 scale probabilities in this way).
     """
@@ -74,15 +69,7 @@ class Predictor:
         vocabulary: Vocabulary,
         **rest: Any,
     ) -> Self:
-        """Make a predictor from the content of its file.
-
-        Args:
-            header: The header of the file. It contains the facts that the method ``header``
-                returned when the file was written.
-            arrays: The arrays of the file.
-            vocabulary: The vocabulary of the networks.
-            rest: The other attributes of the predictor.
-        """
+        """Make a predictor from the content of its file."""
         architecture = Architecture(**header["architecture"])
         networks = []
         for member in range(header["members"]):
@@ -96,16 +83,7 @@ class Predictor:
 
 
 class TaskPredictor:
-    """Predicts the speed of configurations of one task.
-
-    The values of the network's first layer are computed once for the tokens of the task, the device
-    and every choice of every knob. Many configurations share tokens of loops and buffers, so each
-    distinct token is computed once.
-
-    Args:
-        predictor: The predictor for all tasks.
-        tokens: The tokens of the task.
-    """
+    """Predicts the speed of configurations of one task."""
 
     def __init__(self, predictor: Predictor, tokens: TaskTokens) -> None:
         self._scale = predictor.scale
@@ -119,8 +97,6 @@ class TaskPredictor:
 
     def moments(self, configs: Configs) -> tuple[Numbers, Numbers]:
         """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
-
-        Relative throughput is the lowest time of the task divided by the configuration's time.
 
         Args:
             configs: Configurations, shape (n, knobs).
@@ -139,8 +115,6 @@ class TaskPredictor:
 
     def representation(self, configs: Configs) -> Numbers:
         """The networks' inner vectors for each configuration, shape (n, networks * width).
-
-        The predictions are linear functions of these vectors, so a correction can use them.
 
         Args:
             configs: Configurations, shape (n, knobs).
@@ -213,15 +187,7 @@ class _Member:
         )
 
     def table(self, groups: Distinct) -> TokenTable:
-        """The table of the task's distinct tokens, with what the first layer computes from each.
-
-        The first layer computes a query, a key and a value. The table begins with the tokens that
-        all configurations of the task share. The tokens of knobs follow, then those of loops and
-        buffers.
-
-        Args:
-            groups: The distinct tokens of loops and buffers.
-        """
+        """The table of the task's distinct tokens, with what the first layer computes from each."""
         places = len(self._encoded.tables) + groups.groups
         tokens = self._embedded(groups.values, places)
         return self._table.joined(self._network.table(tokens))
@@ -254,9 +220,6 @@ class _Member:
 @attrs.frozen(kw_only=True, eq=False)
 class Distinct:
     """The m distinct tokens of loops and buffers of n configurations.
-
-    Many configurations share tokens (parts of a network's input), so each distinct token is
-    computed once.
 
     Attributes:
         values: The numbers that describe each distinct token, shape (m, numbers).
@@ -294,10 +257,7 @@ class Distinct:
 
 
 def _keys(structure: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """A hash of each token, shape (n, groups). The caller must check for collisions.
-
-    Sorting hashes is faster than sorting rows.
-    """
+    """A hash of each token, shape (n, groups)."""
     bits = np.ascontiguousarray(structure).view(np.uint32).astype(np.uint64)
     factors = np.random.default_rng(0).integers(1 << 63, size=bits.shape[-1], dtype=np.uint64)
     return np.asarray((bits * (2 * factors + 1)).sum(axis=-1, dtype=np.uint64))

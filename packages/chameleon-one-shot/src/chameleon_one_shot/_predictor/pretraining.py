@@ -30,7 +30,7 @@ _NORMAL_90 = 1.6449
 
 @attrs.frozen(kw_only=True)
 class Division:
-    """The shares by which a data set is divided. Groups of similar tasks are not split.
+    """The shares by which a data set is divided.
 
     Attributes:
         stopping: The share of the candidates that tells the errors of trees, which learn from it
@@ -53,16 +53,7 @@ class Divided:
 
 
 def divide(examples: Sequence[Example], division: Division, seed: int) -> Divided:
-    """Divide examples at random into parts, without splitting groups of similar tasks.
-
-    Args:
-        examples: The examples of a data set.
-        division: The shares of the parts.
-        seed: The seed of the random division.
-
-    Raises:
-        DatasetError: There are too few groups.
-    """
+    """Divide examples at random into parts, without splitting groups of similar tasks."""
     if len(examples) < 2:  # noqa: PLR2004
         raise DatasetError(
             "the data set has one task only, and a predictor is judged by tasks that it has not "
@@ -88,18 +79,7 @@ def pretrain(
     command: str,
     say: Callable[[str], None] = lambda _: None,
 ) -> Model:
-    """Train a model on a data set.
-
-    Args:
-        dataset: The measurements to learn from.
-        options: The options of the training.
-        division: The parts of the data for early stopping and for the final evaluation.
-        command: The command line that the model's header names.
-        say: A function that is called with each message about progress.
-
-    Raises:
-        DatasetError: The data set has too few tasks or candidates.
-    """
+    """Train a model on a data set."""
     parts = divide(examples_of(dataset), division, options.seed)
     return trained_model(parts, options, command=command, say=say)
 
@@ -111,14 +91,7 @@ def trained_model(
     command: str = "",
     say: Callable[[str], None] = lambda _: None,
 ) -> Model:
-    """Train a model on examples that are already divided.
-
-    Args:
-        parts: The examples for each purpose.
-        options: The options of the training.
-        command: The command line that the model's header names.
-        say: A function that is called with each message about progress.
-    """
+    """Train a model on examples that are already divided."""
     training = parts.training
     vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)
     if options.kind == "trees":

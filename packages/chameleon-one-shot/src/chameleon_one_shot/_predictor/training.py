@@ -40,7 +40,6 @@ class Trained:
 
     Attributes:
         network: The network, with the weights of the best evaluation.
-        step: The training step of this evaluation.
         tau: The mean of Kendall's tau over the held-out tasks at this evaluation.
         seconds: The wall-clock seconds of the training.
     """
@@ -60,16 +59,7 @@ def train(
     options: TrainingOptions,
     seed: int,
 ) -> Trained:
-    """Train one network until the ranking of held-out tasks no longer improves.
-
-    Args:
-        examples: The examples to learn from.
-        held_out: The examples for early stopping.
-        vocabulary: The vocabulary of the examples.
-        scale: The scale of the targets.
-        options: The options of the training.
-        seed: The seed of the weights, batches and dropout.
-    """
+    """Train one network until the ranking of held-out tasks no longer improves."""
     began = time.perf_counter()
     device = torch.device(options.device)
     rng = np.random.default_rng(seed)
@@ -233,8 +223,8 @@ def regression(mean: Tensor, wanted: Tensor) -> Tensor:
 def uncertainty(mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
     """The loss that trains a network's predicted variance: minus the log of a normal density.
 
-    Its gradient does not change the predicted mean. Otherwise the mean would neglect targets that
-    are hard to predict (Seitzer et al. 2022, section 3).
+    Otherwise the mean would neglect targets that are hard to predict (Seitzer et al. 2022, section
+    3).
 
     Args:
         mean: The predicted means, shape (n,).
@@ -248,8 +238,7 @@ def uncertainty(mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
 def ranking(mean: Tensor, wanted: Tensor, task: Tensor) -> Tensor:
     """The loss that trains the order of a task's candidates: a pairwise logistic loss.
 
-    See Burges et al. 2005. The weight of a pair is the difference of its targets, at most one
-    standard deviation.
+    See Burges et al. 2005.
 
     Args:
         mean: The predictions, shape (n,).

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import Configs
-from chameleon_system.api import imported_without
+from chameleon_system.api import import_without
 from numpy.typing import NDArray
 
 from chameleon_one_shot._predictor.examples import Example, Scale
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import lightgbm
 else:
     # LightGBM's interfaces to these take longer to import than all predictions of a network.
-    lightgbm = imported_without("lightgbm", "sklearn", "pandas", "pyarrow", "dask")
+    lightgbm = import_without("lightgbm", "sklearn", "pandas", "pyarrow", "dask")
 
 Scores = NDArray[np.float64]
 
@@ -52,15 +52,7 @@ _LARGEST_TEXT = 1 << 26
 
 @attrs.frozen(kw_only=True)
 class FlatFeatures:
-    """Puts the numbers of all tokens of a configuration in one row, for trees.
-
-    Each number of a knob, loop or buffer has a second column: its difference from the same number
-    in the space's first guess. The reason is that a space's estimates are better at comparing
-    configurations than at predicting times.
-
-    Attributes:
-        names: The names of the columns, in order.
-    """
+    """Puts the numbers of all tokens of a configuration in one row, for trees."""
 
     names: tuple[str, ...]
 
@@ -79,9 +71,7 @@ class FlatFeatures:
     def rows(self, tokens: TaskTokens, configs: Configs) -> Numbers:
         """The inputs of the trees: a row of numbers for each configuration of a task.
 
-        Args:
-            tokens: The tokens of the task.
-            configs: The configurations, shape (n, knobs).
+        ``configs`` are the configurations, shape (n, knobs).
 
         Returns:
             Array of shape (n, columns), with the columns that the attribute ``names`` lists. NaN
@@ -110,8 +100,6 @@ class TreePredictor:
     Attributes:
         boosters: Boosters whose mean is the predicted rank of a configuration in its task.
         errors: A booster that predicts the absolute error of the predicted rank.
-        features: The features of all boosters.
-        vocabulary: The vocabulary of the training data.
         scale: The mapping from ranks to logarithms of relative throughput.
         temperature: The factor on predicted standard deviations, as for ``Predictor``.
     """
@@ -133,16 +121,7 @@ class TreePredictor:
         members: int,
         seed: int,
     ) -> Self:
-        """Train boosters that predict ranks, and a booster that predicts the errors of these ranks.
-
-        Args:
-            training: The examples from which the boosters of the rank learn.
-            stopping: Other examples. From them, the booster of errors is trained, and the mapping
-                from ranks to log-throughput (``scale``) is fitted.
-            vocabulary: The vocabulary of the training data.
-            members: The number of boosters of the rank.
-            seed: The seed of all random choices.
-        """
+        """Train boosters that predict ranks, and a booster that predicts the errors of these ranks."""
         # Features of a CPU that no instruction of a template uses would only name the machine.
         features = FlatFeatures.of(row.tokens for row in training)
         names = (name for name in features.names if not name.startswith("device.features="))
@@ -162,12 +141,7 @@ class TreePredictor:
         )
 
     def retrained(self, examples: Sequence[Example], seed: int) -> Self:
-        """A copy whose boosters of the rank learn from other examples; all else stays.
-
-        Args:
-            examples: The examples.
-            seed: The seed of all random choices.
-        """
+        """A copy whose boosters of the rank learn from other examples; all else stays."""
         seeds = range(seed, seed + len(self.boosters))
         return attrs.evolve(self, boosters=_rankers(self.features, examples, seeds))
 
@@ -188,16 +162,7 @@ class TreePredictor:
     def of_file(
         cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], **rest: Any
     ) -> Self:
-        """Make a predictor from the content of its file.
-
-        Args:
-            header: The header of the file, with the values that the method ``header`` returned.
-            arrays: The arrays of the file.
-            rest: The other attributes of the predictor.
-
-        Raises:
-            ValueError: An array holds no booster.
-        """
+        """Make a predictor from the content of its file."""
         return cls(
             boosters=[_unpacked(arrays[str(at)]) for at in range(header["members"])],
             errors=_unpacked(arrays["e"]),
@@ -215,8 +180,6 @@ class TaskTrees:
 
     def moments(self, configs: Configs) -> tuple[Scores, Scores]:
         """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
-
-        Relative throughput is the lowest time of the task divided by the configuration's time.
 
         Args:
             configs: Configurations, shape (n, knobs).
@@ -236,23 +199,13 @@ class TaskTrees:
 
 
 def places(example: Example) -> Scores:
-    """The rank of each candidate in its task, from -0.5 for the slowest to 0.5 for the fastest.
-
-    Args:
-        example: The example, a task with measured candidates.
-    """
+    """The rank of each candidate in its task, from -0.5 for the slowest to 0.5 for the fastest."""
     order = np.argsort(np.argsort(example.quality, kind="stable"), kind="stable")
     return order / max(len(example) - 1, 1) - 0.5
 
 
 def task_weights(examples: Sequence[Example]) -> Scores:
-    """Weight the candidates, so that tasks with many candidates do not count too much in training.
-
-    The sum of a task's weights is proportional to the square root of its number of candidates.
-
-    Args:
-        examples: The examples, in the order of the candidates.
-    """
+    """Weights of candidates, with which tasks with many candidates do not dominate the training."""
     weights = np.concatenate([np.full(len(example), len(example) ** -0.5) for example in examples])
     return np.asarray(weights / weights.mean(), np.float64)
 

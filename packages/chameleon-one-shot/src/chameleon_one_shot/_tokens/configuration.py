@@ -29,8 +29,6 @@ class FixedToken:
     """A token (an input of a predictor) that all configurations of a task share.
 
     Attributes:
-        name: ``task`` or ``device``.
-        columns: The names of the token's numbers.
         values: The token's numbers, shape (len(columns),).
     """
 
@@ -44,8 +42,6 @@ class KnobToken:
     """The tokens (inputs of a predictor) that describe a knob, one for each choice.
 
     Attributes:
-        name: The name of the knob.
-        columns: The names of the knob's features.
         table: The features of each choice, shape (choices, len(columns)); NaN if a choice lacks a
             feature.
     """
@@ -60,7 +56,6 @@ class GroupToken:
     """The token (an input of a predictor) that describes a loop or a buffer.
 
     Attributes:
-        name: The name of the loop or buffer.
         columns: The names of the loop's or buffer's features.
         places: For each feature, the index of its column in ``TaskTokens.structure``.
     """
@@ -75,7 +70,6 @@ class TaskTokens:
     """All tokens (inputs of a predictor) that configurations of a task on a device can have.
 
     Attributes:
-        fixed: The tokens that all configurations share.
         knobs: The tokens of the knobs, in the order of the knobs.
         groups: The tokens of loops and buffers; empty if the design space is unknown.
         space: The design space; None if only knob values are known.
@@ -104,20 +98,12 @@ class TaskTokens:
         return frozenset(part.name for part in self.parts)
 
     def without(self, names: Collection[str]) -> TaskTokens:
-        """A copy of these tokens without some loops and buffers, and with some knobs ignored.
-
-        Names that a predictor does not know are left out in this way.
-
-        Args:
-            names: The names of these loops, buffers and knobs.
-        """
+        """A copy of these tokens without some loops and buffers, and with some knobs ignored."""
         groups = tuple(group for group in self.groups if group.name not in names)
         return attrs.evolve(self, groups=groups, ignored=frozenset(names))
 
     def choices(self, configs: Configs) -> NDArray[np.int64]:
         """The choice of each knob, as an index into the knob's tokens.
-
-        If the knob does not apply, it is the number of the knob's choices.
 
         Args:
             configs: The configurations, shape (n, knobs).
@@ -160,7 +146,7 @@ class TaskTokens:
 
         Yields:
             The name of a number and its values, shape (n,), with NaN if a configuration lacks it.
-            Numbers that all configurations share have shape (1,).
+                Numbers that all configurations share have shape (1,).
         """
         for fixed in self.fixed:
             yield from ((name, fixed.values[at : at + 1]) for at, name in enumerate(fixed.columns))
@@ -179,14 +165,7 @@ class TaskTokens:
 def task_tokens(
     task: Task, device: Mapping[str, Any], threads: int, space: DesignSpace
 ) -> TaskTokens:
-    """Make the tokens (inputs of a predictor) of a task whose design space is known.
-
-    Args:
-        task: The task.
-        device: The description of the device (``StageContext.device``).
-        threads: The number of threads that kernels run with.
-        space: The task's design space.
-    """
+    """Make the tokens (inputs of a predictor) of a task whose design space is known."""
     return TaskTokens(
         fixed=_shared(task, device, threads),
         knobs=tuple(
@@ -219,12 +198,6 @@ def recorded_tokens(
     task: Task, device: Mapping[str, Any], threads: int, choices: Sequence[Mapping[str, Any]]
 ) -> tuple[TaskTokens, Configs]:
     """Make the tokens (inputs of a predictor) of configurations from their knob values alone.
-
-    Args:
-        task: The task.
-        device: The description of the device (``StageContext.device``).
-        threads: The number of threads that kernels run with.
-        choices: The knob values of each of n configurations, by knob name.
 
     Returns:
         The tokens, and the configurations. A configuration has, for each knob, the row of its value

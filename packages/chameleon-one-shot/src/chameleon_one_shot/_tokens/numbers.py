@@ -17,25 +17,12 @@ _DIGEST = re.compile(r"[0-9a-f]{12,}")
 
 
 def named_numbers(name: str, value: Any) -> dict[str, float]:
-    """Convert a JSON value to numbers with names.
-
-    Args:
-        name: The name of the value. Its parts have longer names, such as ``conv2d.input.1``.
-        value: Numbers, booleans, strings, and lists and mappings of these. Numbers are scaled by
-            ``magnitude``. A string ``w``, also in a list, is a 1 with the name ``name=w``.
-    """
+    """Convert a JSON value to numbers with names."""
     return dict(_pairs(name, value))
 
 
 def sizes(name: str, value: Any) -> dict[str, float]:
-    """The numbers in a JSON value without scaling, with names as in ``named_numbers``.
-
-    Strings are left out.
-
-    Args:
-        name: The name of the value.
-        value: The JSON value.
-    """
+    """The numbers in a JSON value without scaling, with names as in ``named_numbers``."""
     return {key: number for key, number in _leaves(name, value) if isinstance(number, float)}
 
 
@@ -43,9 +30,6 @@ def is_symbol(column: str) -> bool:
     """Whether a named number stands for a string, such as a dtype.
 
     It is then 1 if the value has this string, and 0 otherwise.
-
-    Args:
-        column: The name of the number.
     """
     return "=" in column
 

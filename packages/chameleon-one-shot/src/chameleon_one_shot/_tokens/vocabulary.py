@@ -30,8 +30,6 @@ Larger values are clipped, since their effect was not learnt.
 class Vocabulary:
     """Gives ids to the names of a predictor's tokens and numbers, and scales the numbers.
 
-    It is learnt from the training data.
-
     Attributes:
         columns: The names of numbers; the first one has id 1.
         means: The mean of each number over the training data, 0 for strings, shape (len(columns),).
@@ -87,11 +85,7 @@ class Vocabulary:
     def standardised(self, names: Sequence[str], values: Numbers) -> Numbers:
         """Numbers minus their means, divided by their standard deviations.
 
-        Missing numbers and numbers that are not in the vocabulary become 0.
-
-        Args:
-            names: The names of the columns.
-            values: The numbers, shape (..., len(names)); NaN if missing.
+        ``values`` are the numbers, shape (..., len(names)); NaN if missing.
         """
         ids = self.column_ids(names)
         known = ids != UNKNOWN
@@ -102,10 +96,7 @@ class Vocabulary:
         return scaled.astype(np.float32)
 
     def unknown(self, task: TaskTokens) -> tuple[str, ...]:
-        """The names of a task's tokens and numbers that the predictor was not trained with.
-
-        Tokens of the task itself and of the device are left out.
-        """
+        """The names of a task's tokens and numbers that the predictor was not trained with."""
         parts = task.parts[len(task.fixed) :]
         columns = {name for part in parts for name in part.columns} - self._columns.keys()
         return tuple(sorted(({part.name for part in parts} - self._tokens.keys()) | columns))

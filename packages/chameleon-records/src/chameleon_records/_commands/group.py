@@ -12,14 +12,14 @@ import click
 from chameleon_cli.api import duration, print_table, seconds
 from chameleon_core.api import counted
 from chameleon_core.plugin_api import Record, RecordKey
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_records._databases.contract import Rules
 from chameleon_records._databases.parts import SUFFIX
 from chameleon_records._format import Records, RecordsError, Table, dump, printable
-from chameleon_records._opening import opened_at
+from chameleon_records._locations import open_at
 from chameleon_records._tables.export import write_rows
-from chameleon_records._tables.rows import is_run, records_of_run, rows_of
+from chameleon_records._tables.rows import is_run, read_run_records, rows_of
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _PLACE = click.argument("place", required=False)
@@ -40,7 +40,7 @@ def command() -> None:
 @_JSON
 def add(runs: tuple[Path, ...], place: str | None, *, as_json: bool) -> None:
     """Add the measurements of run folders to a database."""
-    _add(Table(map(records_of_run, runs)), place, as_json=as_json)
+    _add(Table(map(read_run_records, runs)), place, as_json=as_json)
 
 
 @command.command("merge", epilog="Example: chameleon records merge all.sqlite runs/a runs/b")
@@ -52,30 +52,30 @@ def merge(into: str, sources: tuple[str, ...], *, as_json: bool) -> None:
 
     Records that INTO already has are not added again.
     """
-    _add(Table(map(_everything, sources)), into, as_json=as_json)
+    _add(Table(map(_all_records, sources)), into, as_json=as_json)
 
 
-def _everything(place: str | None) -> Records:
-    with opened_at(place, to_read=True) as database:
-        return database.everything()
+def _all_records(place: str | None) -> Records:
+    with open_at(place, must_exist=True) as database:
+        return database.all_records()
 
 
 def _add(table: Table, place: str | None, *, as_json: bool) -> None:
-    with opened_at(place) as database:
-        changed = database.add(table.everything())
-        _tell({"database": database.place, "changed": changed}, as_json=as_json)
+    with open_at(place) as database:
+        changed = database.add(table.all_records())
+        _print_facts({"database": database.place, "changed": changed}, as_json=as_json)
 
 
 @command.command("list", epilog="Example: chameleon records list --operator conv2d")
 @_PLACE
 @click.option("--operator", help="Only tasks of this kind of operator, such as conv2d.")
 @_JSON
-def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
+def list_tasks(place: str | None, operator: str | None, *, as_json: bool) -> None:
     """Show the tasks in a database, with the number of their records and their best time."""
-    with opened_at(place, to_read=True) as database:
+    with open_at(place, must_exist=True) as database:
         tasks = [
-            _described(key, records)
-            for key, records in database.everything().items()
+            _summarise(key, records)
+            for key, records in database.all_records().items()
             if operator is None or key.operator == operator
         ]
     if as_json:
@@ -114,7 +114,9 @@ def listed(place: str | None, operator: str | None, *, as_json: bool) -> None:
 def export(file: Path, place: str | None, form: str, *, as_json: bool) -> None:
     """Write a database or a run into FILE, to be merged, hosted, or read by other tools."""
     if form == "jsonl":
-        _tell({"file": str(file.absolute()), "records": _dumped(file, place)}, as_json=as_json)
+        _print_facts(
+            {"file": str(file.absolute()), "records": _write_jsonl(file, place)}, as_json=as_json
+        )
         return
     rows = rows_of(place)
     files = [str(written.absolute()) for written in write_rows(rows, form, file)]
@@ -124,16 +126,16 @@ def export(file: Path, place: str | None, form: str, *, as_json: bool) -> None:
         click.echo("\n".join([*files, f"measurements: {len(rows)}"]))
 
 
-def _dumped(file: Path, place: str | None) -> int:
+def _write_jsonl(file: Path, place: str | None) -> int:
     """Write the records of a place to a file that databases can read; return their number."""
     if file.suffix != SUFFIX:
         raise RecordsError(
             f"{file} does not end with {SUFFIX}",
             hint="Readers tell it by that; `--to csv` and others write for other tools.",
         )
-    records = records_of_run(Path(str(place))) if is_run(place) else _everything(place)
+    records = read_run_records(Path(str(place))) if is_run(place) else _all_records(place)
     with RecordsError.on_os_error(f"cannot write {file}", hint="Name a file elsewhere."):
-        write_whole(file, dump(records))
+        write_atomic(file, dump(records))
     return sum(map(len, records.values()))
 
 
@@ -166,22 +168,22 @@ def prune(
         raise click.UsageError("--version: write NAME=VERSION, as in apache-tvm=0.26.0")
     before = None if older_than is None else time.time() - older_than
     rules = Rules(before=before, versions=versions, targets=targets, best=best)
-    with opened_at(place, to_read=True) as database:
+    with open_at(place, must_exist=True) as database:
         if dry_run:
-            everything = database.everything().items()
-            gone = sum(len(records) - len(rules.kept(key, records)) for key, records in everything)
+            tables = database.all_records().items()
+            removed = sum(len(records) - len(rules.select(key, records)) for key, records in tables)
         else:
-            gone = database.keep(rules.kept)
+            removed = database.prune(rules.select)
         if dry_run:
             click.echo("nothing was removed: --dry-run only counts", err=True)
-        _tell({"database": database.place, "removed": gone}, as_json=as_json)
+        _print_facts({"database": database.place, "removed": removed}, as_json=as_json)
 
 
-def _tell(facts: Mapping[str, object], *, as_json: bool) -> None:
+def _print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
     click.echo(json.dumps(facts) if as_json else ", ".join(f"{k}: {v}" for k, v in facts.items()))
 
 
-def _described(key: RecordKey, records: Sequence[Record]) -> dict[str, Any]:
+def _summarise(key: RecordKey, records: Sequence[Record]) -> dict[str, Any]:
     valid = [record.measurement.cost for record in records if record.measurement.ok]
     return {
         "key": key.digest,

@@ -1,7 +1,6 @@
 """The base class of databases that ``chameleon records`` can list and prune.
 
-A run needs only the methods of ``RecordDatabase``. A database of a plugin need not have the methods
-of this module.
+A run needs only the methods of ``RecordDatabase``, so a plugin's database need not have these.
 """
 
 from __future__ import annotations
@@ -14,30 +13,22 @@ from chameleon_core.plugin_api import Record, RecordDatabase, RecordKey
 
 from chameleon_records._format import Records, RecordsError
 
-Kept = Callable[[RecordKey, list[Record]], list[Record]]
-"""A function that returns which records of a key to keep."""
+Selection = Callable[[RecordKey, list[Record]], list[Record]]
+"""Returns the records of a key to keep."""
 
 
-class PlacedRecords(RecordDatabase):
-    """Records at a place that a user names: a file, a folder or a URL."""
+class ManagedDatabase(RecordDatabase):
+    """A record database at a file, a folder or a URL."""
 
-    def everything(self) -> Records:
-        """All records in the database, by key."""
+    def all_records(self) -> Records:
         return {key: list(self.records(key)) for key in self.keys()}
 
     @abstractmethod
-    def keep(self, kept: Kept) -> int:
-        """Remove all records except the chosen ones, and return the number of removed records.
-
-        Args:
-            kept: a function that returns, for a key and its records, the records to keep.
-
-        Raises:
-            RecordsError: the database is read-only.
-        """
+    def prune(self, select: Selection) -> int:
+        """Remove all records that are not selected, and return the number of removed records."""
 
     def read_only(self) -> RecordsError:
-        """The error if a change of a read-only database is requested."""
+        """The error about a change of a read-only database."""
         return RecordsError(
             f"{self.place} can only be read",
             hint="Name a SQLite file or a folder that can be written, or export to one and host "
@@ -47,14 +38,13 @@ class PlacedRecords(RecordDatabase):
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """Rules about records to remove. A record is removed if it matches at least one rule.
+    """Rules about records to remove: a record is removed if it matches at least one rule.
 
     Attributes:
         before: remove records that were measured before this time, in seconds since 1970.
         versions: remove records of these versions of distributions, such as ``apache-tvm=0.26.0``.
         targets: remove records of targets that contain one of these strings, such as ``znver2``.
-        best: remove all but this number of the fastest records of each task. Failures are removed
-            too.
+        best: remove failures, and all but this number of the fastest records of each task.
     """
 
     before: float | None = None
@@ -62,9 +52,9 @@ class Rules:
     targets: tuple[str, ...] = ()
     best: int | None = None
 
-    def kept(self, key: RecordKey, records: list[Record]) -> list[Record]:
+    def select(self, key: RecordKey, records: list[Record]) -> list[Record]:
         """The records of a key that no rule removes."""
-        if self._goes(key):
+        if self._drops_key(key):
             return []
         recent = [
             record for record in records if self.before is None or record.measured_at >= self.before
@@ -75,7 +65,7 @@ class Rules:
         valid.sort(key=lambda record: (record.measurement.cost, record.measurement.config))
         return valid[: self.best]
 
-    def _goes(self, key: RecordKey) -> bool:
+    def _drops_key(self, key: RecordKey) -> bool:
         versions = key.conditions.get("versions")
         if isinstance(versions, dict):
             own = {f"{name}={version}" for name, version in versions.items()}

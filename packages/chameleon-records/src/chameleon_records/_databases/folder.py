@@ -1,7 +1,7 @@
 """Records in a folder, which may be on a network share. No file is locked or changed.
 
-Each writer adds separate files (parts), which have another name until they are complete. Readers
-merge all parts. Two writers that add the same records write the same part.
+Each writer adds files (parts), which have another name until they are complete. Two writers that
+add the same records write the same part.
 """
 
 from __future__ import annotations
@@ -13,27 +13,17 @@ from pathlib import Path
 
 import structlog
 from chameleon_core.plugin_api import Record, RecordKey
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_records._databases import parts
-from chameleon_records._databases.contract import Kept
+from chameleon_records._databases.contract import Selection
 from chameleon_records._format import Records, RecordsError, Table, dump, load
 
 log = structlog.get_logger()
 
 
-class FolderRecords(parts.ReadRecords):
-    """Records in a folder of parts, which are files that never change.
-
-    A part that is incomplete, damaged or of a newer version is left out, and a warning names it.
-    The other parts are used.
-
-    Args:
-        path: the folder, which is made when records are added first.
-
-    Raises:
-        RecordsError: the files of the folder cannot be listed.
-    """
+class FolderDatabase(parts.InMemoryDatabase):
+    """Records in a folder of parts, of which damaged ones are skipped with a warning."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path), Table())
@@ -42,11 +32,11 @@ class FolderRecords(parts.ReadRecords):
         for name in self._names():
             try:
                 content = (path / name).read_bytes()
-                self._table.merge(load(parts.checked_part(name, content, name), name))
+                self._table.merge(load(parts.check_part(name, content, name), name))
                 self._read.add(name)
             except (OSError, RecordsError) as error:
                 log.warning("records_left_out", folder=self.place, part=name, problem=str(error))
-        self.writable = os.access(path if path.exists() else _nearest(path), os.W_OK)
+        self.writable = os.access(path if path.exists() else _nearest_existing(path), os.W_OK)
 
     def add(self, records: Mapping[RecordKey, Sequence[Record]]) -> int:
         if not self.writable:
@@ -56,14 +46,13 @@ class FolderRecords(parts.ReadRecords):
             self._write(changed)
         return sum(map(len, changed.values()))
 
-    def keep(self, kept: Kept) -> int:
-        before = self._table.everything()
-        after = {key: kept(key, records) for key, records in before.items()}
-        gone = sum(map(len, before.values())) - sum(map(len, after.values()))
-        if not gone:
+    def prune(self, select: Selection) -> int:
+        before = self._table.all_records()
+        after = {key: select(key, records) for key, records in before.items()}
+        removed = sum(map(len, before.values())) - sum(map(len, after.values()))
+        if not removed:
             return 0
-        # Records that others add meanwhile are in parts that this object did not read, so they
-        # stay.
+        # Parts that other writers add meanwhile were not read, so they stay.
         read = [name for name in self._names() if name in self._read]
         written = self._write(after) if any(after.values()) else None
         with self._writing():
@@ -73,14 +62,14 @@ class FolderRecords(parts.ReadRecords):
             self._index()
         self._table = Table([after])
         self._read = set() if written is None else {written}
-        return gone
+        return removed
 
     def _write(self, records: Records) -> str:
         content = dump(records)
         name = parts.part_name(content)
         with self._writing():
             self._path.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path / name, content)
+            write_atomic(self._path / name, content)
             self._index()
         self._read.add(name)
         return name
@@ -89,7 +78,7 @@ class FolderRecords(parts.ReadRecords):
         """Write the index of all complete parts, again if other writers add parts meanwhile."""
         indexed = None
         while indexed != (names := self._names()):
-            write_whole(self._path / parts.INDEX, parts.index_of(names))
+            write_atomic(self._path / parts.INDEX, parts.index_of(names))
             indexed = names
 
     def _names(self) -> list[str]:
@@ -109,6 +98,6 @@ class FolderRecords(parts.ReadRecords):
         )
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """The innermost existing folder above a path."""
     return next(folder for folder in path.absolute().parents if folder.exists())

@@ -1,4 +1,4 @@
-"""Records in files that never change, read as a whole from a folder, a file, or over HTTP."""
+"""Records that are read as a whole, from files that never change."""
 
 from __future__ import annotations
 
@@ -8,25 +8,20 @@ from collections.abc import Mapping, Sequence
 
 from chameleon_core.plugin_api import Record, RecordKey
 
-from chameleon_records._databases.contract import Kept, PlacedRecords
+from chameleon_records._databases.contract import ManagedDatabase, Selection
 from chameleon_records._format import NAME, VERSION, RecordsError, Table, check_version
 
 SUFFIX = ".jsonl"
 """The suffix of files with records."""
 
 INDEX = "index.json"
-"""The file that lists the parts of a folder, for readers over HTTP, who cannot list the folder."""
+"""The file that lists the parts of a folder, because readers over HTTP cannot list it."""
 
 _DIGITS = 64
 
 
-class ReadRecords(PlacedRecords):
-    """Records that were read as a whole, such as an exported file. A subclass may support adding.
-
-    Args:
-        place: the place from which the records were read.
-        table: the records.
-    """
+class InMemoryDatabase(ManagedDatabase):
+    """Records in memory, read from a place such as an exported file."""
 
     writable = False
 
@@ -44,44 +39,26 @@ class ReadRecords(PlacedRecords):
         del records
         raise self.read_only()
 
-    def keep(self, kept: Kept) -> int:
-        del kept
+    def prune(self, select: Selection) -> int:
+        del select
         raise self.read_only()
 
 
 def part_name(content: bytes) -> str:
-    """The file name of a part, made from a digest of its content.
-
-    So a file with this name never changes.
-
-    Args:
-        content: the content of the part.
-    """
+    """The file name of a part, made from a digest of its content."""
     return f"{hashlib.sha256(content).hexdigest()}{SUFFIX}"
 
 
 def is_part(name: str) -> bool:
-    """Whether a string has the form of a part's file name.
-
-    Such a name cannot lead to another folder, as a path with ``..`` might.
-    """
+    """Whether a string has the form of a part's file name, which leads to no other folder."""
     digits = name.removesuffix(SUFFIX)
     return (
         name.endswith(SUFFIX) and len(digits) == _DIGITS and set(digits) <= set("0123456789abcdef")
     )
 
 
-def checked_part(name: str, content: bytes, place: str) -> bytes:
-    """Check that the content of a part matches its name, and return the content.
-
-    Args:
-        name: the file name of the part, which has a digest of the content.
-        content: the content of the part.
-        place: the address of the part, for error messages.
-
-    Raises:
-        RecordsError: the content does not match the name.
-    """
+def check_part(name: str, content: bytes, place: str) -> bytes:
+    """Return the content of a part; raise an error if the digest in its name is of another."""
     if part_name(content) != name:
         raise RecordsError(
             f"{place} is half written or was changed: its content is not what its name says",
@@ -91,26 +68,13 @@ def checked_part(name: str, content: bytes, place: str) -> bytes:
 
 
 def index_of(names: Sequence[str]) -> bytes:
-    """Make the index of a folder of records, which lists its files with records (parts).
-
-    Args:
-        names: the file names of the parts.
-    """
+    """The index of a folder of records, which lists its parts."""
     value = {"format": NAME, "version": VERSION, "parts": sorted(names)}
     return f"{json.dumps(value, indent=1)}\n".encode()
 
 
 def parts_of(content: bytes, place: str) -> list[str]:
-    """Read the index of a folder of records: the names of its files with records, called parts.
-
-    Args:
-        content: the content of the index file.
-        place: the address of the index, for error messages.
-
-    Raises:
-        RecordsError: the content is no index, is of a newer version, or lists a name that does not
-            have the form of a part's name (``is_part``).
-    """
+    """The names of the parts in the index of a folder of records."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):

@@ -12,12 +12,12 @@ import structlog
 from chameleon_core.api import SQLiteFile
 from chameleon_core.plugin_api import ChameleonError, Record, RecordKey, rank
 
-from chameleon_records._databases.contract import Kept, PlacedRecords
+from chameleon_records._databases.contract import ManagedDatabase, Selection
 from chameleon_records._format import (
     VERSION,
     RecordsError,
     key_from_json,
-    normal,
+    normalise,
     record_from_json,
     record_to_json,
 )
@@ -76,15 +76,8 @@ class RecordsFile(SQLiteFile):
         super()._check_version(connection)
 
 
-class SQLiteRecords(PlacedRecords):
-    """Records in a SQLite file.
-
-    Args:
-        path: the file. The file and its folder are made when records are added first.
-
-    Raises:
-        RecordsError: the file is no record database, is damaged, or is of a newer version.
-    """
+class SQLiteDatabase(ManagedDatabase):
+    """Records in a SQLite file."""
 
     def __init__(self, path: Path) -> None:
         self.place = str(path)
@@ -102,22 +95,22 @@ class SQLiteRecords(PlacedRecords):
     def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
         where, values = ("", ()) if like is None else (" WHERE family = ?", (like.family,))
         rows = self._read(f"SELECT key FROM keys{where} ORDER BY digest", values)  # noqa: S608
-        return [key for (text,) in rows if (key := self._made(key_from_json, text)) is not None]
+        return [key for (text,) in rows if (key := self._parse(key_from_json, text)) is not None]
 
     def records(self, key: RecordKey) -> Sequence[Record]:
         rows = self._read(
             f"SELECT record FROM records WHERE key_id = ({_ID}) ORDER BY config",  # noqa: S608
             (key.digest,),
         )
-        read = (self._made(record_from_json, text) for (text,) in rows)
+        read = (self._parse(record_from_json, text) for (text,) in rows)
         return [record for record in read if record is not None]
 
-    def add(self, found: Mapping[RecordKey, Sequence[Record]]) -> int:
+    def add(self, records_by_key: Mapping[RecordKey, Sequence[Record]]) -> int:
         if not self.writable:
             raise self.read_only()
         changed = 0
-        with self._opened().statements() as execute:
-            for key, records in found.items():
+        with self._writable_file().statements() as execute:
+            for key, records in records_by_key.items():
                 if not records:
                     continue
                 execute(
@@ -125,7 +118,7 @@ class SQLiteRecords(PlacedRecords):
                     (key.digest, key.family, _text(key.to_json())),
                 )
                 ((row,),) = execute(_ID, (key.digest,)).fetchall()
-                changed += sum(self._put(execute, row, normal(record)) for record in records)
+                changed += sum(self._put(execute, row, normalise(record)) for record in records)
         return changed
 
     def _put(self, execute: Callable[..., sqlite3.Cursor], row: int, record: Record) -> bool:
@@ -134,40 +127,40 @@ class SQLiteRecords(PlacedRecords):
             "SELECT record FROM records WHERE key_id = ? AND config = ?", (row, config)
         ).fetchone()
         if known is not None:
-            before = self._made(record_from_json, known[0])
+            before = self._parse(record_from_json, known[0])
             if known[0] == text or (before is not None and rank(before) <= rank(record)):
                 return False
         execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", (row, config, text))
         return True
 
-    def keep(self, kept: Kept) -> int:
+    def prune(self, select: Selection) -> int:
         if not self.writable:
             raise self.read_only()
         if self._file is None:
             return 0
-        gone = 0
+        removed = 0
         # The file is locked from the first read on, so other runs wait until the end to add
         # records.
-        with self._opened().statements() as execute:
+        with self._writable_file().statements() as execute:
             for key in self.keys():
                 records = list(self.records(key))
-                stay = {one.measurement.config for one in kept(key, records)}
+                selected = {record.measurement.config for record in select(key, records)}
                 for record in records:
-                    if record.measurement.config not in stay:
+                    if record.measurement.config not in selected:
                         config = _text(record.measurement.config)
                         execute(
                             f"DELETE FROM records WHERE key_id = ({_ID}) AND config = ?",  # noqa: S608
                             (key.digest, config),
                         )
-                        gone += 1
+                        removed += 1
             execute("DELETE FROM keys WHERE id NOT IN (SELECT key_id FROM records)", ())
-        return gone
+        return removed
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
 
-    def _opened(self) -> RecordsFile:
+    def _writable_file(self) -> RecordsFile:
         if self._file is None or self._file.read_only:
             with RecordsError.on_os_error(f"cannot write {self._path}", hint=RecordsFile.later):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,8 +172,8 @@ class SQLiteRecords(PlacedRecords):
     def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return [] if self._file is None else self._file.read(sql, values)
 
-    def _made(self, make: Callable[[Any], Any], text: str) -> Any:
-        """The record or key in a row's text. If the text is not valid, a warning and None."""
+    def _parse(self, make: Callable[[Any], Any], text: str) -> Any:
+        """The record or key in a row's text; None with a warning if it is invalid."""
         try:
             return make(json.loads(text))
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -1,7 +1,4 @@
-"""Writes a table of measurements in a format that other tools read.
-
-The formats are CSV and Parquet files, pandas data frames, and Kernel Tuner's files.
-"""
+"""Writes tables of measurements as CSV, Parquet, pandas data frames, or Kernel Tuner's files."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.plugin_api import NUMBERS
-from chameleon_system.api import write_whole
+from chameleon_system.api import write_atomic
 
 from chameleon_records._format import RecordsError
 from chameleon_records._tables.kernel_tuner import as_cache, as_t4
@@ -26,10 +23,7 @@ _NUMBERS = ("seconds", *NUMBERS, "measured_at")
 
 
 def as_csv(rows: Sequence[Row]) -> bytes:
-    """Convert measurements to a CSV file in UTF-8 (RFC 4180).
-
-    Lists are written as JSON, and missing values are empty.
-    """
+    """Rows as a CSV file in UTF-8 (RFC 4180), with lists as JSON."""
     columns = columns_of(rows)
     for name in _LISTS:
         columns[name] = [json.dumps(value) for value in columns[name]]
@@ -41,11 +35,7 @@ def as_csv(rows: Sequence[Row]) -> bytes:
 
 
 def as_parquet(rows: Sequence[Row]) -> bytes:
-    """Rows as a Parquet file.
-
-    Raises:
-        RecordsError: pyarrow is not installed.
-    """
+    """Rows as a Parquet file."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - optional
         from pyarrow import parquet  # noqa: PLC0415
@@ -112,12 +102,8 @@ Columns = dict[str, list[Any]]
 def columns_of(rows: Sequence[Row]) -> Columns:
     """The columns of a table of measurements, by name.
 
-    All columns have the same length. A value is None if the row's operator has no such argument or
-    knob.
-
-    ``repeats`` are kernel times in seconds, and ``seconds`` is their median. If a measurement
-    failed, ``seconds`` is None and ``repeats`` is empty. ``measured_at`` is in seconds since 1970.
-    Each column of an argument or a knob has numbers or strings of one type; other values are JSON.
+    ``seconds`` is the median of ``repeats`` or None after a failure, and ``measured_at`` is in
+    seconds since 1970. An argument or knob that the row's operator lacks is None.
     """
     keys = [row.key for row in rows]
     measured = [row.record.measurement for row in rows]
@@ -136,17 +122,17 @@ def columns_of(rows: Sequence[Row]) -> Columns:
         **{name: [getattr(outcome, name) for outcome in measured] for name in NUMBERS},
         "origin": [row.origin for row in rows],
         "measured_at": [row.record.measured_at for row in rows],
-        **_flat(ARGUMENT, [key.arguments for key in keys]),
-        **_flat(KNOB, [row.record.knobs for row in rows]),
+        **_prefixed(ARGUMENT, [key.arguments for key in keys]),
+        **_prefixed(KNOB, [row.record.knobs for row in rows]),
     }
 
 
-def _flat(prefix: str, values: Sequence[Mapping[str, Any]]) -> Columns:
+def _prefixed(prefix: str, values: Sequence[Mapping[str, Any]]) -> Columns:
     names = dict.fromkeys(name for row in values for name in row)
-    return {f"{prefix}{name}": _alike([row.get(name) for row in values]) for name in names}
+    return {f"{prefix}{name}": _uniform([row.get(name) for row in values]) for name in names}
 
 
-def _alike(values: list[Any]) -> list[Any]:
+def _uniform(values: list[Any]) -> list[Any]:
     """Values of one simple type unchanged; mixed integers and floats as floats; others as JSON."""
     types = {type(value) for value in values if value is not None}
     if len(types) <= 1 and types <= {bool, int, float, str}:
@@ -159,48 +145,41 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-WHOLE: Mapping[str, Callable[[Sequence[Row]], bytes]] = {"csv": as_csv, "parquet": as_parquet}
+SINGLE_FILE_FORMATS: Mapping[str, Callable[[Sequence[Row]], bytes]] = {
+    "csv": as_csv,
+    "parquet": as_parquet,
+}
 """Formats in which all tasks are in one file."""
 
-EACH: Mapping[str, Callable[[Sequence[Row]], bytes]] = {"kernel-tuner": as_cache, "t4": as_t4}
+TASK_FILE_FORMATS: Mapping[str, Callable[[Sequence[Row]], bytes]] = {
+    "kernel-tuner": as_cache,
+    "t4": as_t4,
+}
 """Formats in which each task has a separate file."""
 
 
 def write_rows(rows: Sequence[Row], form: str, place: Path) -> list[Path]:
-    """Write rows to one or several files.
-
-    Args:
-        rows: rows of one or several tasks.
-        form: the name of the format, in ``WHOLE`` or ``EACH``.
-        place: the file. For a format with a file for each task, the folder, which is made if it
-            does not exist.
-
-    Returns:
-        The paths of the written files.
-
-    Raises:
-        RecordsError: there are no rows, a library is missing, or a file cannot be written.
-    """
+    """Write rows to one file, or to one file per task in a folder; return the paths."""
     if not rows:
         raise RecordsError("there is no measurement to export", hint="Run a pipeline first.")
-    if form in WHOLE:
-        contents = {place: WHOLE[form](rows)}
+    if form in SINGLE_FILE_FORMATS:
+        contents = {place: SINGLE_FILE_FORMATS[form](rows)}
     else:
         tasks = by_task(rows)
         names = _names([task for task, _ in tasks])
         contents = {
-            place / f"{name}.json": EACH[form](some)
+            place / f"{name}.json": TASK_FILE_FORMATS[form](some)
             for name, some in zip(names, tasks.values(), strict=True)
         }
     with RecordsError.on_os_error(f"cannot write {place}", hint="Name a place elsewhere."):
         for file, content in contents.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, content)
+            write_atomic(file, content)
     return list(contents)
 
 
 def _names(tasks: Sequence[str]) -> list[str]:
-    """Distinct names of files, from the names of tasks."""
+    """Distinct file names, made from the names of tasks."""
     names: list[str] = []
     for task in tasks:
         name = re.sub(r"[^\w.@-]+", "_", task, flags=re.ASCII).lstrip(".") or "task"

@@ -1,8 +1,4 @@
-"""Measurements in two formats of Kernel Tuner: caches and T4 files, with times in milliseconds.
-
-A cache is the file that Kernel Tuner writes while it tunes (version 1.1.0 of its schema). A T4 file
-has the output format that several auto-tuners share (T4 results, version 1.0.0).
-"""
+"""Measurements in formats of Kernel Tuner: caches (schema 1.1.0) and T4 files (version 1.0.0)."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from chameleon_records._tables.rows import Row
 
 _MILLISECONDS = 1e3
 
-_OTHERWISE = ("RuntimeFailedConfig", "runtime")
+_OTHER_FAILURE = ("RuntimeFailedConfig", "runtime")
 _FAILURES = {
     FailureKind.BUILD_ERROR: ("CompilationFailedConfig", "compile"),
     FailureKind.BUILD_TIMEOUT: ("CompilationFailedConfig", "compile"),
@@ -27,22 +23,11 @@ _FAILURES = {
     FailureKind.RUN_TIMEOUT: ("RuntimeFailedConfig", "timeout"),
     FailureKind.WRONG_OUTPUT: ("RuntimeFailedConfig", "correctness"),
 }
-"""The names of failures in a cache and in a T4 file. All other failures count as failures at run
-time."""
+"""The names of failures in a cache and in a T4 file."""
 
 
 def as_cache(rows: Sequence[Row]) -> bytes:
-    """Convert the measurements of one task to a cache file of Kernel Tuner.
-
-    Failures have the name that the format defines for their kind. The keys ``error_type`` and
-    ``error`` are Chameleon's additions.
-
-    Args:
-        rows: the measurements of the task.
-
-    Raises:
-        RecordsError: the rows have configurations with different knobs.
-    """
+    """The measurements of one task as a cache file of Kernel Tuner."""
     names = _names(rows)
     cache = {}
     for row in rows:
@@ -50,7 +35,7 @@ def as_cache(rows: Sequence[Row]) -> bytes:
         measured = row.record.measurement
         entry = {
             **values,
-            "time": _mean(measured) if measured.ok else _words(measured)[0],
+            "time": _mean(measured) if measured.ok else _failure_names(measured)[0],
             "times": [time * _MILLISECONDS for time in measured.seconds],
             "compile_time": measured.build_seconds * _MILLISECONDS,
             "benchmark_time": measured.run_seconds * _MILLISECONDS,
@@ -60,6 +45,7 @@ def as_cache(rows: Sequence[Row]) -> bytes:
             "timestamp": _date(row),
         }
         if measured.failure is not None:
+            # These two keys are not in the schema.
             entry.update(error_type=str(measured.failure), error=measured.message)
         cache[",".join(str(values[name]) for name in names)] = entry
     first = rows[0]
@@ -77,14 +63,7 @@ def as_cache(rows: Sequence[Row]) -> bytes:
 
 
 def as_t4(rows: Sequence[Row]) -> bytes:
-    """Convert the measurements of one task to a T4 file, a format of Kernel Tuner.
-
-    Args:
-        rows: the measurements of the task.
-
-    Raises:
-        RecordsError: the rows have configurations with different knobs.
-    """
+    """The measurements of one task as a T4 file, which several auto-tuners share."""
     _names(rows)
     results = []
     for row in rows:
@@ -103,7 +82,7 @@ def as_t4(rows: Sequence[Row]) -> bytes:
                 "timestamp": _date(row),
                 "configuration": _values(row),
                 "times": times,
-                "invalidity": "correct" if measured.ok else _words(measured)[1],
+                "invalidity": "correct" if measured.ok else _failure_names(measured)[1],
                 "correctness": int(measured.ok),
                 "measurements": [{"name": "time", "value": mean, "unit": "ms"} for mean in means],
                 "objectives": ["time"],
@@ -113,11 +92,7 @@ def as_t4(rows: Sequence[Row]) -> bytes:
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """The names of the knobs, which must be the same in all rows.
-
-    Raises:
-        RecordsError: the rows have different knobs.
-    """
+    """The names of the knobs, which must be the same in all rows."""
     names = list(rows[0].record.knobs)
     if any(list(row.record.knobs) != names for row in rows):
         raise RecordsError(
@@ -147,10 +122,10 @@ def _mean(measured: Measurement) -> float:
     return statistics.fmean(measured.seconds) * _MILLISECONDS
 
 
-def _words(measured: Measurement) -> tuple[str, str]:
+def _failure_names(measured: Measurement) -> tuple[str, str]:
     """The names of a failure in a cache and in a T4 file."""
     kind = measured.failure
-    return _OTHERWISE if kind is None else _FAILURES.get(kind, _OTHERWISE)
+    return _OTHER_FAILURE if kind is None else _FAILURES.get(kind, _OTHER_FAILURE)
 
 
 def _date(row: Row) -> str:

@@ -10,7 +10,7 @@ from chameleon_core.api import CONDITIONS, MIXED, RECORDS, kept_records, read_st
 from chameleon_core.plugin_api import Record, RecordKey
 
 from chameleon_records._format import Records, RecordsError
-from chameleon_records._opening import opened_at
+from chameleon_records._locations import open_at
 
 
 @attrs.frozen(kw_only=True)
@@ -18,13 +18,11 @@ class Row:
     """One measurement, with its operator.
 
     Attributes:
-        task: the operator's name in its run. A database has no names, so it is the digest of
-            ``key``.
+        task: the operator's name in its run; for a database, the digest of ``key``.
         key: the facts that the measurement depends on. ``key.conditions`` is empty if the
             conditions are unknown.
         record: the measurement, the knob values by name, and the time of the measurement.
-        origin: the stage that proposed the configuration. None if the stage was not recorded;
-            databases do not record it.
+        origin: the stage that proposed the configuration; None if unknown.
     """
 
     task: str
@@ -34,22 +32,13 @@ class Row:
 
 
 def rows_of(place: str | None) -> list[Row]:
-    """All measurements at a place, in the order in which tasks and measurements were added.
-
-    Args:
-        place: a run folder, or the location of a record database. If None, the database that runs
-            use by default.
-
-    Raises:
-        RecordsError: there are no records at the place, or they cannot be read.
-        RunFolderError: the run folder cannot be read.
-    """
+    """All measurements at a place, in the order in which they were added."""
     if is_run(place):
         return list(_rows_of_run(Path(str(place))))
-    with opened_at(place, to_read=True) as database:
+    with open_at(place, must_exist=True) as database:
         return [
             Row(task=key.digest, key=key, record=record)
-            for key, records in database.everything().items()
+            for key, records in database.all_records().items()
             for record in records
         ]
 
@@ -78,18 +67,8 @@ def _rows_of_run(folder: Path) -> Iterator[Row]:
                 yield Row(task=task.name, key=key, record=record, origin=origin)
 
 
-def records_of_run(folder: Path) -> Records:
-    """Read the measurements that a run has made itself, as records by key.
-
-    Measurements that the run took from databases are left out.
-
-    Args:
-        folder: the run folder.
-
-    Raises:
-        RunFolderError: the folder is no run folder, or cannot be read.
-        RecordsError: the conditions of the measurements are unknown.
-    """
+def read_run_records(folder: Path) -> Records:
+    """The measurements that a run has made itself, as records by key."""
     with read_store(folder) as store:
         records = kept_records(store)
         measured = store.measured

@@ -21,16 +21,7 @@ _MILLISECOND = 1e-3
 
 
 def cudnn_kernel(task: Task, variant: str, index: int) -> CudnnKernel:
-    """Make the kernel of NVIDIA's library that computes a task on a GPU, through PyTorch.
-
-    Args:
-        task: The task.
-        variant: One of ``cudnn.VARIANTS``.
-        index: The index of the GPU.
-
-    Raises:
-        RuntimeError: PyTorch has no CUDA or no cuDNN, or finds no usable GPU.
-    """
+    """Make the kernel of NVIDIA's library that computes a task on a GPU, through PyTorch."""
     _require_cuda()
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -64,12 +55,7 @@ def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
 
 
 class CudnnKernel(Kernel):
-    """A kernel that calls a PyTorch function on a GPU.
-
-    Args:
-        run: Launches GPU kernels and returns the operator's output.
-        device: The GPU.
-    """
+    """A kernel that calls a PyTorch function on a GPU."""
 
     def __init__(self, run: Callable[[], torch.Tensor], device: torch.device) -> None:
         self._run = run
@@ -88,16 +74,7 @@ class CudnnKernel(Kernel):
         return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        """Time ``count`` repeats with CUDA events, as TVM's evaluator does.
-
-        With cold caches, each of the ``number`` runs of a repeat is timed separately, after a copy
-        of ``cold_bytes`` bytes.
-
-        Args:
-            number: The number of runs of a repeat.
-            count: The number of repeats.
-            cold_bytes: The bytes to copy between runs; with 0, the caches stay warm.
-        """
+        """Time ``count`` repeats with CUDA events, as TVM's evaluator does."""
         runs, rounds = (1, number * count) if cold_bytes else (number, count)
         with torch.cuda.device(self._device), torch.inference_mode():
             self._graph(runs).replay()
@@ -123,10 +100,7 @@ class CudnnKernel(Kernel):
         return float(begin.elapsed_time(end)) * _MILLISECOND / runs
 
     def _graph(self, runs: int) -> torch.cuda.CUDAGraph:
-        """A graph of consecutive runs, so that PyTorch's own work on the CPU is not timed.
-
-        PyTorch needs more CPU time per operator than a small kernel takes on the GPU.
-        """
+        """A graph of consecutive runs, so that PyTorch's own work on the CPU is not timed."""
         if runs not in self._graphs:
             self._run()  # cuDNN chooses its algorithm
             graph = torch.cuda.CUDAGraph()

@@ -37,10 +37,7 @@ _MOST_CORES = 8192
 
 
 class OneDNNBaseline(Baseline):
-    """Kernels of Intel's oneDNN as a baseline, in all layouts that oneDNN has.
-
-    The fastest layout counts, whatever layout the task has.
-    """
+    """Kernels of Intel's oneDNN as a baseline, in all layouts that oneDNN has."""
 
     def __init__(self, options: NoOptions) -> None:
         del options
@@ -48,12 +45,8 @@ class OneDNNBaseline(Baseline):
     def supports(self, task: Task) -> bool:
         """Whether the task is a float32 convolution or matrix product on a CPU, without epilogue.
 
-        oneDNN's int8 kernels are left out. On CPUs without VNNI they saturate sums of two products,
-        so Chameleon's check would reject their outputs (oneDNN's manual, "Nuances of int8
-        computations").
-
-        Args:
-            task: The task.
+        On CPUs without VNNI they saturate sums of two products, so Chameleon's check would reject
+        their outputs (oneDNN's manual, "Nuances of int8 computations").
         """
         return (
             task.operator in VARIANTS
@@ -75,11 +68,7 @@ class OneDNNBaseline(Baseline):
 
 @contextlib.contextmanager
 def _every_core() -> Iterator[None]:
-    """A context in which this process may use every core.
-
-    OpenMP reads the affinity of the thread that starts its thread pool. If that thread is bound to
-    one core, all OpenMP threads share this core and run at half the speed.
-    """
+    """A context in which this process may use every core."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

@@ -25,13 +25,7 @@ class TorchKernel(Kernel):
     """A kernel that calls a PyTorch function on a CPU.
 
     Args:
-        run: A function that computes the operator's output.
-        arguments: A function that returns new copies of the arguments, in the layout that ``run``
-            needs.
         sizes: The size of each argument in bytes.
-        constants: The indices of the arguments that are constants of a network. With cold caches,
-            these arguments come from memory. If ``constants`` is empty, all arguments come from
-            memory.
     """
 
     def __init__(
@@ -89,13 +83,7 @@ Pack = Callable[[torch.Tensor, torch.Tensor], Tensors]
 
 
 class TorchBuilder(Builder):
-    """Builds the oneDNN kernel of one variant.
-
-    Args:
-        task: The task, whose own inputs are used in the layout of the variant.
-        variant: One of ``onednn.VARIANTS``.
-        threads: The number of threads that PyTorch may use.
-    """
+    """Builds the oneDNN kernel of one variant."""
 
     def __init__(self, task: Task, variant: str, *, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -123,14 +111,7 @@ class TorchBuilder(Builder):
 
 
 def torch_function(task: Task, variant: str) -> tuple[Run, Pack]:
-    """PyTorch's function for a task, with a function that prepares its arguments.
-
-    The second function takes the data and the weights, and returns the arguments for the first.
-
-    Args:
-        task: The task.
-        variant: One of ``onednn.VARIANTS``, which names the layout.
-    """
+    """PyTorch's function for a task, with a function that prepares its arguments."""
     return _KINDS[task.operator](task, variant)
 
 

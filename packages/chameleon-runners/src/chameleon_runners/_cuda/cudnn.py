@@ -20,22 +20,13 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 
 class CudnnBaseline(Baseline):
-    """Kernels of NVIDIA's cuDNN and cuBLAS as a baseline, in all layouts.
-
-    The fastest layout counts, whatever layout the task has. cuDNN chooses its fastest algorithm.
-    TF32 is off, so float32 keeps its precision. If PyTorch has no CUDA, the baseline fails with a
-    message; it is never left out silently.
-    """
+    """Kernels of NVIDIA's cuDNN and cuBLAS as a baseline, in all layouts."""
 
     def __init__(self, options: NoOptions) -> None:
         del options
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a convolution or matrix product without epilogue, on a GPU.
-
-        Args:
-            task: The task.
-        """
+        """Whether the task is a convolution or matrix product without epilogue, on a GPU."""
         return _is_plain(task) and kind_of(task.target) == "cuda"
 
     def variants(self, task: Task) -> Sequence[str]:
@@ -49,14 +40,7 @@ class StandInBaseline(CudnnBaseline):
     """Runs oneDNN on a CPU with the code of the cuDNN baseline, to test it without a GPU."""
 
     def supports(self, task: Task) -> bool:
-        """Whether the task is a convolution or matrix product without epilogue, on a CPU.
-
-        For these tasks, tests use oneDNN in place of cuDNN. For all other tasks, the result is
-        False.
-
-        Args:
-            task: The task.
-        """
+        """Whether the task is a convolution or matrix product without epilogue, on a CPU."""
         return _is_plain(task) and kind_of(task.target) == "llvm"
 
     def variants(self, task: Task) -> Sequence[str]:

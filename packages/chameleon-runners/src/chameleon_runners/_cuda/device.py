@@ -18,14 +18,7 @@ _log = structlog.get_logger()
 
 
 class CudaDevice(Device):
-    """A GPU of this machine as a device that measures candidates.
-
-    A faulty kernel makes the GPU unusable for the whole process. The process then ends, the
-    candidate counts as crashed, and a new process takes the GPU.
-
-    Args:
-        options: The index of the GPU, and how it is used.
-    """
+    """A GPU of this machine as a device that measures candidates."""
 
     def __init__(self, options: CudaDeviceOptions) -> None:
         self._options = options

@@ -33,7 +33,6 @@ class GpuState:
 
     Attributes:
         values: The driver's values by name, as strings; empty if the driver gave no answer.
-        problem: Why there are no values; empty otherwise.
     """
 
     values: dict[str, str] = attrs.field(factory=dict)
@@ -56,10 +55,7 @@ class GpuState:
 
 
 def driver_lists() -> tuple[int, str]:
-    """Ask NVIDIA's driver for the number of GPUs that this process may use.
-
-    The second value is the reason if there are none.
-    """
+    """Ask NVIDIA's driver for the number of GPUs that this process may use."""
     listed, problem = _query(["--query-gpu=uuid", "--format=csv,noheader"])
     visible = _visible()
     if visible is not None and listed:
@@ -76,11 +72,7 @@ def _visible() -> list[str] | None:
 
 
 def state_of(index: int) -> GpuState:
-    """Ask NVIDIA's driver for the current state of a GPU, such as its temperature.
-
-    Args:
-        index: The index of the GPU among those that this process may use.
-    """
+    """Ask NVIDIA's driver for the current state of a GPU, such as its temperature."""
     visible = _visible()
     name = str(index) if visible is None or index >= len(visible) else visible[index]
     lines, problem = _query(

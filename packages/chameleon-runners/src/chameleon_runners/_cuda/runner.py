@@ -16,11 +16,7 @@ FACTORY = "chameleon_runners._cuda.device:CudaDevice"
 
 
 class CudaRunner(FleetRunner):
-    """Builds candidates on the CPU and measures on all GPUs of this machine.
-
-    Args:
-        options: The GPUs to use, and the options of measuring.
-    """
+    """Builds candidates on the CPU and measures on all GPUs of this machine."""
 
     def __init__(self, options: CudaOptions) -> None:
         super().__init__(options, device_refs_of(options), kind="cuda")

@@ -25,7 +25,6 @@ class VendorRecipe:
 
     Attributes:
         task: The task as JSON values. Its inputs are the same in every process.
-        variant: The variant of the baseline.
         threads: The number of threads of a kernel on a CPU. GPUs ignore it.
     """
 
@@ -39,13 +38,7 @@ class VendorRecipe:
 
 
 def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
-    """Read the recipe of a vendor's kernel from an exported folder, or return None.
-
-    None means that the folder holds a compiled kernel instead.
-
-    Args:
-        artifact: The folder that a builder exported.
-    """
+    """Read the recipe of a vendor's kernel from an exported folder, or return None."""
     path = artifact / RECIPE
     if not path.exists():
         return None
@@ -53,15 +46,7 @@ def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
 
 
 class VendorBuilder(Builder):
-    """Exports recipes of a vendor library's kernels; needs neither GPU nor PyTorch.
-
-    The process of a device reads such a recipe, and makes the kernel from it.
-
-    Args:
-        task: The task.
-        variant: The variant of the baseline.
-        threads: The number of threads of a kernel if the recipe is for a CPU. GPUs ignore it.
-    """
+    """Exports recipes of a vendor library's kernels; needs neither GPU nor PyTorch."""
 
     def __init__(self, task: Task, variant: str, *, threads: int) -> None:
         self._task = task
@@ -83,16 +68,7 @@ class VendorBuilder(Builder):
 
 
 def vendor_kernel(recipe: VendorRecipe, kind: str, index: int) -> Kernel:
-    """Make a kernel of a vendor's library, such as cuDNN's, on a device of this machine.
-
-    Args:
-        recipe: The description of the kernel.
-        kind: TVM's kind of device: ``cuda``, or another kind for a CPU in place of a GPU.
-        index: The index of the device.
-
-    Raises:
-        RuntimeError: PyTorch is missing, or cannot use the device.
-    """
+    """Make a kernel of a vendor's library, such as cuDNN's, on a device of this machine."""
     # Not imported yet: on a CPU it starts its threads where this one may run by then.
     if importlib.util.find_spec("torch") is None:
         raise RuntimeError(

@@ -21,13 +21,9 @@ C = TypeVar("C", bound=CandidateRun)
 class BuildPhase(Generic[C]):
     """Gives work to the workers that build the candidates of one stage's builder.
 
-    Each worker first opens the stage's builder. Then one worker computes the reference, if
-    necessary, and the workers build candidates.
-
     Attributes:
         preparation: The object that makes the builder of a space provider or a baseline in a
             worker.
-        pending: The candidates to build.
         context: The workers, options and time limits to use.
         built: A function that is called with each candidate whose build succeeds.
         failed: A function that is called with each candidate whose build fails, and with the failed
@@ -38,7 +34,6 @@ class BuildPhase(Generic[C]):
             further candidates, and does no other work.
         postponed: A function that is called with the worker if a build ran out of memory. It
             returns whether to build the candidate again later, when the worker holds fewer kernels.
-        under_way: The number of builds that are running.
         keeper: The reserved worker; None if there is none, or if ``keep`` is False.
     """
 
@@ -63,11 +58,7 @@ class BuildPhase(Generic[C]):
         return bool(self._working)
 
     def employ(self, room: int | None) -> None:
-        """Give idle builders their next work: candidates to build, or the reference to compute.
-
-        Args:
-            room: The largest number of builds that may run at the same time; None for no limit.
-        """
+        """Give idle builders their next work: candidates to build, or the reference to compute."""
         self.context.builders.fill(max(1, len(self.pending) + len(self._working)))
         most = self.context.builders.size if self.most is None else self.most
         while len(self._working) < most and (

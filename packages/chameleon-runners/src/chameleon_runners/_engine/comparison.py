@@ -38,9 +38,6 @@ class ContenderState(Generic[C]):
     """The state of a contender during a comparison.
 
     Attributes:
-        contender: The contender.
-        candidate: The state of the contender's configuration.
-        built: Whether the contender's kernel is built.
         result: The contender's measurement if it has failed; None otherwise.
     """
 
@@ -50,12 +47,7 @@ class ContenderState(Generic[C]):
     result: Measurement | None = None
 
     def refuse(self, reply: Message, log: str = "") -> None:
-        """Record that the contender could not be built, from the worker's reply.
-
-        Args:
-            reply: The worker's reply.
-            log: The end of the worker's output.
-        """
+        """Record that the contender could not be built, from the worker's reply."""
         if reply["status"] == "failed":
             self.result = self.candidate.failed_reply(reply, log)
         else:
@@ -84,16 +76,6 @@ def turns(
     """Yield the contenders of a comparison in the order in which they are timed, round by round.
 
     Each round has a new random order, so that no contender always runs after the same other one.
-    Contenders that are much slower than the fastest get few turns.
-
-    Args:
-        racing: A function that returns the contenders that have not failed. It is called again
-            before each turn.
-        rounds: The largest number of rounds.
-        another: A function that is called before each round with the number of rounds so far. It
-            returns whether to run another round.
-        in_time: A function that returns whether there is time left. If there is none, much slower
-            contenders get only one turn.
     """
     generator = np.random.default_rng(0)
     for done in range(rounds):
@@ -113,14 +95,7 @@ def _hopeless(contender: S, racing: Sequence[S]) -> bool:
 
 
 class _ContenderBuild(Preparation, Generic[C]):
-    """The build of one contender; if it fails, the comparison continues with the others.
-
-    Args:
-        task: The task.
-        entry: The contender's state.
-        context: The workers, options and time limits to use.
-        keep: Whether the worker that builds the contender keeps the kernel.
-    """
+    """The build of one contender; if it fails, the comparison continues with the others."""
 
     def __init__(
         self, task: Task, entry: ContenderState[C], *, context: MeasureContext, keep: bool
@@ -199,14 +174,7 @@ are undisturbed.
 
 
 class Comparison(ABC, Generic[C]):
-    """The final comparison of one task: builds, checks and times the contenders in turns.
-
-    Args:
-        task: The task.
-        entries: The state of each contender.
-        context: The workers, options and time limits to use.
-        keep: Whether each contender is timed by the worker that built it.
-    """
+    """The final comparison of one task: builds, checks and times the contenders in turns."""
 
     def __init__(
         self,
@@ -233,18 +201,7 @@ class Comparison(ABC, Generic[C]):
         self._pool.wake()
 
     def run(self, plan: ComparisonPlan) -> list[Measurement]:
-        """Run the comparison.
-
-        Args:
-            plan: The time limit, and a function that shows the progress.
-
-        Returns:
-            One measurement per contender, in order. A contender that failed has a failed
-            measurement.
-
-        Raises:
-            ChameleonError: There is no device, or no contender can compute the reference outputs.
-        """
+        """Run the comparison."""
         self._plan, self._began = plan, time.monotonic()
         try:
             with contextlib.suppress(StoppedError):
@@ -257,14 +214,7 @@ class Comparison(ABC, Generic[C]):
         return [entry.measurement for entry in self._entries]
 
     def _build(self) -> None:
-        """Build all contenders, and let one builder compute the reference if necessary.
-
-        A failed build becomes the contender's result.
-
-        Raises:
-            PluginError: No contender can compute the reference outputs.
-            StoppedError: The comparison was interrupted.
-        """
+        """Build all contenders, and let one builder compute the reference if necessary."""
         context, entries = self._context, self._entries
         builds = [
             _ContenderBuild(self._task, entry, context=context, keep=self._keep)
@@ -290,11 +240,7 @@ class Comparison(ABC, Generic[C]):
             )
 
     def _turn(self) -> None:
-        """Wait for the next event.
-
-        Raises:
-            StoppedError: The comparison was interrupted.
-        """
+        """Wait for the next event."""
         self._go_on()
         self._pool.run_once(self._due())
         self._go_on()
@@ -306,11 +252,7 @@ class Comparison(ABC, Generic[C]):
             self._plan.tell(step, done, of)
 
     def _another_round(self, done: int) -> bool:
-        """Whether there is time for another round.
-
-        Args:
-            done: The number of rounds so far.
-        """
+        """Whether there is time for another round."""
         now = time.monotonic()
         if not done:
             self._rounds_began = now
@@ -348,16 +290,7 @@ class Comparison(ABC, Generic[C]):
     def _answer(
         self, entry: ContenderState[C], message: Message, *, timed: bool = False
     ) -> Message | None:
-        """Send a command about a contender, and return the reply. None if the contender failed.
-
-        Args:
-            entry: The contender's state.
-            message: The command.
-            timed: Whether the command times the contender.
-
-        Raises:
-            StoppedError: The comparison was interrupted.
-        """
+        """Send a command about a contender, and return the reply."""
 
     def _load(self, entry: ContenderState[C]) -> bool:
         """Load a contender where it is timed, and return whether that worked."""

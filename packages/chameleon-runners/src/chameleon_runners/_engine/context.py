@@ -27,15 +27,12 @@ class CandidateRun:
     """The state of one configuration while a runner builds, checks and times it.
 
     Attributes:
-        config: The knob indices of the configuration.
         slot: A number that identifies the kernel; no other kernel of the runner has it.
         worker: The worker that holds the kernel; None if no worker does.
-        losses: The number of workers that were killed while they worked on this configuration,
-            or that exceeded their memory limit while they kept its kernel.
+        losses: The number of workers that were killed while they worked on this configuration, or
+            that exceeded their memory limit while they kept its kernel.
         build_seconds: Wall-clock time of the build in seconds.
         run_seconds: Wall-clock time of check and timing in seconds.
-        number: The number of runs in each repeat.
-        error: The largest relative error of the outputs.
         repeats: Mean seconds per run of each repeat.
         again: Mean seconds per run of repeats that were taken in turns with other fast candidates.
         disturbed: Mean seconds per run of repeats in turns during which a thread lost its core
@@ -80,28 +77,13 @@ class CandidateRun:
             self.worker = None
 
     def loses(self, end: WorkerEnd, retries: int) -> bool:
-        """Count a worker that ended during the candidate's work.
-
-        The result is whether to try the candidate again: another process killed the worker, and
-        tries are left.
-
-        Args:
-            end: The way in which the worker ended.
-            retries: The largest number of further tries after another process killed the worker.
-        """
+        """Count a worker that ended during the candidate's work."""
         again = end.from_outside and self.losses < retries
         self.losses += again
         return again
 
     def starved(self, retries: int) -> Measurement | None:
-        """Count a worker that ended while it only kept the candidate's kernel.
-
-        The result is None if the candidate is to be built again. If such workers exceed their
-        memory limit each time, the result is the failure of the candidate.
-
-        Args:
-            retries: The largest number of further tries.
-        """
+        """Count a worker that ended while it only kept the candidate's kernel."""
         end = None if self.worker is None else self.worker.end
         if end is None or end.reason is not EndReason.MEMORY:
             return None
@@ -109,12 +91,7 @@ class CandidateRun:
         return self.ended(end, building=False) if self.losses > retries else None
 
     def take_turn(self, calm: Iterable[float], disturbed: Iterable[float] = ()) -> None:
-        """Add the repeats of one turn, in which the candidate was timed between others.
-
-        Args:
-            calm: Seconds per run of undisturbed repeats.
-            disturbed: Seconds per run of repeats during which a thread lost its core.
-        """
+        """Add the repeats of one turn, in which the candidate was timed between others."""
         self.again.extend(calm)
         self.disturbed.extend(disturbed)
         self.turns += 1
@@ -126,11 +103,7 @@ class CandidateRun:
         self.turns = 0
 
     def pool(self) -> None:
-        """Merge the repeats of turns into ``repeats``, as if they had been taken at once.
-
-        This is for a candidate that takes no more turns with the other candidates. Its repeats are
-        then not compared with theirs turn by turn.
-        """
+        """Merge the repeats of turns into ``repeats``, as if they had been taken at once."""
         self.repeats = undisturbed((*self.repeats, *self.again), self.disturbed)
         self.forget_turns()
 
@@ -144,13 +117,7 @@ class CandidateRun:
         return self._measured(seconds=seconds, max_relative_error=self.error)
 
     def failed(self, kind: FailureKind, message: str, *, error: float | None = None) -> Measurement:
-        """The measurement of a candidate that failed.
-
-        Args:
-            kind: The kind of failure.
-            message: The message about the failure.
-            error: The largest relative error of the outputs, or None.
-        """
+        """The measurement of a candidate that failed."""
         if kind is FailureKind.OUT_OF_MEMORY and _MEMORY_OPTION not in message:
             message += f"; {_MEMORY_OPTION} limits the memory of a worker"
         return self._measured(failure=kind, message=message, max_relative_error=error)
@@ -164,22 +131,12 @@ class CandidateRun:
         )
 
     def failed_reply(self, reply: Message, log: str) -> Measurement:
-        """Convert a worker's reply about a failure to a failed measurement.
-
-        Args:
-            reply: The reply.
-            log: The end of the worker's output.
-        """
+        """Convert a worker's reply about a failure to a failed measurement."""
         text = reply["message"] + (f"; it printed: {log[-400:]}" if log else "")
         return self.failed(FailureKind(reply["kind"]), text, error=reply.get("error"))
 
     def ended(self, end: WorkerEnd, *, building: bool) -> Measurement:
-        """The measurement of a candidate whose worker ended during its build or its run.
-
-        Args:
-            end: The way in which the worker ended.
-            building: Whether the worker was building the candidate, and not running it.
-        """
+        """The measurement of a candidate whose worker ended during its build or its run."""
         return self.failed(_kind_of_end(end, building=building), end.explain())
 
 
@@ -201,12 +158,8 @@ def checked_and_timed(
 ) -> Message:
     """The fields of a command that makes a worker check and time a kernel.
 
-    Args:
-        reference: The task's reference outputs.
-        policy: The options of timing.
-        best: The lowest time of the task so far in seconds, infinity if there is none. With None,
-            the worker checks the kernel and only finds the number of runs per repeat.
-        cores: The cores to bind the worker's main thread to; empty to bind it to none.
+    ``best`` is the lowest time of the task so far in seconds, infinity if there is none. With None,
+    the worker checks the kernel and only finds the number of runs per repeat.
     """
     return {
         "cores": list(cores),
@@ -223,12 +176,7 @@ class MeasureContext:
     """The workers, options and limits with which a runner measures the kernels of one task.
 
     Attributes:
-        pool: All workers.
-        builders: The workers that build.
-        options: The runner's options.
-        policy: The options of timing.
         reference: The task's reference outputs, which the first worker that needs them computes.
-        deadlines: The task's time limits.
         threads: The number of threads that a kernel runs with.
         retries: The number of further tries if another process killed a candidate's worker.
         clock_cores: The cores to bind a worker's main thread to while it times a kernel. Empty if
@@ -250,12 +198,9 @@ class MeasureContext:
     ) -> Message:
         """The command that makes a worker check and time its kernel (``checked_and_timed``).
 
-        Args:
-            candidate: The candidate whose kernel the worker holds.
-            best: The lowest time of the task so far in seconds, infinity if there is none. A much
-                slower kernel is timed only briefly. With None, the worker checks the kernel and
-                does not time it.
-            cores: The cores to bind the worker's main thread to.
+        ``best`` is the lowest time of the task so far in seconds, infinity if there is none. A much
+        slower kernel is timed only briefly. With None, the worker checks the kernel and does not
+        time it.
         """
         asked = checked_and_timed(self.reference, self.policy, best, cores)
         return {"command": "measure", "slot": candidate.slot, **asked}

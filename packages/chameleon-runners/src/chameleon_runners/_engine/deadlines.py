@@ -13,11 +13,7 @@ _CHECK_FACTOR = 4.0
 
 
 class Deadlines:
-    """The time limits of one task's builds and runs, in seconds.
-
-    Args:
-        options: The runner's options, which bound all limits.
-    """
+    """The time limits of one task's builds and runs, in seconds."""
 
     def __init__(self, options: TimingOptions) -> None:
         self._options = options
@@ -36,22 +32,14 @@ class Deadlines:
 
     @property
     def build(self) -> float:
-        """The time limit of a build in seconds.
-
-        It is the option ``build_timeout`` until 8 builds have succeeded. Then it is 20 times the
-        median of recent builds, but at least ``build_floor`` and at most ``build_timeout``.
-        """
+        """The time limit of a build in seconds."""
         if len(self._builds) < _ENOUGH:
             return self._options.build_timeout
         usual = _BUILD_FACTOR * statistics.median(self._builds)
         return min(self._options.build_timeout, max(self._options.build_floor, usual))
 
     def run(self, best_seconds: float) -> float:
-        """The time limit in seconds for checking and timing a kernel.
-
-        Args:
-            best_seconds: The task's lowest time so far, or infinity.
-        """
+        """The time limit in seconds for checking and timing a kernel."""
         if not math.isfinite(best_seconds):
             return self._options.run_timeout
         hopeless = self._options.run_factor * best_seconds + _CHECK_FACTOR * self._longest_run

@@ -24,7 +24,6 @@ class Preparation(ABC):
 
     Attributes:
         stage: The class and the options of a space provider or a baseline.
-        task: The task.
         context: The workers, options and time limits to use.
         variant: The variant of a baseline; empty for a space provider.
     """
@@ -89,16 +88,7 @@ class JobPreparation(Preparation):
     _failed_opens: int = attrs.field(default=0, init=False)
 
     def opened(self, event: WorkerEvent) -> None:
-        """Handle the event that a worker has made the builder, or failed to.
-
-        Workers that end while they make the builder are counted. Any other failure ends the job.
-
-        Args:
-            event: The worker's answer, or its end.
-
-        Raises:
-            ChameleonError: The builder cannot be made, or ended several workers.
-        """
+        """Handle the event that a worker has made the builder, or failed to."""
         if event.end is None:
             if event.reply is not None and not event.ok:
                 raise_stage_error(self.stage.factory, event.reply)
@@ -114,12 +104,7 @@ class JobPreparation(Preparation):
             )
 
     def _not_computed(self, event: WorkerEvent) -> None:
-        """Count workers that end while they compute the reference; other failures end the job.
-
-        Raises:
-            ChameleonError: The builder has no reference outputs, takes too long, or ended several
-                workers.
-        """
+        """Count workers that end while they compute the reference; other failures end the job."""
         end, reply = event.end, event.reply
         if reply is not None and reply["status"] == "error":
             raise_stage_error(self.stage.factory, reply)
@@ -142,14 +127,7 @@ class JobPreparation(Preparation):
             )
 
     def refused(self, reply: Message) -> None:
-        """End the job with an error, since its other candidates would fail in the same way.
-
-        Args:
-            reply: The worker's reply, which says why the builder could not be made.
-
-        Raises:
-            ChameleonError: Always.
-        """
+        """End the job with an error, since its other candidates would fail in the same way."""
         if reply["status"] == "error":
             raise_stage_error(self.stage.factory, reply)
         raise PluginError(

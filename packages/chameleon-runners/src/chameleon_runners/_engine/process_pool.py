@@ -41,7 +41,6 @@ class Starter:
         blas_threads: The number of threads of OpenBLAS, NumPy's library for matrix products. It may
             be above 1 only if the workers compute no references. After computing a reference, these
             threads spin for a while, on cores where a kernel may be timed next.
-        cores: The usable cores.
         memory_bytes: The memory limit of each worker in bytes.
         start_timeout: The longest start of a worker in seconds.
     """
@@ -54,11 +53,7 @@ class Starter:
     _failed: int = attrs.field(default=0, init=False)
 
     def start(self, *, preload: str | None) -> WorkerProcess:
-        """Start a worker process. Its reply to the first command, ``init``, says that it is ready.
-
-        Args:
-            preload: ``"module:Class"`` of the stage that the worker should import early, or None.
-        """
+        """Start a worker process."""
         environment = worker_environment(
             threads=self.threads, blas_threads=self.blas_threads, cores=self.cores
         )
@@ -73,16 +68,7 @@ class Starter:
         return worker
 
     def started(self, worker: WorkerProcess, reply: Message | None, *, closed: bool) -> None:
-        """Handle a worker's reply to its first command, and end a worker that is not ready.
-
-        Args:
-            worker: The worker.
-            reply: The worker's reply; None if it ended.
-            closed: Whether the pool was closed meanwhile.
-
-        Raises:
-            TargetError: Several workers in a row ended before they were ready.
-        """
+        """Handle a worker's reply to its first command, and end a worker that is not ready."""
         if reply is not None and reply["status"] == "ok":
             self._failed = 0
             return
@@ -113,7 +99,7 @@ class WakePipe:
         return -1 if self._read is None else self._read.number
 
     def wake(self) -> None:
-        """Make the reading end ready. A signal handler may call this."""
+        """Make the reading end ready."""
         if (end := self._write) is not None:
             with contextlib.suppress(OSError):
                 os.write(end.number, b"!")
@@ -125,7 +111,7 @@ class WakePipe:
                 os.read(end.number, 1024)
 
     def close(self) -> None:
-        """Close both ends. This may be called twice, and before ``wake``."""
+        """Close both ends."""
         self._read = self._write = None
 
 
@@ -136,11 +122,7 @@ _WATCHED = 8
 
 
 class ProcessPool(WorkerPool):
-    """A pool of worker processes; one thread waits for all of them.
-
-    Args:
-        starter: The object that starts the processes.
-    """
+    """A pool of worker processes; one thread waits for all of them."""
 
     def __init__(self, starter: Starter) -> None:
         super().__init__()
@@ -242,9 +224,6 @@ class ProcessPool(WorkerPool):
 
         After their last task, threads of these workers would keep spinning on cores where another
         worker times a kernel.
-
-        Args:
-            besides: The worker that is not paused, or None.
         """
         for worker in self.workers:
             if worker is not besides:

@@ -11,15 +11,7 @@ from chameleon_core.plugin_api import StageRef, Task
 
 
 def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:
-    """A string that identifies a builder: by its stage, options, task and variant.
-
-    A worker process that already has the builder with this key need not make the builder again.
-
-    Args:
-        stage: The class and options of a space provider or a baseline.
-        task: The task.
-        variant: The variant of a baseline; empty for a space provider.
-    """
+    """A string that identifies a builder: by its stage, options, task and variant."""
     return json.dumps([stage.factory, stage.options, task.key, variant], sort_keys=True)
 
 
@@ -28,10 +20,7 @@ class Reference:
     """The file with the reference outputs of a task.
 
     Attributes:
-        path: The file.
         tolerance: The largest allowed relative error; 0 until the file is complete.
-        ready: Whether the file is complete.
-        computing: Whether a worker is computing the outputs.
         attempts: The number of workers that ended while they computed the outputs.
     """
 
@@ -43,11 +32,7 @@ class Reference:
 
 
 class References:
-    """The reference outputs of all tasks of a runner, in files of its temporary folder.
-
-    Args:
-        folder: The temporary folder.
-    """
+    """The reference outputs of all tasks of a runner, in files of its temporary folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,11 +44,7 @@ class References:
         return next((reference for reference in references if reference and reference.ready), None)
 
     def of(self, key: str) -> Reference:
-        """The reference outputs for a key; if there are none, the caller must compute them.
-
-        Args:
-            key: The identity of the builder that computes the outputs (``stage_key``).
-        """
+        """The reference outputs for a key; if there are none, the caller must compute them."""
         if key not in self._known:
             path = self._folder / f"reference-{len(self._known)}.npz"
             self._known[key] = Reference(path=path)

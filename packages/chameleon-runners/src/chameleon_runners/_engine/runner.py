@@ -25,7 +25,12 @@ from chameleon_core.plugin_api import (
     TargetError,
     Task,
 )
-from chameleon_system.api import kill_abandoned, make_scratch, remove_abandoned, usable_cores
+from chameleon_system.api import (
+    kill_abandoned,
+    make_scratch_folder,
+    remove_abandoned_folders,
+    usable_cores,
+)
 
 from chameleon_runners import _environment as environment
 from chameleon_runners._engine.comparison import Comparison
@@ -51,14 +56,7 @@ class Interruptible(Protocol):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Resources(Generic[Pool]):
-    """The objects that a runner makes when it starts, and closes when it ends.
-
-    Attributes:
-        pool: All workers.
-        builders: The workers that build.
-        references: The reference outputs of all tasks.
-        folder: The runner's temporary folder.
-    """
+    """The objects that a runner makes when it starts, and closes when it ends."""
 
     pool: Pool
     builders: BuilderPool
@@ -67,16 +65,7 @@ class Resources(Generic[Pool]):
 
 
 class MeasuringRunner(Runner, Generic[Options, Pool]):
-    """Builds candidates in worker processes; subclasses define where kernels are timed.
-
-    Workers stay alive between batches. Entering the context starts the workers. Closing the runner,
-    or the end of this process for any reason, ends them.
-
-    Args:
-        options: The runner's options.
-        kind: The runner's name in records and messages.
-        threads: The number of threads that a kernel runs with.
-    """
+    """Builds candidates in worker processes; subclasses define where kernels are timed."""
 
     versioned: ClassVar[tuple[str, ...]] = (
         "apache-tvm",
@@ -123,10 +112,10 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
                 f"the {self._kind} runner is closed", hint="make a new one for further measurements"
             )
         if self._resources is None:
-            remove_abandoned()
+            remove_abandoned_folders()
             kill_abandoned()
             pool = self._make_pool()
-            folder = make_scratch()
+            folder = make_scratch_folder()
             self._remove = weakref.finalize(self, _clean_up, pool, folder)
             resources = Resources(
                 pool=pool,
@@ -154,23 +143,14 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @property
     def _recycle_after(self) -> int | None:
-        """The number of builds after which a builder is replaced.
-
-        None if builders may still hold kernels then.
-        """
+        """The number of builds after which a builder is replaced."""
         return None
 
     def _started(self, resources: Resources[Pool]) -> None:
         """Start what else the runner needs, such as devices."""
 
     def _process_pool(self, *, threads: int, blas_threads: int) -> ProcessPool:
-        """A pool of processes of this machine.
-
-        Args:
-            threads: The number of threads that a kernel runs with in these processes.
-            blas_threads: The number of OpenBLAS threads. It may be above 1 only if these processes
-                compute no references (see ``worker_environment``).
-        """
+        """A pool of processes of this machine."""
         memory = self._options.memory_mib
         limit = environment.memory_limit(self._size) if memory is None else memory * _MIB
         return ProcessPool(
@@ -265,11 +245,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
 
     @abstractmethod
     def _leave(self, *, polite: bool) -> None:
-        """Release what else the runner holds, such as devices.
-
-        Args:
-            polite: Whether nothing is running, so that there is time to say goodbye to devices.
-        """
+        """Release what else the runner holds, such as devices."""
 
 
 def _clean_up(pool: WorkerPool, folder: Path) -> None:

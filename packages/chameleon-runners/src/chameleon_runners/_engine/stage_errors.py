@@ -8,17 +8,14 @@ from chameleon_runners._worker.protocol import Message
 
 
 def raise_stage_error(factory: str, reply: Message) -> None:
-    """Raise the error that a worker's reply with status ``error`` describes.
-
-    Args:
-        factory: The stage that failed, as ``"module:Class"``.
-        reply: The reply. Its ``type`` is empty or names an error of ``chameleon_core.plugin_api``.
-
-    Raises:
-        ChameleonError: Always. It is a ``PluginError`` if ``type`` names no such error.
-    """
+    """Raise the error that a worker's reply with status ``error`` describes."""
     kind = getattr(plugin_api, reply["type"], None) if reply["type"] else None
-    if isinstance(kind, type) and issubclass(kind, plugin_api.ChameleonError):
+    # The constructor of a PipelineError takes problems instead of a message.
+    if (
+        isinstance(kind, type)
+        and issubclass(kind, plugin_api.ChameleonError)
+        and not issubclass(kind, plugin_api.PipelineError)
+    ):
         raise kind(reply["message"], hint=reply["hint"])
     raise plugin_api.PluginError(
         f"the stage {factory!r} fails in a worker process: {reply['message']}",

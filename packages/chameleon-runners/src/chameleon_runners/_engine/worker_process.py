@@ -22,14 +22,7 @@ _DYING_SECONDS = 5.0
 
 
 class PipeEnd:
-    """A file descriptor that is closed when nobody refers to this object any more.
-
-    A thread that writes refers to the object meanwhile. If another thread ends the pipe, the number
-    of the descriptor cannot become that of another file before the thread has written.
-
-    Args:
-        number: The file descriptor.
-    """
+    """A file descriptor that is closed when nobody refers to this object any more."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -39,12 +32,7 @@ class PipeEnd:
 
 
 class WorkerProcess(Worker):
-    """One worker process, which handles one command at a time.
-
-    Args:
-        environment: The environment variables of the process.
-        memory_bytes: The resident memory in bytes above which the process is killed.
-    """
+    """One worker process, which handles one command at a time."""
 
     def __init__(self, *, environment: dict[str, str], memory_bytes: int) -> None:
         super().__init__()
@@ -77,12 +65,7 @@ class WorkerProcess(Worker):
     def submit(self, tag: Any, message: Message, timeout: float) -> None:
         """Send a command to an idle worker, and start its time limit.
 
-        If the worker is dead, a later call of ``poll`` reports this.
-
-        Args:
-            tag: Any object by which the caller recognizes the work.
-            message: The command.
-            timeout: The time limit in seconds.
+        ``timeout`` is the time limit in seconds.
         """
         self.resume()
         if self.garbage:
@@ -96,10 +79,7 @@ class WorkerProcess(Worker):
                 send(commands.number, message)
 
     def pause(self) -> None:
-        """Stop an idle worker and its child processes until its next command.
-
-        A busy worker is not stopped.
-        """
+        """Stop an idle worker and its child processes until its next command."""
         if self.idle and not self.paused:
             self.paused = True
             self._child.signal(signal.SIGSTOP)
@@ -111,11 +91,7 @@ class WorkerProcess(Worker):
             self._child.signal(signal.SIGCONT)
 
     def poll(self) -> Message | None:
-        """Check the current command: return its reply, or None while there is none.
-
-        A worker that exceeds a limit is killed. After the call, ``end`` is set if the worker has
-        ended.
-        """
+        """Check the current command: return its reply, or None while there is none."""
         with self._ending:
             if not self.alive:
                 return None
@@ -161,11 +137,7 @@ class WorkerProcess(Worker):
             return 0
 
     def kill(self, reason: EndReason = EndReason.DIED) -> WorkerEnd:
-        """Kill the worker and all processes that it started, and close its pipes.
-
-        Args:
-            reason: The cause of the end, for messages.
-        """
+        """Kill the worker and all processes that it started, and close its pipes."""
         # The thread that measures may notice the end that the thread that closes brings about.
         with self._ending:
             if self.end is None:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 import attrs
-from chameleon_system.api import status_words
+from chameleon_system.api import describe_status
 
 from chameleon_runners._worker.protocol import Message
 
@@ -39,7 +39,6 @@ class WorkerEnd:
     """The way in which a worker ended, such as a crash or a time limit.
 
     Attributes:
-        reason: The cause of the end.
         status: The exit status as ``subprocess`` gives it: negative for a signal.
         log: The end of the worker's output during its last work.
         seconds: The seconds for which the worker had been working on its last command.
@@ -65,7 +64,7 @@ class WorkerEnd:
             return "used more memory than memory_mib of the runner allows, and was killed"
         if self.reason is EndReason.GARBAGE:
             return "wrote over the connection to the runner"
-        how = status_words(self.status)
+        how = describe_status(self.status)
         return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
 
     def explain(self) -> str:
@@ -79,7 +78,6 @@ class Work:
 
     Attributes:
         tag: The pool's own data about the work, such as the listener for the answer.
-        started: The ``time.monotonic()`` of the start.
         deadline: The ``time.monotonic()`` at which the work is stopped.
     """
 
@@ -93,7 +91,6 @@ class Worker:
     """A worker, which handles one command at a time, with its state as the pool knows it.
 
     Attributes:
-        work: The worker's current work, or None.
         end: The way in which the worker ended, or None while it is alive.
         opened: The identity of the stage's builder that the worker has made, or None.
         built: The number of builds that the worker has been given.
@@ -134,8 +131,6 @@ class WorkerEvent:
     """The answer of a worker to a command, or the end of the worker.
 
     Attributes:
-        worker: The worker.
-        reply: The worker's answer, or None.
         end: The way in which the worker ended, or None.
         seconds: The duration of the work in seconds of the pool's clock.
     """
@@ -175,11 +170,7 @@ class WorkerPool(ABC):
         self.closed = False
 
     def _require_open(self) -> None:
-        """Check that the pool is open.
-
-        Raises:
-            StoppedError: The pool was closed.
-        """
+        """Check that the pool is open."""
         if self.closed:
             raise StoppedError
 
@@ -190,9 +181,7 @@ class WorkerPool(ABC):
     def _seconds_to_wait(self, longest: float, until: float | None) -> float:
         """Seconds until the next deadline, until ``until`` or ``longest``, whichever is first.
 
-        Args:
-            longest: The largest result in seconds.
-            until: A time on the pool's clock, or None.
+        ``longest`` is the largest result in seconds.
         """
         # Work that was answered in time leaves its deadline behind.
         while self._due and self._due[0][2].work is not self._due[0][3]:
@@ -210,72 +199,33 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """The time on the pool's clock in seconds; simulated pools have a clock of their own.
-
-        Deadlines and pauses use this clock.
-        """
+        """The time on the pool's clock in seconds; simulated pools have a clock of their own."""
 
     @abstractmethod
     def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
-        """Start a worker.
-
-        Args:
-            heard: A function that is called when the worker is ready for its first command, and
-                when the worker ends while it is idle.
-            preload: ``"module:Class"`` of the stage that the worker should import early, or None.
-
-        Raises:
-            StoppedError: The pool was closed.
-        """
+        """Start a worker."""
 
     @abstractmethod
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
         """Send a command to an idle worker, and start its time limit.
 
-        Args:
-            worker: The worker.
-            then: A function that is called with the worker's answer, or with the news that the
-                worker ended.
-            message: The command.
-            timeout: The time limit in seconds.
+        ``timeout`` is the time limit in seconds.
         """
 
     @abstractmethod
     def end_worker(self, worker: Worker) -> None:
-        """End a worker, even if it is busy; no listener is called.
-
-        Args:
-            worker: The worker.
-        """
+        """End a worker, even if it is busy; no listener is called."""
 
     def lives(self, worker: Worker) -> bool:
-        """Whether an idle worker is still alive.
-
-        If the worker has ended, the pool reports this later to the worker's listener, as usual. The
-        caller only needs to choose another worker.
-        """
+        """Whether an idle worker is still alive."""
         return worker.alive
 
     @abstractmethod
     def wait(self, until: float | None) -> None:
-        """Wait for events of workers, and collect them.
-
-        Args:
-            until: The time on the pool's clock at which to return at the latest; None for no limit.
-        """
+        """Wait for events of workers, and collect them."""
 
     def run_once(self, until: float | None) -> None:
-        """Wait for events, and call their listeners.
-
-        If a listener raises an exception, the caller gets it. The remaining listeners are called by
-        the next ``run_once``.
-
-        Args:
-            until: The time on the pool's clock at which to return at the latest; None for no limit.
-
-        Raises:
-            StoppedError: The pool was closed; no more listeners are called.
-        """
+        """Wait for events, and call their listeners."""
         if not (self._waiting or self.closed):
             self.wait(until)
         while self._waiting and not self.closed:
@@ -288,12 +238,7 @@ class WorkerPool(ABC):
     ) -> WorkerEvent:
         """Send a command to an idle worker, and wait for its answer or its end.
 
-        Args:
-            worker: The worker.
-            message: The command.
-            timeout: The time limit in seconds.
-            turn: A function that is called again and again until the answer comes. It must call
-                ``run_once``. If it raises an exception, the caller gets the exception.
+        ``timeout`` is the time limit in seconds.
         """
         events: list[WorkerEvent] = []
         self.submit(worker, events.append, message, timeout)
@@ -311,11 +256,11 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Make ``run_once`` return soon. A signal handler may call this."""
+        """Make ``run_once`` return soon."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers. A second call, or a call during another one, does nothing more."""
+        """End all workers."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -323,8 +268,6 @@ class BuilderPool:
     """Lends idle builders (workers that build), and replaces those that end.
 
     Attributes:
-        pool: The pool that starts the builders.
-        size: The largest number of builders.
         cores: The cores to build on, one per builder. If it is empty, builders may use all cores.
         recycle_after: The number of builds after which a builder that is given back is replaced.
             None to replace none, because builders may still hold kernels.
@@ -362,14 +305,7 @@ class BuilderPool:
         return any(worker.work is not None for worker in self._numbers)
 
     def take(self, key: str) -> Worker | None:
-        """Borrow an idle builder, or return None if all builders are busy.
-
-        The caller must give the builder back or end it.
-
-        Args:
-            key: The identity of the stage (``stage_key``) to build with. Builders that have made
-                this stage already are preferred.
-        """
+        """Borrow an idle builder, or return None if all builders are busy."""
         while self._idle and not self._ready(self._idle[0]):
             self._idle.popleft()
         if not self._idle:

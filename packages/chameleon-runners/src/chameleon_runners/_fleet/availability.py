@@ -14,7 +14,6 @@ class Availability:
     """The devices of a fleet, sorted by status, so that queries need not visit all of them.
 
     Attributes:
-        known: Every device by its name.
         changed: Whether a device came or went since the caller last reset this flag.
         reached: Whether at least one device was connected for the current target so far.
     """
@@ -34,20 +33,12 @@ class Availability:
         return len(self._hopeful)
 
     def elsewhere(self, names: Collection[str]) -> bool:
-        """Whether the fleet has a device that works, or may still work, besides some devices.
-
-        Args:
-            names: The names of the devices that do not count.
-        """
+        """Whether the fleet has a device that works, or may still work, besides some devices."""
         asked = {self.known[name] for name in names if name in self.known}
         return len(self._hopeful) > len(asked & self._hopeful)
 
     def take(self, avoid: Collection[str] = ()) -> DeviceState | None:
-        """Take a free device and mark it as busy, or return None if no device is free.
-
-        Args:
-            avoid: Names of devices not to take.
-        """
+        """Take a free device and mark it as busy, or return None if no device is free."""
         skipped: list[DeviceState] = []
         free = None
         while self._free and free is None:
@@ -77,13 +68,7 @@ class Availability:
         self._free.append(device)
 
     def leave(self, device: DeviceState, state: DeviceStatus, reason: str) -> None:
-        """Mark a device as unusable.
-
-        Args:
-            device: The device.
-            state: Its new status, AWAY or EXCLUDED.
-            reason: The reason why the device is unusable, for messages.
-        """
+        """Mark a device as unusable."""
         device.reason = reason
         device.answer(back=False)
         self.move(device, state)
@@ -98,9 +83,7 @@ class Availability:
     def remind(self, device: DeviceState, when: float) -> None:
         """Let ``due`` yield an unusable device again at a given time, for another attempt.
 
-        Args:
-            device: The device.
-            when: The time on the pool's clock, in seconds.
+        ``when`` is the time on the pool's clock, in seconds.
         """
         heapq.heappush(self._timers, (when, next(self._numbers), device))
 

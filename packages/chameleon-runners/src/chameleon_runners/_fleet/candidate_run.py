@@ -30,7 +30,6 @@ class FleetCandidateRun(CandidateRun):
     Attributes:
         artifact: The folder that a builder exports the kernel to.
         tries: How many more times the candidate may be run, on any device.
-        reports: The failures on devices so far.
         passed: The measurement, if the candidate succeeded on a device; else None.
         passed_on: The name of the device on which the candidate succeeded.
         passed_after: The number of failures that were reported before the success on ``passed_on``.
@@ -71,11 +70,7 @@ class FleetCandidateRun(CandidateRun):
         return report
 
     def judge(self, *, elsewhere: bool) -> Measurement | Verdict:
-        """Decide after failures whether the candidate is at fault, or what to do next.
-
-        Args:
-            elsewhere: Whether another device could try the candidate.
-        """
+        """Decide after failures whether the candidate is at fault, or what to do next."""
         if self.passed is None:
             return judge(self.reports, tries=self.tries, elsewhere=elsewhere)
         # Outputs were right once and wrong once before: a third device decides, if there is one.
@@ -88,12 +83,7 @@ class FleetCandidateRun(CandidateRun):
     def succeed(self, device: str, *, elsewhere: bool) -> Measurement | Verdict:
         """Record a success on a device, and return the measurement or what to do next.
 
-        If the outputs were wrong on another device before, a third device tries the candidate, if
-        possible. The success may be luck, because the program may have a race condition.
-
-        Args:
-            device: The device's name.
-            elsewhere: Whether another device could try the candidate.
+        The success may be luck, because the program may have a race condition.
         """
         if self.passed is None:
             self.passed, self.passed_on = self.succeeded(), device
@@ -115,13 +105,7 @@ class FleetCandidateRun(CandidateRun):
     def run_command(
         self, reference: Reference, policy: TimingPolicy, best_seconds: float
     ) -> Message:
-        """The command that makes a device's worker check and time the kernel.
-
-        Args:
-            reference: The task's reference outputs.
-            policy: The options of timing.
-            best_seconds: The task's lowest time so far, or infinity.
-        """
+        """The command that makes a device's worker check and time the kernel."""
         asked = checked_and_timed(reference, policy, best_seconds)
         return {"command": "run", "artifact": str(self.artifact), **asked}
 

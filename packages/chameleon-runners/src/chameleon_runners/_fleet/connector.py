@@ -26,8 +26,6 @@ class Connector:
 
     Attributes:
         pool: The pool that starts the workers, each of which controls a device.
-        options: The runner's options.
-        availability: The status of all devices.
         arrived: A function that is called with each device that works.
         target: The target that devices are connected for; None until it is known.
     """
@@ -56,11 +54,7 @@ class Connector:
             device.worker = None
 
     def connect(self, device: DeviceState) -> None:
-        """Send a device's worker the command to connect the device for the current target.
-
-        Args:
-            device: The device, whose worker is ready.
-        """
+        """Send a device's worker the command to connect the device for the current target."""
         self._availability.move(device, DeviceStatus.CONNECTING)
         device.target = self.target
         stage = device.ref.device

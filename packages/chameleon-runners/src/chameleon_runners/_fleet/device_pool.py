@@ -38,11 +38,7 @@ _NAMED = 8
 
 
 class WaitingPolicy:
-    """Decides how long a runner waits while no device works.
-
-    Args:
-        seconds: The longest wait in seconds; None to wait without limit.
-    """
+    """Decides how long a runner waits while no device works."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -56,16 +52,7 @@ class WaitingPolicy:
     def wait(self, now: float, devices: Sequence[DeviceState]) -> float:
         """Record that no device works now, and log a warning from time to time.
 
-        Args:
-            now: The time on the pool's clock in seconds.
-            devices: All devices that are known.
-
-        Returns:
-            The time at which to call this method again.
-
-        Raises:
-            ChameleonError: No device can ever be used, or no device worked for as long as
-                ``patience`` allows.
+        ``now`` is the time on the pool's clock in seconds.
         """
         if devices and all(device.status is DeviceStatus.EXCLUDED for device in devices):
             _refuse(devices)
@@ -134,11 +121,6 @@ _LIST_SECONDS = 10.0
 class DevicePool(Availability):
     """Keeps the devices of a fleet, lends free ones, and handles their successes and failures.
 
-    Args:
-        pool: The pool that starts the workers, each of which controls a device.
-        options: The runner's options.
-        device_refs: A function that lists the devices that exist now.
-
     Attributes:
         shares_cpus: Whether any device shares its CPU with builders.
     """
@@ -200,11 +182,7 @@ class DevicePool(Availability):
                 self._connector.connect(device)
 
     def list_anew(self) -> None:
-        """List the fleet's devices again if it is time, and start the workers of new devices.
-
-        Raises:
-            ChameleonError: The first listing fails. Later failures are only logged.
-        """
+        """List the fleet's devices again if it is time, and start the workers of new devices."""
         now = self._pool.now()
         if self._list_due is not None and now < self._list_due:
             return
@@ -241,14 +219,7 @@ class DevicePool(Availability):
     # -- time -------------------------------------------------------------------------------
 
     def attend(self) -> float:
-        """Do what is due: retry lost devices, list devices again, and check for a long wait.
-
-        Returns:
-            The time on the pool's clock at which to call this method again.
-
-        Raises:
-            ChameleonError: No device works, and waiting is useless or took too long.
-        """
+        """Do what is due: retry lost devices, list devices again, and check for a long wait."""
         now = self._pool.now()
         for device in self.due(now):
             self._connector.reach(device)
@@ -263,12 +234,7 @@ class DevicePool(Availability):
     # -- after work -------------------------------------------------------------------------
 
     def finished(self, device: DeviceState) -> None:
-        """Make a device that completed its work ready for more work, or set the device aside.
-
-        The device is set aside if ``DeviceState.doomed`` is true: it then gets no work for a while.
-        This happens if candidates often fail on this device but succeed on others. It also happens
-        if the device's times differ too much from those of the other devices.
-        """
+        """Make a device that completed its work ready for more work, or set the device aside."""
         if device.doomed:
             self._put_aside(device)
         elif device.target != self._connector.target:
@@ -283,12 +249,7 @@ class DevicePool(Availability):
         device.strikes, device.asides, device.condemned = 0, 0, ""
 
     def failed(self, device: DeviceState, report: FailureReport) -> None:
-        """Handle a device on which a candidate failed: reconnect it, test it or lend it again.
-
-        Args:
-            device: The device.
-            report: The report of the failure.
-        """
+        """Handle a device on which a candidate failed: reconnect it, test it or lend it again."""
         if report.back is None:
             self.lost(device, report)
         elif report.kind in _BREAKING:
@@ -305,12 +266,7 @@ class DevicePool(Availability):
             self._connector.test(device)
 
     def lost(self, device: DeviceState, report: FailureReport | None = None) -> None:
-        """Reconnect a device that was lost, or whose worker ended, during its work.
-
-        Args:
-            device: The device.
-            report: The failure whose verdict depends on whether the device comes back, or None.
-        """
+        """Reconnect a device that was lost, or whose worker ended, during its work."""
         if device.worker is not None and not device.worker.alive:
             device.worker = None
         if report is not None:
@@ -321,13 +277,7 @@ class DevicePool(Availability):
             self._connector.reach(device)
 
     def strike(self, name: str) -> None:
-        """Count against a device that a candidate failed on it and succeeded on another.
-
-        After several such candidates in a row, the device is set aside.
-
-        Args:
-            name: The device's name.
-        """
+        """Count against a device that a candidate failed on it and succeeded on another."""
         device = self.known.get(name)
         if device is None:
             return

@@ -54,15 +54,10 @@ class DeviceState:
     """The state of one device and its worker.
 
     Attributes:
-        ref: The description of the device.
-        status: The current status.
         worker: The worker that controls the device, or None.
         fresh: Whether the worker was started just for the current attempt to connect.
-        target: The target of the last connection.
-        description: The device's description of itself.
         identity: The actual device that answered last, if several share one name; otherwise empty.
         reason: Why the device is away or excluded; otherwise empty.
-        refusal: The worker's reply that excluded the device.
         condemned: The reason why the device will be set aside after its current work; empty if it
             will not. A candidate that succeeds clears the reason.
         pace: The ratio of the device's times to the times of the fleet's median device; None if
@@ -109,10 +104,7 @@ class DeviceState:
 
     @property
     def actual_name(self) -> str:
-        """The name of the device that answered last.
-
-        It differs from ``name`` if several devices share that name, as behind a tracker.
-        """
+        """The name of the device that answered last."""
         return self.identity or self.name
 
     def heard(self, event: WorkerEvent) -> None:
@@ -137,17 +129,7 @@ class DeviceState:
         return bool(self.condemned) or self.leaving
 
     def answer(self, *, back: bool) -> bool:
-        """Tell all pending reports of failures whether this device works again.
-
-        The fault for a failed candidate can be the candidate's or the device's. If the device works
-        again, the candidate was probably to blame, so a report waits for this news.
-
-        Args:
-            back: Whether the device works again.
-
-        Returns:
-            Whether any report waited.
-        """
+        """Tell all pending reports of failures whether this device works again."""
         for report in self.awaiting:
             report.back = back
         pending = bool(self.awaiting)

@@ -27,10 +27,7 @@ class FleetContext(MeasureContext):
     """A ``MeasureContext`` with the devices of a fleet.
 
     Attributes:
-        options: The runner's options.
-        devices: The devices.
         paces: The object that compares how fast the devices are.
-        folder: The folder for exported kernels.
     """
 
     options: FleetOptions
@@ -39,12 +36,7 @@ class FleetContext(MeasureContext):
     folder: Path
 
     def candidate(self, config: Sequence[int], number: int) -> FleetCandidateRun:
-        """Make the initial state of a configuration that is to be built and measured.
-
-        Args:
-            config: The knob indices.
-            number: A number that no other exported kernel in the folder has.
-        """
+        """Make the initial state of a configuration that is to be built and measured."""
         return FleetCandidateRun(
             config=tuple(int(index) for index in config),
             slot=number,
@@ -60,13 +52,7 @@ _LOOK_AHEAD = 8
 class FleetJobRun:
     """Measures the candidates of one job, step by step, so that several jobs can overlap.
 
-    Args:
-        job: The job.
-        context: The workers, devices and options to use.
-        numbers: An iterator of numbers for exported kernels, each unique in the folder.
-
     Attributes:
-        job: The job.
         open: The number of candidates that have no result yet.
         results: The results that the stream has not returned yet.
     """
@@ -101,11 +87,7 @@ class FleetJobRun:
         return len(self._built)
 
     def employ(self, room: int | None) -> None:
-        """Give idle builders the reference to compute, or their next candidates to build.
-
-        Args:
-            room: The largest number of builds that may run at the same time; None for no limit.
-        """
+        """Give idle builders the reference to compute, or their next candidates to build."""
         self._builds.employ(room)
 
     # -- devices ----------------------------------------------------------------------------

@@ -38,9 +38,7 @@ class PaceBenchmark:
     """The candidate that every device of a fleet must measure, to compare their speed.
 
     Attributes:
-        candidate: The candidate.
         target: The target that the candidate was built for.
-        reference: The reference outputs of the candidate's task.
     """
 
     candidate: FleetCandidateRun
@@ -50,16 +48,7 @@ class PaceBenchmark:
 
 @attrs.define(eq=False)
 class PaceMonitor:
-    """Times a common candidate on every device, and reports devices that differ too much.
-
-    A device measures the candidate between other work, and no other device waits for it.
-
-    Attributes:
-        pool: The workers.
-        devices: The devices.
-        options: The runner's options.
-        policy: The options of timing.
-    """
+    """Times a common candidate on every device, and reports devices that differ too much."""
 
     _pool: WorkerPool
     _devices: DevicePool
@@ -84,20 +73,8 @@ class PaceMonitor:
     ) -> bool:
         """Use a measured candidate to compare the devices' speed, if a new candidate is needed.
 
-        All devices then measure this candidate. If the runner compares devices, a new candidate is
-        needed in two cases. Either there is none for the target, or the devices have made many
-        measurements since the last one was chosen.
-
-        Args:
-            candidate: The candidate.
-            measurement: The measurement; its time counts for the device that made it.
-            precise: Whether the candidate was fast enough to be timed with all repeats. Slower
-                candidates get fewer repeats, and are not used.
-            target: The target that the candidate was built for.
-            reference: The reference outputs of the candidate's task.
-
-        Returns:
-            Whether the candidate is used from now on, so that its exported kernel must be kept.
+        Either there is none for the target, or the devices have made many measurements since the
+        last one was chosen.
         """
         self._measured += 1
         measurer = self._devices.known.get(candidate.passed_on)
@@ -128,11 +105,7 @@ class PaceMonitor:
         return device.actual_name not in self._readings or device.actual_name in self._suspects
 
     def read(self, device: DeviceState) -> None:
-        """Let a device time the common candidate; the device is free again afterwards.
-
-        Args:
-            device: A device that the caller has taken.
-        """
+        """Let a device time the common candidate; the device is free again afterwards."""
         benchmark = self._benchmark
         if benchmark is None or device.worker is None:
             raise RuntimeError("a device is read that nobody has, or with nothing")
@@ -144,7 +117,7 @@ class PaceMonitor:
         self._pool.submit(device.worker, then, message, self._options.run_timeout)
 
     def _heard(self, device: DeviceState, candidate: FleetCandidateRun, event: WorkerEvent) -> None:
-        """Handle a device's result for the benchmark. A failure is the device's fault."""
+        """Handle a device's result for the benchmark."""
         self._under_way -= 1
         device.heard(event)
         reply = event.reply
@@ -163,13 +136,7 @@ class PaceMonitor:
     # -- judging ----------------------------------------------------------------------------
 
     def compare(self) -> None:
-        """Find devices that are too slow or too fast compared with the fleet's median device.
-
-        Such a device gets a reason in ``out_of_pace``, and a warning is logged. The method judges
-        no device until every working device has timed the common candidate. A device seems slow if
-        its shortest time exceeds ``pace_tolerance`` times the shortest time of the fleet. Noise can
-        be the cause, so the method also waits until each such device was timed three times.
-        """
+        """Find devices that are too slow or too fast compared with the fleet's median device."""
         tolerance = self._options.pace_tolerance
         working = [device for device in self._devices.known.values() if device.hopeful]
         if tolerance is None or any(d.actual_name not in self._readings for d in working):

@@ -38,14 +38,7 @@ class _DeviceReplacedError(Exception):
 
 
 class DeviceComparison(Comparison[FleetCandidateRun]):
-    """Compares the contenders of one task on one device; if it fails, on another one.
-
-    Args:
-        task: The task.
-        contenders: The programs to compare.
-        context: The workers, devices and options to use.
-        numbers: An iterator of numbers for exported kernels, each unique in the folder.
-    """
+    """Compares the contenders of one task on one device; if it fails, on another one."""
 
     _context: FleetContext
 
@@ -89,7 +82,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
                 raise
 
     def _acquire(self) -> DeviceState:
-        """Wait for a free device, and take it. Devices that failed before are the last choice."""
+        """Wait for a free device, and take it."""
         while True:
             avoid = self._avoid if self._devices.elsewhere(self._avoid) else ()
             device = self._devices.take(avoid)
@@ -138,12 +131,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
         return None
 
     def _failed(self, entry: ContenderState[FleetCandidateRun], event: WorkerEvent) -> None:
-        """Handle a contender's failure on the device.
-
-        Raises:
-            _DeviceReplacedError: The comparison cannot continue on this device.
-            StoppedError: The comparison was interrupted.
-        """
+        """Handle a contender's failure on the device."""
         candidate, device = entry.candidate, self._taken
         candidate.tries -= 1
         report = candidate.fail(device, event)
@@ -173,14 +161,7 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
 class FleetStream(MeasureStream):
     """Measures several jobs at the same time, on all devices.
 
-    Builders and devices work on a newer job if the older jobs have no work for them. That happens
-    at the end of a batch, and if a batch is smaller than the fleet.
-
     Attributes:
-        pool: The workers.
-        builders: The workers that build.
-        devices: The devices.
-        options: The runner's options.
         begin: A function of a job, which returns the object that measures the job.
         closed: A function that is called once when the stream is closed.
     """
@@ -228,9 +209,6 @@ class FleetStream(MeasureStream):
 
         Args:
             timeout: The longest wait in seconds; None for no limit.
-
-        Raises:
-            ChameleonError: There is no device, or the stage fails.
         """
         until = None if timeout is None else self._pool.now() + timeout
         with contextlib.suppress(StoppedError):
@@ -251,10 +229,7 @@ class FleetStream(MeasureStream):
         return self._arrival(whatever=True)
 
     def _employ(self) -> None:
-        """Give work to free devices and idle builders, from the oldest job that has any.
-
-        Devices that share their CPUs with builders are timed only while no builder is busy.
-        """
+        """Give work to free devices and idle builders, from the oldest job that has any."""
         alternate = self._devices.shares_cpus
         if not (alternate and self._builders.busy):
             for run in self._runs:
@@ -268,11 +243,7 @@ class FleetStream(MeasureStream):
             run.employ(0 if full else None)
 
     def _arrival(self, *, whatever: bool = False) -> Arrival | None:
-        """The next result, from the oldest job that has one; None if there is none.
-
-        Args:
-            whatever: Whether to return results even if no device was connected yet.
-        """
+        """The next result, from the oldest job that has one; None if there is none."""
         for run in self._runs:
             if run.results and (whatever or self._devices.reached or not run.open):
                 measurement = run.results.popleft()
@@ -296,18 +267,7 @@ _PER_DEVICE, _SMALL_BATCH, _BUILDERS_BATCH = 2, 8, 16
 
 
 class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
-    """Builds candidates in local worker processes, and measures each on a free device.
-
-    One thread controls everything. If a candidate fails on a device, another device tries it, to
-    find out whether the candidate or the device is at fault. Connections stay open between batches.
-
-    Args:
-        options: The runner's options.
-        device_refs: A function that lists the devices that exist now. It is called from time to
-            time, so it must return within a second. New devices join the fleet, and missing ones
-            leave it.
-        kind: The runner's name in records and messages.
-    """
+    """Builds candidates in local worker processes, and measures each on a free device."""
 
     def __init__(
         self, options: FleetOptions, device_refs: Callable[[], Sequence[DeviceRef]], *, kind: str

@@ -64,10 +64,7 @@ class Reliability:
 
     @property
     def fault_rate(self) -> float:
-        """The estimated probability that a candidate without faults fails on the device.
-
-        It is the observed share of such failures, shrunk towards the fleet's share.
-        """
+        """The estimated probability that a candidate without faults fails on the device."""
         usual = _USUAL if self.fleet is None else self.fleet.fault_rate
         return (_USUAL_RUNS * usual + self.faults) / (_USUAL_RUNS + self.faults + self.successes)
 
@@ -89,7 +86,6 @@ class FailureReport:
     """One failure of a candidate on one device.
 
     Attributes:
-        device: The device's name.
         failure: The measurement that the candidate gets if this failure counts as its fault.
         outside: Whether another process ended the worker. Such a failure says nothing about the
             candidate.
@@ -118,25 +114,12 @@ class FailureReport:
 
 
 def awaited(kind: FailureKind) -> bool:
-    """Whether a failure of this kind may have broken the device, so that it must be tested.
-
-    Args:
-        kind: The kind of failure.
-    """
+    """Whether a failure of this kind may have broken the device, so that it must be tested."""
     return kind in _AWAITED
 
 
 def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> bool:
-    """Whether the candidate is at fault, because faults of all the reporting devices are unlikely.
-
-    Each device's history gives the probability that a failure is the device's own fault. The result
-    is True if the product of these probabilities is at most 0.1 %.
-
-    Args:
-        reports: At least one report; all show the same failure.
-        elsewhere: Whether another device could try the candidate. If so, several failures on one
-            device count once. If not, a single failure is enough if the device rarely fails.
-    """
+    """Whether the candidate is at fault, because faults of all reporting devices are unlikely."""
     rates = [report.reliability.fault_rate for report in reports]
     if not elsewhere:
         return min(rates) <= _CHANCE_ALONE or math.prod(rates) <= _CHANCE
@@ -147,16 +130,7 @@ def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> b
 def judge(
     reports: Sequence[FailureReport], *, tries: int, elsewhere: bool
 ) -> Measurement | Verdict:
-    """Decide about a candidate that has failed on every device so far.
-
-    Args:
-        reports: One report per failure, oldest first; at least one.
-        tries: How many more times the candidate may be run, on any device.
-        elsewhere: Whether there is a device on which the candidate has not failed.
-
-    Returns:
-        The candidate's measurement, or the next step.
-    """
+    """Decide about a candidate that has failed on every device so far."""
     last = reports[-1]
     agreeing = [report for report in reports if report.agrees(last)]
     again: Measurement | Verdict = Verdict.AGAIN if tries > 0 else _final_failure(reports)

@@ -21,11 +21,7 @@ Looks = tuple[float, float]
 
 
 class LocalDisturbance:
-    """Counts how much other programs and noise disturb the timing of a runner, for its report.
-
-    Args:
-        meter: The object that measures how much the kernels' cores are used by other programs.
-    """
+    """Counts how much other programs and noise disturb the timing of a runner, for its report."""
 
     def __init__(self, meter: CoreMeter) -> None:
         self.meter = meter
@@ -52,14 +48,8 @@ class LocalDisturbance:
 def kept_order(candidates: Sequence[Looks]) -> tuple[int, int]:
     """Count pairs of fast candidates that have the same order in a second timing.
 
-    A low share means that rankings are not reliable.
-
     Args:
         candidates: First and second cost of each candidate, in seconds.
-
-    Returns:
-        The number of pairs whose second costs clearly differ, and the number of those pairs whose
-        first costs had the same order.
     """
     orders = [
         (first - other_first) * (again - other_again) > 0.0
@@ -74,8 +64,6 @@ class LocalContext(MeasureContext):
     """A ``MeasureContext`` for kernels that are timed by the workers that built them.
 
     Attributes:
-        pool: The workers.
-        options: The runner's options.
         watch: The object that waits until the cores are free enough for timing.
         disturbance: The object that records how much other programs disturb timing.
     """
@@ -88,12 +76,7 @@ class LocalContext(MeasureContext):
     def clock(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
         """Send a timing command to a worker, after other programs have left the cores free.
 
-        All other idle workers are paused, and the use of the cores by other programs is recorded.
-
-        Args:
-            worker: The worker.
-            message: The command.
-            timeout: The time limit in seconds.
+        ``timeout`` is the time limit in seconds.
         """
         self.pool.quiet()
         self.watch.wait()
@@ -103,16 +86,7 @@ class LocalContext(MeasureContext):
     def ask(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
         """Send a command to one worker while all other idle workers are paused.
 
-        Args:
-            worker: The worker.
-            message: The command.
-            timeout: The time limit in seconds.
-
-        Returns:
-            The worker's answer or its end.
-
-        Raises:
-            StoppedError: The runner was closed meanwhile.
+        ``timeout`` is the time limit in seconds.
         """
         self.pool.quiet(besides=worker)
         event = None

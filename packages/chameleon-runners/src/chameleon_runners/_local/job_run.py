@@ -54,12 +54,7 @@ leave the rounds for that.
 class Rounds:
     """The fastest candidates of one batch, whose kernels are kept to be timed again in turns.
 
-    Args:
-        options: The runner's options.
-        best_seconds: The task's lowest time before this batch; infinity if there is none.
-
     Attributes:
-        candidates: The kept candidates, fastest first.
         looks: For each candidate that was timed again, its first time and its time after the turns,
             in seconds. The pair is added when the timing of the candidate is finished.
     """
@@ -75,14 +70,7 @@ class Rounds:
         self.looks: list[Looks] = []
 
     def admit(self, candidate: CandidateRun) -> list[CandidateRun]:
-        """Keep a timed candidate loaded for more repeats, and return the candidates to unload.
-
-        Candidates are unloaded if they are much slower than the best, or if there are too
-        many.
-
-        Args:
-            candidate: The candidate.
-        """
+        """Keep a timed candidate loaded for more repeats, and return the candidates to unload."""
         self._admitted += 1
         self._best = min(self._best, candidate.fastest)
         self.candidates.append(candidate)
@@ -92,13 +80,7 @@ class Rounds:
         return self._keep(stay)
 
     def give_up(self, worker: Worker) -> list[CandidateRun]:
-        """Drop the slower half of a worker's kept candidates, to free the worker's memory.
-
-        At least one candidate is dropped. The result holds the dropped ones.
-
-        Args:
-            worker: A worker that ran out of memory.
-        """
+        """Drop the slower half of a worker's kept candidates, to free the worker's memory."""
         there = [run for run in self.candidates if run.worker is worker]
         slower = {id(run) for run in there[len(there) // 2 :]}
         return self._keep([run for run in self.candidates if id(run) not in slower])
@@ -106,13 +88,7 @@ class Rounds:
     def play(
         self, time_again: Callable[[CandidateRun], None], stopped: Callable[[], bool]
     ) -> Iterator[CandidateRun]:
-        """Time the candidates in turns, and yield each when its time is known well enough.
-
-        Args:
-            time_again: A function that adds the repeats of one turn to a candidate, or sets its
-                failure.
-            stopped: A function that returns whether to end early.
-        """
+        """Time the candidates in turns, and yield each when its time is known well enough."""
         proportionate = max(len(_LENIENCE), self._admitted // _CANDIDATES_PER_ROUND)
         most = min(self._options.leader_rounds, max(_SMALL_BATCH, self._admitted))
         least = min(_LEAST_ROUNDS, proportionate, most)
@@ -170,16 +146,6 @@ class Rounds:
 class TimingPhase:
     """Checks and times built candidates, then times the fastest ones again in turns.
 
-    If a worker dies, only the candidate that the worker was running may fail. The worker's other
-    kernels are built again in another worker.
-
-    Args:
-        context: The workers, options and time limits to use.
-        pending: A queue that takes candidates to be built again.
-        failed: A function that takes the failures of candidates that are not timed.
-        best_seconds: The task's lowest time so far, or infinity.
-        stopped: A function that returns whether no more work should start.
-
     Attributes:
         built: The built candidates that wait to be timed.
         crowded: Whether kernels that one worker held together exceeded its memory limit.
@@ -233,10 +199,7 @@ class TimingPhase:
         return shared
 
     def first_timings(self) -> Iterator[Measurement]:
-        """Check and time all built candidates, and yield measurements that are final.
-
-        The fastest candidates are kept to be timed again in turns.
-        """
+        """Check and time all built candidates, and yield measurements that are final."""
         context = self._context
         while self.built and not self._stopped():
             candidate = self.built.popleft()
@@ -253,13 +216,7 @@ class TimingPhase:
         return [candidate for candidate in self.built if candidate.worker is worker]
 
     def part_with_leaders(self, worker: Worker) -> Iterator[Measurement]:
-        """Free the slower half of the kernels that a worker keeps for a second timing.
-
-        Their measurements become final and are yielded.
-
-        Args:
-            worker: A worker that ran out of memory.
-        """
+        """Free the slower half of the kernels that a worker keeps for a second timing."""
         yield from self._hand_out(self._rounds.give_up(worker))
 
     def rounds(self) -> Iterator[Measurement]:
@@ -286,13 +243,7 @@ class TimingPhase:
         return [candidate]
 
     def _with_more_room(self, candidate: CandidateRun, worker: Worker) -> list[CandidateRun]:
-        """Time a candidate again that ran out of memory, if its worker can free other kernels.
-
-        With cold caches, a kernel needs copies of its weights while it is timed.
-
-        Returns:
-            The finished candidates; the candidate itself if its worker holds no other kernel.
-        """
+        """Time a candidate again that ran out of memory, if its worker can free other kernels."""
         waiting = self.waits_in(worker)
         for other in waiting[len(waiting) // 2 :]:
             self.built.remove(other)
@@ -346,15 +297,7 @@ _MIB = 1 << 20
 class LocalJobRun:
     """The measurement of one job on this machine.
 
-    Args:
-        job: The job.
-        context: The workers, options and time limits to use.
-        numbers: An iterator of numbers for kernels, each unique in the runner.
-        alone: Whether a single worker builds and times all candidates of the job, and does no other
-            work meanwhile. If False, the job uses all workers.
-
     Attributes:
-        job: The job.
         timing_phase: The object that checks and times the built candidates.
     """
 
@@ -411,10 +354,6 @@ class LocalJobRun:
         """Give idle workers candidates to build.
 
         No kernel may be timed while another one is built, because builds disturb the timing.
-
-        Returns:
-            Whether the caller must wait for workers before it times kernels. It must wait while
-            candidates are built, or until the reference for checks has been computed.
         """
         if self._stopped:
             return False
@@ -428,12 +367,7 @@ class LocalJobRun:
         return self._context.builders.busy or not full or unchecked
 
     def _has_to_hold_less(self, worker: Worker) -> bool:
-        """Whether a worker that ran out of memory in a build holds kernels that can be freed.
-
-        A kernel may hold hundreds of megabytes: a packed copy of a layer's weights. Kernels that
-        wait are timed before the failed build is tried again, and fewer are built ahead from then
-        on. If only kernels of the rounds fill the memory, the slower half of them is freed.
-        """
+        """Whether a worker that ran out of memory in a build holds kernels that can be freed."""
         if self.timing_phase.waits_in(worker):
             self._room = min(self._room, len(self.timing_phase.built))
             return True
@@ -456,12 +390,7 @@ class LocalJobRun:
 
 
 class LocalJobRuns:
-    """Measures one job, or several jobs with one configuration each.
-
-    Args:
-        runs: The runs of the jobs.
-        context: The workers, options and time limits to use.
-    """
+    """Measures one job, or several jobs with one configuration each."""
 
     def __init__(self, runs: Sequence[LocalJobRun], context: LocalContext) -> None:
         self._runs = runs
@@ -474,11 +403,7 @@ class LocalJobRuns:
         self._context.pool.wake()
 
     def measurements(self) -> Iterator[Arrival]:
-        """Yield one measurement for each configuration of the jobs, as soon as it is known.
-
-        The kernels of all jobs are built first, as far as memory allows. Then the jobs are timed
-        one after the other.
-        """
+        """Yield one measurement for each configuration of the jobs, as soon as it is known."""
         try:
             with contextlib.suppress(StoppedError):
                 yield from self._build(self._runs)

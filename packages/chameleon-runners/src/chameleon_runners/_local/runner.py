@@ -36,14 +36,7 @@ from chameleon_runners._worker.protocol import Message
 
 
 class ProcessComparison(Comparison[CandidateRun]):
-    """The final comparison of a task: times several programs, each in a worker process of its own.
-
-    Args:
-        task: The task.
-        contenders: The programs to compare.
-        context: The worker pool, options and time limits. The pool has one worker for each
-            contender. The comparison leaves the pool open; its owner must close it.
-    """
+    """The final comparison of a task, in which each program runs in its own worker process."""
 
     _context: LocalContext
 
@@ -92,12 +85,7 @@ Measure = Callable[[Sequence[MeasureJob]], Generator[Arrival, None, None]]
 
 
 class LocalStream(OrderedStream):
-    """Measures jobs in the order of their arrival; jobs with one configuration run in groups.
-
-    Args:
-        measure: A function that measures one job, or several jobs with one configuration each.
-        size: The largest number of jobs in a group.
-    """
+    """Measures jobs in the order of their arrival; jobs with one configuration run in groups."""
 
     def __init__(self, measure: Measure, *, size: int) -> None:
         super().__init__()
@@ -119,13 +107,7 @@ _BUILDS_PER_WORKER, _SMALL_BATCH = 4, 8
 
 
 class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
-    """Builds candidates in parallel worker processes, and times one kernel at a time.
-
-    Each build, check and timing has a time limit.
-
-    Args:
-        options: The runner's options.
-    """
+    """Builds candidates in parallel worker processes, and times one kernel at a time."""
 
     versioned = (*MeasuringRunner.versioned, "torch")
 

@@ -27,14 +27,7 @@ _MIB = 1 << 20
 
 
 class Cluster:
-    """A connection to a Ray cluster. An existing connection of this process is reused.
-
-    Args:
-        options: The runner's options.
-
-    Raises:
-        TargetError: There is no cluster at the address, or it cannot be joined.
-    """
+    """A connection to a Ray cluster."""
 
     def __init__(self, options: RayOptions) -> None:
         self._options = options
@@ -47,13 +40,7 @@ class Cluster:
         """List the devices of the cluster: on each node as many as its resources allow.
 
         If the devices are the CPUs of nodes, each machine has only one, since two would disturb
-        each other's times. For the same reason, this machine's CPU measures only if no other does.
-
-        Args:
-            target: The canonical target, or None before it is known.
-
-        Raises:
-            ChameleonError: There is no device.
+        each other's times.
         """
         nodes = self._nodes()
         choices = self._options.choices(for_cpus=kind_of(target) == "llvm")
@@ -75,11 +62,7 @@ class Cluster:
         return sorted(alive, key=lambda node: (node["NodeManagerAddress"], node["NodeID"]))
 
     def builders(self) -> int:
-        """The number of builders to start: one for each CPU that the devices leave.
-
-        Raises:
-            TargetError: The devices leave no CPU for builders.
-        """
+        """The number of builders to start: one for each CPU that the devices leave."""
         total = ray.cluster_resources().get("CPU", 0.0)
         devices = [ref.device.options["resources"] for ref in self.device_refs()]
         left = int(total - sum(resources["num_cpus"] for resources in devices))

@@ -17,7 +17,12 @@ from pathlib import Path
 
 import attrs
 import ray
-from chameleon_system.api import kill_abandoned, make_scratch, remove_abandoned, usable_cores
+from chameleon_system.api import (
+    kill_abandoned,
+    make_scratch_folder,
+    remove_abandoned_folders,
+    usable_cores,
+)
 
 from chameleon_runners import _environment as environment
 from chameleon_runners._engine.process_pool import Starter
@@ -34,10 +39,8 @@ class Answer:
     """The result of a command that an actor's worker handled.
 
     Attributes:
-        reply: The worker's answer, or None.
         end: The way in which the worker ended, or None. Both ``reply`` and ``end`` are None if the
             runner has given the worker up.
-        log: The end of the worker's output.
         seconds: The duration of the work on the node, without starts and transfers.
         parcel: The result as bytes, if the command made one: a packed folder with an exported
             kernel, or a reference file.
@@ -54,17 +57,14 @@ class Host:
     """An actor that runs one worker process at a time for the runner.
 
     Args:
-        threads: The number of threads that a kernel runs with.
-        memory_bytes: The memory limit of the worker in bytes. With None, it is a share of the
-            node's memory.
         start_timeout: The longest start of a worker in seconds.
     """
 
     def __init__(self, *, threads: int, memory_bytes: int | None, start_timeout: float) -> None:
-        remove_abandoned()
+        remove_abandoned_folders()
         kill_abandoned()
         cores = usable_cores()
-        self._folder = make_scratch()
+        self._folder = make_scratch_folder()
         self._start_timeout = start_timeout
         self._starter = Starter(
             threads=threads,
@@ -91,16 +91,7 @@ class Host:
     ) -> Answer:
         """Let a worker handle a command.
 
-        Args:
-            number: The number of the worker. A number that is higher than before starts a new
-                worker.
-            message: The command, with paths of the runner's machine.
-            timeout: The time limit in seconds, counted from when the worker gets the command.
-            preload: ``"module:Class"`` of the stage that a new worker should import early, or None.
-            parcel: The packed folder of the exported kernel that the command uses, or None.
-            reference: A list with Ray's reference to an object, the file of reference outputs. The
-                list is empty if the command needs no such file. Ray would fetch the object for
-                each call if the argument were not a list. The actor fetches it only once.
+        ``timeout`` is the time limit in seconds, counted from when the worker gets the command.
         """
         worker = self._worker_of(number, preload)
         if worker is None or not worker.alive:
@@ -169,11 +160,7 @@ class Host:
         return parcel
 
     def end_worker(self, number: int) -> None:
-        """End a worker, even if it is busy.
-
-        Args:
-            number: The number of the worker.
-        """
+        """End a worker, even if it is busy."""
         with self._lock:
             self._given_up = max(self._given_up, number)
             if self._number <= number:

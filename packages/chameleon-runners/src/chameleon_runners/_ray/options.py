@@ -66,11 +66,7 @@ class RayOptions(FleetOptions):
     )
 
     def choices(self, *, for_cpus: bool) -> list[RayOptions]:
-        """These options with a value of ``device``, in the order of preference.
-
-        Args:
-            for_cpus: Whether the target is known to be for CPUs.
-        """
+        """These options with a value of ``device``, in the order of preference."""
         if self.device is not None:
             return [self]
         gpu, local = (attrs.evolve(self, device=device) for device in (_OWN_STAGE, LOCAL))

@@ -6,7 +6,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from chameleon_system.api import replacing
+from chameleon_system.api import open_atomic
 
 
 def pack(folder: Path) -> bytes:
@@ -27,12 +27,7 @@ def unpack(parcel: bytes, folder: Path) -> None:
 
 
 def write(data: bytes, path: Path) -> None:
-    """Write a file so that readers see either the whole file or none.
-
-    Args:
-        data: The content.
-        path: The file.
-    """
+    """Write a file so that readers see either the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.write(data)

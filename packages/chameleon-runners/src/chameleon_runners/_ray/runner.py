@@ -12,14 +12,7 @@ from chameleon_runners._ray.options import RayOptions
 
 
 class RayRunner(FleetRunner):
-    """Builds on the CPUs of a Ray cluster, and measures on its devices, one actor per device.
-
-    Args:
-        options: The address of the cluster, and the resources of a device.
-
-    Raises:
-        PluginError: Ray is not installed.
-    """
+    """Builds on the CPUs of a Ray cluster, and measures on its devices, one actor per device."""
 
     def __init__(self, options: RayOptions) -> None:
         if find_spec("ray") is None:

@@ -49,10 +49,7 @@ class ActorEnd(WorkerEnd):
 
     @property
     def from_outside(self) -> bool:
-        """Whether something other than the worker and its candidate ended the actor; always True.
-
-        The candidate runs in another process than the actor, so it cannot have ended the actor.
-        """
+        """Always True: something other than the worker and its candidate ended the actor."""
         return True
 
 
@@ -84,9 +81,6 @@ class _Host:
 class RayWorker(Worker):
     """A worker on a node of a Ray cluster, behind an actor.
 
-    The actor is started for the worker's first command, which shows what resources the worker
-    needs.
-
     Attributes:
         number: The number of the worker; later workers have higher numbers.
         preload: ``"module:Class"`` of the stage that the worker should import early, or None.
@@ -101,11 +95,9 @@ class RayWorker(Worker):
 class RayPool(WorkerPool):
     """A pool of workers behind actors of a Ray cluster.
 
-    Exported kernels and reference outputs are files on the runner's machine. They travel as bytes
-    through Ray's object store, so that no file is lost with a node.
+    They travel as bytes through Ray's object store, so that no file is lost with a node.
 
     Args:
-        cluster: The cluster on which actors are started. ``close`` does not shut it down.
         start_timeout: The longest start of an actor, and again of its worker, in seconds.
     """
 

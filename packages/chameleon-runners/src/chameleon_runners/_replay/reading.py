@@ -38,19 +38,7 @@ _T4_RUN_KEYS = ("benchmark", "validation", "framework")
 
 
 def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
-    """Read a table from a cache file of Kernel Tuner.
-
-    Args:
-        content: The parsed file. ``tune_params_keys`` lists the parameters. ``cache`` maps each
-            configuration to its parameters and results. ``time`` is a number of ms or the name of a
-            failure. ``times`` has one number of ms per repeat. ``compile_time``, ``benchmark_time``
-            and other durations are in ms.
-        name: The name of the table in messages.
-        digest: A digest of the content.
-
-    Raises:
-        ConfigError: The table has no row, or a row lacks a value.
-    """
+    """Read a table from a cache file of Kernel Tuner."""
     parameters = [str(key) for key in content["tune_params_keys"]]
     rows = content["cache"]
     _require_rows(name, rows)
@@ -69,17 +57,7 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
 
 
 def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
-    """Read a table from a T4 file (auto-tuning output, schema 1.0.0, as Kernel Tuner writes it).
-
-    Args:
-        content: The parsed file. ``results`` is a list of rows with ``configuration``, ``times``,
-            ``invalidity`` and ``measurements``.
-        name: The name of the table in messages.
-        digest: A digest of the content.
-
-    Raises:
-        ConfigError: The table has no row, or a row lacks a value.
-    """
+    """Read a table from a T4 file (auto-tuning output, schema 1.0.0, as Kernel Tuner writes it)."""
     results: Sequence[Mapping[str, Any]] = content["results"]
     _require_rows(name, results)
     parameters = list(results[0].get("configuration", {}))
@@ -116,11 +94,8 @@ def _measured_in_t4(row: Mapping[str, Any]) -> Measurement:
 def _measurement(time: Any, times: Sequence[Any], *, build: float, run: float) -> Measurement:
     """The measurement of one row.
 
-    Args:
-        time: The mean time in ms, or the name of a failure.
-        times: The time of each repeat in ms.
-        build: The duration of the build in seconds.
-        run: The duration of the benchmark in seconds.
+    ``build`` is the duration of the build in seconds. ``run`` is the duration of the benchmark in
+    seconds.
     """
     measured = partial(Measurement, config=(), build_seconds=build, run_seconds=run)
     if isinstance(time, str):
@@ -165,14 +140,7 @@ def _require_all(name: str, row: str, missing: Sequence[str]) -> None:
 def tables_of_run(folder: Path) -> list[Table]:
     """The tables of a run folder, one per measured task, in the order of the tasks.
 
-    A table's space has the knobs of the recorded space, with the recorded values only. Only
-    recorded configurations are legal, since others cannot be replayed.
-
-    Args:
-        folder: The run folder.
-
-    Raises:
-        RunFolderError: The folder has no run, or cannot be read.
+    Only recorded configurations are legal, since others cannot be replayed.
     """
     with read_store(folder) as store:
         tables = [_table(store, stored) for stored in store.tasks()]
@@ -211,15 +179,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def tables_at(path: str) -> tuple[Table, ...]:
-    """The tables of a file or of a run folder.
-
-    Args:
-        path: A Kernel Tuner cache or a T4 file, also compressed with gzip, or a run folder.
-
-    Raises:
-        ConfigError: The path does not exist, or the file cannot be read.
-        RunFolderError: The path is a folder without a run.
-    """
+    """The tables of a file or of a run folder."""
     file = Path(path)
     if not file.exists():
         raise ConfigError(
@@ -233,14 +193,7 @@ def tables_at(path: str) -> tuple[Table, ...]:
 
 
 def table_of_task(task: Task) -> Table:
-    """Read the recorded table that a task of the frontend ``table`` stands for.
-
-    Args:
-        task: The task.
-
-    Raises:
-        ConfigError: The task has no table, or the table's file is missing or has changed.
-    """
+    """Read the recorded table that a task of the frontend ``table`` stands for."""
     if task.operator != OPERATOR:
         raise ConfigError(
             f"task {task.name!r} is a {task.operator!r}, not a recorded table",

@@ -52,11 +52,7 @@ _TARGET = "recorded"
 
 
 class TableFrontend(Frontend):
-    """Makes one task per recorded table. A run folder has one table per measured task.
-
-    Args:
-        options: The paths of the tables.
-    """
+    """Makes one task per recorded table."""
 
     def __init__(self, options: TableOptions) -> None:
         paths = options.paths
@@ -72,12 +68,6 @@ class TableFrontend(Frontend):
 
         A task's arguments identify its table by the content only, so that a search does not depend
         on the table's folder.
-
-        Args:
-            target: Not used.
-
-        Raises:
-            ConfigError: A table is missing or cannot be read.
         """
         del target
         tables = [(path, table) for path in self._paths for table in tables_at(path)]
@@ -103,14 +93,7 @@ class TableFrontend(Frontend):
 
 
 class ReplayRunner(Runner):
-    """Looks up the measurements of configurations in a task's recorded table.
-
-    Configurations are looked up one after the other, as Kernel Tuner measures them. Each look-up
-    adds the recorded seconds of compiling and benchmarking to the runner's clock.
-
-    Args:
-        options: How measurements are made from the recorded repeats.
-    """
+    """Looks up the measurements of configurations in a task's recorded table."""
 
     measures_hardware: ClassVar[bool] = False
 
@@ -139,14 +122,7 @@ class ReplayRunner(Runner):
             yield measurement
 
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
-        """The recorded measurements of the contenders, with all repeats and no noise.
-
-        A contender that is not in the table, such as a baseline, gets an invalid measurement.
-
-        Args:
-            task: The task.
-            contenders: The contenders.
-        """
+        """The recorded measurements of the contenders, with all repeats and no noise."""
         table = self._table(task)
         return [
             table.measurement(tuple(contender.config))
@@ -163,11 +139,7 @@ class ReplayRunner(Runner):
         return {"device": "recorded tables", "noise": self._options.noise.value}
 
     def best_known(self, task: Task) -> float | None:
-        """The lowest cost in the task's table in seconds; None if every row failed.
-
-        Args:
-            task: The task.
-        """
+        """The lowest cost in the task's table in seconds; None if every row failed."""
         best = self._table(task).best_seconds
         return best if math.isfinite(best) else None
 

@@ -53,7 +53,6 @@ class Table:
     """All recorded measurements of one tuning problem.
 
     Attributes:
-        name: The name of the table in messages.
         digest: A digest of the content; it does not depend on the file's path.
         knobs: One knob per parameter with more than one value; at least one knob.
         configs: The recorded configurations as knob indices, distinct, shape (m, knobs).
@@ -74,11 +73,7 @@ class Table:
         return {tuple(config): row for row, config in enumerate(self.configs.tolist())}
 
     def measurement(self, config: Config) -> Measurement:
-        """The recorded measurement of a configuration, or an invalid one if there is none.
-
-        Args:
-            config: The knob indices of the configuration.
-        """
+        """The recorded measurement of a configuration, or an invalid one if there is none."""
         row = self._rows.get(config)
         if row is not None:
             return self.measurements[row]
@@ -109,21 +104,7 @@ def table_of(
     ranks: Mapping[str, Sequence[int]] | None = None,
     flop: float = 0.0,
 ) -> Table:
-    """Make a table from parameter values and measurements.
-
-    Args:
-        name: The name of the table in messages.
-        digest: A digest of the content.
-        columns: The values of every row, by parameter: numbers, strings or tuples of integers.
-        measurements: One measurement per row; their configurations are ignored.
-        ranks: The index of each row's value among the parameter's values, by parameter. If None,
-            values are sorted, so that a step of one index is a small change.
-        flop: The number of floating-point operations of one evaluation.
-
-    Returns:
-        The table. A parameter with only one value becomes no knob, unless all parameters have one
-        value. If several rows have the same configuration, the first row counts.
-    """
+    """Make a table from parameter values and measurements."""
     ranks = ranks or {}
     chosen = {key: _indexed(values, ranks.get(key)) for key, values in columns.items()}
     varying = {key: pair for key, pair in chosen.items() if len(pair[0]) > 1}

@@ -16,7 +16,6 @@ class Address:
 
     Attributes:
         host: The name or the IP address of the machine.
-        port: The port.
     """
 
     host: str
@@ -24,14 +23,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the address of a tracker or server, such as ``host:9190``.
-
-        Args:
-            text: The address as the user wrote it.
-
-        Raises:
-            ConfigError: The string does not have the form ``host:port``.
-        """
+        """Parse the address of a tracker or server, such as ``host:9190``."""
         host, colon, port = text.strip().rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not (colon and host and port.isdecimal() and 0 < int(port) <= _LAST_PORT):

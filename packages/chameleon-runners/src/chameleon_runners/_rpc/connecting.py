@@ -29,23 +29,10 @@ def hang_up(session: Any) -> None:
 
 
 def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> Any:
-    """Open a session of TVM's RPC with a time limit.
+    """Open a session with a server, which ends it after ``lifetime`` seconds.
 
-    A thread opens the session, since TVM waits without limit for a silent server.
-
-    Args:
-        address: The address of the server.
-        key: The key that the server accepts.
-        lifetime: The seconds after which the server ends the session.
-        deadline: The longest wait in seconds.
-
-    Returns:
-        The session (``tvm.rpc.RPCSession``).
-
-    Raises:
-        DeviceLostError: No server answers in time.
-        WrongKeyError: The server does not accept the key.
-        TargetError: The address is not that of a server of TVM's RPC, or its version differs.
+    A thread opens the session, since TVM waits without limit for a silent server; ``deadline`` is
+    the longest wait in seconds.
     """
     from tvm import rpc  # noqa: PLC0415 - builders need it not
 

@@ -21,13 +21,7 @@ _ANSWER_SECONDS = 5.0
 class RpcDevice(Device):
     """A remote device that a tracker lends by its key, or that has a fixed address.
 
-    A session with the device's server stays open while there is work, and is renewed before the
-    server ends it. After some time without work the session is closed, so that other clients can
-    use the device. The next candidate opens a new session, perhaps with another device of the same
-    key.
-
-    Args:
-        options: The address of the device or its tracker, and time limits.
+    After some time without work the session is closed, so that other clients can use the device.
     """
 
     def __init__(self, options: RpcDeviceOptions) -> None:

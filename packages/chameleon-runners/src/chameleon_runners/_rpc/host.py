@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from chameleon_system.api import AMX, Answers, die_with, refusal
+from chameleon_system.api import AMX, AnswerStream, die_with_parent, request_permission
 from chameleon_tvm.api import FACTS_FUNCTION, own_facts, tvm
 
 _WATCH_SECONDS = 0.2
@@ -37,14 +37,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # The process of a session is forked from this one, and must not outlive it either.
     own = os.getpid()
-    os.register_at_fork(after_in_child=lambda: die_with(own))
+    os.register_at_fork(after_in_child=lambda: die_with_parent(own))
     if options.register:
         __import__(options.register)
-    (_serve if options.role == "server" else _track)(options, Answers())
+    (_serve if options.role == "server" else _track)(options, AnswerStream())
     return 0
 
 
-def _track(options: argparse.Namespace, answers: Answers) -> None:
+def _track(options: argparse.Namespace, answers: AnswerStream) -> None:
     from tvm.rpc.tracker import PopenTrackerServerState  # noqa: PLC0415 - needs tornado
 
     state = PopenTrackerServerState(options.host, options.port, options.port + 1, silent=True)
@@ -53,10 +53,10 @@ def _track(options: argparse.Namespace, answers: Answers) -> None:
         time.sleep(_WATCH_SECONDS)
 
 
-def _serve(options: argparse.Namespace, answers: Answers) -> None:
+def _serve(options: argparse.Namespace, answers: AnswerStream) -> None:
     tvm.register_global_func(FACTS_FUNCTION, own_facts, override=True)
     # Sessions are forked from here and have what is granted; kernels say what they lack.
-    refusal(AMX)
+    request_permission(AMX)
     home = Path.cwd()
     state = _listen(options)
     answers.send({"port": state.port})

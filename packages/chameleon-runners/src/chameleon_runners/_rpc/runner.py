@@ -29,12 +29,7 @@ _GRACE = 0.8
 
 
 def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """Make the function that lists the remote devices that the runner's options name.
-
-    Raises:
-        ConfigError: The options name no device, name devices in two ways, or have a session time
-            that is too short.
-    """
+    """Make the function that lists the remote devices that the runner's options name."""
     if options.session_timeout < options.run_timeout:
         raise ConfigError(
             f"a session of {options.session_timeout:g} s ends before a candidate may take "
@@ -65,14 +60,7 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
 
 
 class TrackerDevices:
-    """Lists as many devices as the tracker has servers of a key, busy servers included.
-
-    The tracker chooses the device when a session starts. An entry of the list therefore stands for
-    any free device of the key. The description that a session later sends names the actual device.
-
-    Args:
-        options: The runner's options.
-    """
+    """Lists as many devices as the tracker has servers of a key, busy servers included."""
 
     def __init__(self, options: RpcOptions) -> None:
         self._options = options
@@ -82,12 +70,7 @@ class TrackerDevices:
         self._seen: list[tuple[float, int]] = []
 
     def __call__(self) -> list[DeviceRef]:
-        """The devices that exist now.
-
-        Raises:
-            DeviceLostError: The tracker does not answer, or has no device at all.
-            TargetError: The address is not that of a tracker, or the tracker has only other keys.
-        """
+        """The devices that exist now."""
         first = not self._seen
         known = queues(self._tracker, timeout=_FIRST_ANSWER_SECONDS if first else _ANSWER_SECONDS)
         mine = [queue for queue in known if queue.key == self._key]
@@ -135,14 +118,7 @@ def _reference(options: RpcOptions, device: RpcDeviceOptions) -> StageRef:
 
 
 class RpcRunner(FleetRunner):
-    """Builds candidates on this machine, uploads them to remote devices, and measures there.
-
-    Args:
-        options: The addresses of the devices, and the options of measuring.
-
-    Raises:
-        ConfigError: The options name no device.
-    """
+    """Builds candidates on this machine, uploads them to remote devices, and measures there."""
 
     def __init__(self, options: RpcOptions) -> None:
         super().__init__(options, device_refs_of(options), kind="rpc")

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from chameleon_core.plugin_api import ChameleonError
-from chameleon_system.api import Answers, requests
+from chameleon_system.api import AnswerStream, read_requests
 from chameleon_tvm.api import telling_line
 
 from chameleon_runners._rpc import tracker
@@ -25,8 +25,8 @@ _ANSWER_SECONDS = 5.0
 
 def main() -> None:
     """Request every free device, hold all of them, and test each."""
-    answers = Answers()
-    wanted = next(requests())
+    answers = AnswerStream()
+    wanted = next(read_requests())
     results: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         sessions = []

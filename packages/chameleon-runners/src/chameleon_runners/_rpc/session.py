@@ -42,18 +42,11 @@ _SET_THREADS, _BIG_CORES = "runtime.config_threadpool", 1
 
 
 class RpcSession:
-    """A session with a server of TVM's RPC. No other client can use the device meanwhile.
+    """A session with a server of TVM's RPC.
 
     Args:
-        address: The address of the server.
-        key: The key that the server accepts, from a tracker or from the server's own options.
         lifetime: The seconds after which the server ends the session, also if a kernel hangs.
         deadline: The longest wait for the session in seconds.
-
-    Raises:
-        DeviceLostError: No server answers in time.
-        WrongKeyError: The server does not accept the key.
-        TargetError: The address is not that of a server of TVM's RPC, or its version differs.
     """
 
     def __init__(self, address: Address, key: str, *, lifetime: float, deadline: float) -> None:
@@ -74,18 +67,11 @@ class RpcSession:
         return self._opened + self.lifetime - time.monotonic()
 
     def give_back_when_idle(self, seconds: float) -> None:
-        """Close the session, in the background, once it was unused for ``seconds`` seconds.
-
-        Args:
-            seconds: The time without use after which the session is closed.
-        """
+        """Close the session, in the background, once it was unused for ``seconds`` seconds."""
         threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
 
     def keep(self) -> bool:
-        """Mark the session as used now, so that it is not closed for being idle.
-
-        The result is False if the session cannot be used any more.
-        """
+        """Mark the session as used now, so that it is not closed for being idle."""
         with self._using:
             self._used = time.monotonic()
             return not (self.over or self._spoilt)
@@ -106,22 +92,7 @@ class RpcSession:
     ) -> ServerFacts:
         """Check that the server can run a target's kernels, and prepare to load them.
 
-        The check runs a tiny test function on the device (``try_out``).
-
-        Args:
-            target: The canonical target.
-            index: The index of the device among those of its kind.
-            threads: The number of threads that kernels run with on a CPU.
-            cache_bytes: The size in bytes of the inputs that are kept on the device.
-            cooldown: The pause between the repeats of a kernel, in seconds.
-
-        Returns:
-            Facts about the server.
-
-        Raises:
-            TargetError: The server can never run kernels of the target.
-            DeviceLostError: The connection to the server was lost, or the test function returned a
-                wrong result.
+        ``cooldown`` is the pause between the repeats of a kernel, in seconds.
         """
         kind = device_kind(tvm_target(target))
         with self.calls():
@@ -142,16 +113,7 @@ class RpcSession:
         return facts
 
     def try_out(self, target: str) -> None:
-        """Run a tiny test function for a target on the device, to check that kernels work there.
-
-        Args:
-            target: The canonical target.
-
-        Raises:
-            TargetError: The function cannot be loaded or run, probably because the target does not
-                match the machine.
-            DeviceLostError: The result is wrong, or the connection was lost.
-        """
+        """Run a tiny test function for a target on the device, to check that kernels work there."""
         try:
             if self._trial is None:
                 with temporary_folder() as folder:
@@ -170,26 +132,14 @@ class RpcSession:
         check_output(output, self.name)
 
     def load(self, artifact: Path) -> Kernel:
-        """Upload an exported kernel, and load it on the device.
-
-        Args:
-            artifact: The folder of the exported kernel.
-
-        Raises:
-            DeviceLostError: The connection was lost.
-        """
+        """Upload an exported kernel, and load it on the device."""
         if self._loader is None:
             raise RuntimeError("a kernel is loaded before the session is prepared")
         with self.calls():
             return self._loader.load(artifact)
 
     def facts(self, kind: str, index: int) -> ServerFacts:
-        """Ask the server for facts such as its version of TVM, without a target.
-
-        Args:
-            kind: TVM's kind of device, such as ``cpu``.
-            index: The index of the device among those of its kind.
-        """
+        """Ask the server for facts such as its version of TVM, without a target."""
         with self.calls():
             return self._ask(self._session.device(kind, index), kind)
 
@@ -198,9 +148,6 @@ class RpcSession:
 
         Returns:
             The duration in seconds.
-
-        Raises:
-            DeviceLostError: The array came back changed, or not at all.
         """
         import numpy as np  # noqa: PLC0415 - for this alone
 
@@ -236,10 +183,7 @@ class RpcSession:
                 self._used = time.monotonic()
 
     def close(self) -> None:
-        """Close the session, so that other clients can use the device.
-
-        The session's kernels cannot be used any more.
-        """
+        """Close the session, so that other clients can use the device."""
         broken, self.over = self.over, True
         self._loader = self._trial = None
         session, self._session = self._session, None
@@ -265,12 +209,7 @@ class RpcSession:
         return ask(self._session.get_function, device, kind, processor=processor)
 
     def _set_threads(self, threads: int) -> None:
-        """Set the number of threads that kernels run with.
-
-        Raises:
-            TargetError: The server has fewer threads. The fastest kernels for fewer threads are
-                often other ones.
-        """
+        """Set the number of threads that kernels run with."""
         if not self._has(_SET_THREADS):
             return
         self._session.get_function(_SET_THREADS)(_BIG_CORES, threads)

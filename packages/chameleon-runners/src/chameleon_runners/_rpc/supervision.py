@@ -17,7 +17,7 @@ from typing import Any, Self
 import attrs
 import structlog
 from chameleon_core.plugin_api import ChameleonError, TargetError
-from chameleon_system.api import ChildEndedError, ChildProcess, Conversation, make_scratch
+from chameleon_system.api import ChildEndedError, ChildProcess, Conversation, make_scratch_folder
 
 from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.tracker import queues
@@ -39,11 +39,7 @@ class Child:
     """A process that listens on a port, and is restarted on the same port when it ends.
 
     Attributes:
-        role: ``server`` or ``tracker``.
-        address: The address on which it listens.
         arguments: Command-line arguments for the process, besides its role, host and port.
-        environment: The environment variables of the process.
-        restarts: The number of restarts.
     """
 
     role: str
@@ -82,11 +78,7 @@ class Child:
         self._listening = False
 
     def wait(self) -> None:
-        """Wait until the server or tracker process listens on its port.
-
-        Raises:
-            TargetError: The process ends, or does not listen in time.
-        """
+        """Wait until the server or tracker process listens on its port."""
         limit = time.monotonic() + START_SECONDS
         while not self.listens(limit - time.monotonic()):
             if not self.alive or time.monotonic() > limit:
@@ -98,21 +90,14 @@ class Child:
                 )
 
     def listens(self, seconds: float = 0.0) -> bool:
-        """Whether the server or tracker process has reported that it listens on its port.
-
-        Args:
-            seconds: The longest wait for the report in seconds.
-        """
+        """Whether the server or tracker process has reported that it listens on its port."""
         if not self._listening and self._conversation is not None:
             with contextlib.suppress(TimeoutError, ChildEndedError):
                 self._listening = "port" in self._conversation.answer(seconds)
         return self._listening
 
     def tend(self) -> None:
-        """Restart the server or tracker process if it has ended.
-
-        Before a restart there is a pause, which doubles while the process keeps ending.
-        """
+        """Restart the server or tracker process if it has ended."""
         if self.alive:
             self.listens()
             return
@@ -152,8 +137,6 @@ class ServingPlan:
     Attributes:
         host: The address to listen on. With any but a loopback address, other machines can connect.
         port: The port of the tracker; the servers use the ports after it. 0 for any free ports.
-        key: The key of the servers.
-        servers: The number of servers.
         announce: The address that the servers give to clients. If it is empty, they give ``host``.
         threads: The number of threads of each server's kernels; None for TVM's default.
         register: A module that each server imports, to register functions; empty for none.
@@ -179,16 +162,12 @@ class ServingPlan:
 
 
 class Serving:
-    """A context in which a tracker and servers of TVM's RPC run.
-
-    Args:
-        plan: The tracker and the servers to start.
-    """
+    """A context in which a tracker and servers of TVM's RPC run."""
 
     def __init__(self, plan: ServingPlan) -> None:
         self._plan = plan
         port, *ports = ports_of(plan.host, plan.port, 1 + plan.servers)
-        self._folder = make_scratch()
+        self._folder = make_scratch_folder()
         environment = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1"}
         if plan.threads is not None:
             environment["TVM_NUM_THREADS"] = str(plan.threads)
@@ -244,10 +223,7 @@ class Serving:
         )
 
     def tend(self) -> None:
-        """Restart server processes that have ended, and a tracker that does not answer.
-
-        Call it a few times per second.
-        """
+        """Restart server processes that have ended, and a tracker that does not answer."""
         for child in (self.tracker, *self.servers):
             child.tend()
         now = time.monotonic()
@@ -264,10 +240,7 @@ class Serving:
                     self.tracker.kill()
 
     def describe(self) -> dict[str, Any]:
-        """The addresses and the key of the servers, for other machines.
-
-        The result also has the section ``runner`` of a pipeline that uses these servers.
-        """
+        """The addresses and the key of the servers, for other machines."""
         runner = {"name": "rpc", "tracker": str(self.address), "key": self._plan.key}
         return {
             "tracker": str(self.address),
@@ -279,23 +252,14 @@ class Serving:
         }
 
     def close(self) -> None:
-        """End all processes. This may be called twice."""
+        """End all processes."""
         for child in (*self.servers, self.tracker):
             child.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def ports_of(host: str, first: int, count: int) -> list[int]:
-    """Find free ports: consecutive ones from ``first`` on, or any.
-
-    Args:
-        host: The address to listen on.
-        first: The first of consecutive ports; 0 for any free ports.
-        count: The number of ports.
-
-    Raises:
-        TargetError: The host or one of the ports cannot be listened on.
-    """
+    """Find free ports: consecutive ones from ``first`` on, or any."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = []
     # All are held until the last one was found: none is given twice.

@@ -45,7 +45,6 @@ class Grant:
     """A device that the tracker grants to a client.
 
     Attributes:
-        address: The address of the device's server.
         key: The key that the server accepts, for one session only.
     """
 
@@ -58,7 +57,6 @@ class Queue:
     """The devices that a tracker has for one key, and the requests that wait for them.
 
     Attributes:
-        key: The key.
         servers: The addresses of the servers, busy servers included. A proxy counts once, however
             many servers it has.
         free: The number of servers that wait for work.
@@ -92,13 +90,7 @@ class ServerState(StrEnum):
 def queues(tracker: Address, *, timeout: float) -> list[Queue]:
     """All devices that a tracker knows, by key.
 
-    Args:
-        tracker: The address of the tracker.
-        timeout: The longest wait for the answer in seconds.
-
-    Raises:
-        DeviceLostError: No tracker answers.
-        TargetError: The address is not that of a tracker.
+    ``timeout`` is the longest wait for the answer in seconds.
     """
     try:
         with _conversation(tracker, timeout) as ask:
@@ -114,15 +106,7 @@ def queues(tracker: Address, *, timeout: float) -> list[Queue]:
 def request(tracker: Address, key: str, *, priority: int, timeout: float) -> Grant:
     """Request a device from a tracker, and wait for it.
 
-    Args:
-        tracker: The address of the tracker.
-        key: The key of the devices.
-        priority: The priority of the request; higher ones are served first.
-        timeout: The longest wait in seconds.
-
-    Raises:
-        DeviceLostError: No device became free in time, or the tracker does not answer.
-        TargetError: The address is not that of a tracker.
+    ``timeout`` is the longest wait in seconds.
     """
     try:
         with _conversation(tracker, timeout) as ask:
@@ -139,11 +123,7 @@ def request(tracker: Address, key: str, *, priority: int, timeout: float) -> Gra
 def call(server: Address, *, timeout: float) -> tuple[ServerState, float]:
     """Find out whether a server is free.
 
-    The function calls the server with a wrong key, which a free server refuses at once.
-
-    Args:
-        server: The address of the server.
-        timeout: The longest wait in seconds.
+    ``timeout`` is the longest wait in seconds.
 
     Returns:
         The state of the server, and the seconds until it was connected; infinity if it was not.

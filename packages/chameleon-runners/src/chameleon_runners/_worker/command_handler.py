@@ -23,7 +23,7 @@ from chameleon_core.plugin_api import (
     Kernel,
     TargetError,
 )
-from chameleon_system.api import involuntary_switches
+from chameleon_system.api import count_involuntary_switches
 
 from chameleon_runners._timing import Repeats, TimingPolicy, no_switches, probe_runs, time_kernel
 from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays
@@ -45,9 +45,7 @@ def _losing(words: str) -> Iterator[None]:
 def limit_memory(limit: int) -> None:
     """Make allocations beyond ``limit`` bytes fail in this process and its children.
 
-    The limit is on writable private memory (RLIMIT_DATA). It includes all that a program allocates,
-    but neither libraries nor the address space that GPU drivers reserve. Core files are switched
-    off, since a crash is an ordinary result of a worker.
+    Core files are switched off, since a crash is an ordinary result of a worker.
 
     Args:
         limit: The number of bytes.
@@ -61,14 +59,7 @@ def limit_memory(limit: int) -> None:
 
 
 def pin(cores: list[int]) -> None:
-    """Bind the main thread to some cores; other threads are not bound.
-
-    TVM resets the main thread's cores when it starts its thread pool. So this function is called
-    before every timing.
-
-    Args:
-        cores: Ids of the cores; empty to change nothing.
-    """
+    """Bind the main thread to some cores; other threads are not bound."""
     if cores and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(os.getpid(), cores)
@@ -90,11 +81,7 @@ def explain(error: BaseException) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that an allocation failed, in Python or in a library.
-
-    Args:
-        error: The exception.
-    """
+    """Whether an exception says that an allocation failed, in Python or in a library."""
     words = str(error).lower().replace("_", " ")
     return isinstance(error, MemoryError) or "bad alloc" in words or "out of memory" in words
 
@@ -118,10 +105,7 @@ def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
 
 
 class CommandHandler:
-    """Executes the runner's commands in a worker process.
-
-    It holds a builder or a device, and the kernels by slot number.
-    """
+    """Executes the runner's commands in a worker process."""
 
     def __init__(self) -> None:
         self._builder: Builder | None = None
@@ -135,10 +119,7 @@ class CommandHandler:
         self._commands = {answer.__name__.removeprefix("_"): answer for answer in answers}
 
     def answer(self, message: Message) -> Message:
-        """Execute a command of the runner and return the reply.
-
-        If a candidate raises an exception, the reply describes it.
-        """
+        """Execute a command of the runner and return the reply."""
         for slot in message.get("drop", ()):
             self._kernels.pop(slot, None)
         started = time.perf_counter()
@@ -200,23 +181,14 @@ class CommandHandler:
         return self._device
 
     def _connect(self, message: Message) -> Message:
-        """Make the device if necessary, and connect to it.
-
-        Raises:
-            DeviceLostError: The device cannot be reached now.
-            ChameleonError: The device can never be used.
-        """
+        """Make the device if necessary, and connect to it."""
         if self._device is None:
             self._device = make_device(message["factory"], message["options"])
         with _losing("it cannot be reached"):
             return {"status": "ok", "description": self._device.connect(message["target"])}
 
     def _probe(self, _message: Message) -> Message:
-        """Run the device's self-test.
-
-        Raises:
-            DeviceLostError: The self-test fails.
-        """
+        """Run the device's self-test."""
         with _losing("its self-test fails"):
             self._ready_device.probe()
         return {"status": "ok"}
@@ -313,4 +285,4 @@ class CommandHandler:
 
 def _switches(message: Message) -> Callable[[], int]:
     """A function that counts thread switches; always 0 for kernels on a device."""
-    return involuntary_switches if message["cores"] else no_switches
+    return count_involuntary_switches if message["cores"] else no_switches

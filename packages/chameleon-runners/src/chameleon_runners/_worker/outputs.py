@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 from chameleon_core.plugin_api import Arrays
-from chameleon_system.api import replacing
+from chameleon_system.api import open_atomic
 from numpy.typing import NDArray
 
 
@@ -26,13 +26,8 @@ class Difference:
 
 
 def save_arrays(path: Path, arrays: Arrays) -> None:
-    """Write arrays to a file, so that readers see either the whole file or none.
-
-    Args:
-        path: The file.
-        arrays: The arrays, such as reference outputs.
-    """
-    with replacing(path) as file:
+    """Write arrays to a file, so that readers see either the whole file or none."""
+    with open_atomic(path) as file:
         np.savez(file, *arrays)
 
 
@@ -43,15 +38,7 @@ def load_arrays(path: Path) -> Arrays:
 
 
 def compare(actual: Arrays, expected: Arrays) -> Difference:
-    """Compare a candidate's outputs with the expected outputs.
-
-    Shapes and kinds of dtypes must agree, and so must the places of NaN and of infinities. The
-    expected outputs may have a wider dtype.
-
-    Args:
-        actual: The candidate's outputs.
-        expected: The expected outputs.
-    """
+    """Compare a candidate's outputs with the expected outputs."""
     if len(actual) != len(expected):
         return _incomparable(f"{len(actual)} outputs where {len(expected)} are expected")
     worst = 0.0

@@ -31,15 +31,7 @@ def encode(message: Message) -> bytes:
 
 
 def send(descriptor: int, message: Message) -> None:
-    """Write one whole message to a pipe.
-
-    Args:
-        descriptor: The file descriptor of the pipe.
-        message: The message.
-
-    Raises:
-        OSError: The other end of the pipe is closed.
-    """
+    """Write one whole message to a pipe."""
     data = memoryview(encode(message))
     while data:
         data = data[os.write(descriptor, data) :]
@@ -52,11 +44,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Add bytes that were read from a pipe, and return the messages that they complete.
-
-        Raises:
-            ProtocolError: The bytes are not a valid message.
-        """
+        """Add bytes that were read from a pipe, and return the messages that they complete."""
         self._buffer += data
         messages: list[Message] = []
         while len(self._buffer) >= _HEADER.size:
@@ -84,13 +72,6 @@ def _parse(body: bytes) -> Message:
 
 
 def receive(descriptor: int, decoder: Decoder) -> list[Message] | None:
-    """Wait for bytes in a pipe, and return the messages that they complete, or None.
-
-    None means that the other end of the pipe was closed.
-
-    Args:
-        descriptor: The file descriptor of the pipe.
-        decoder: The object that keeps incomplete messages.
-    """
+    """Wait for bytes in a pipe, and return the messages that they complete, or None."""
     data = os.read(descriptor, 1 << 16)
     return decoder.feed(data) if data else None

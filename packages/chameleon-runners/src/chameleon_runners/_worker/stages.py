@@ -23,15 +23,7 @@ from chameleon_runners._worker.protocol import Message
 
 
 def make_builder(message: Message) -> Builder:
-    """Make the builder that an ``open`` command describes.
-
-    Args:
-        message: The command, with ``factory``, ``options``, ``task``, ``threads`` and, for a
-            baseline, ``variant``.
-
-    Raises:
-        ChameleonError: The stage cannot be imported, or cannot handle this task.
-    """
+    """Make the builder that an ``open`` command describes."""
     factory = _load(message["factory"])
     stage = factory(options_for(factory, message["options"]))
     task = Task(**message["task"])
@@ -42,15 +34,7 @@ def make_builder(message: Message) -> Builder:
 
 
 def make_device(factory: str, options: dict[str, Any]) -> Device:
-    """Make a device from its ``StageRef``.
-
-    Args:
-        factory: ``"module:Class"`` of the device.
-        options: JSON values of its options.
-
-    Raises:
-        ChameleonError: The device's class cannot be imported or instantiated.
-    """
+    """Make a device from its ``StageRef``."""
     kind = _load(factory)
     device: Device = kind(options_for(kind, options))
     return device
@@ -88,10 +72,7 @@ Builders hold their inputs, and weights may be hundreds of megabytes.
 
 
 class Builders:
-    """Keeps the builders that a worker has made, as long as memory allows.
-
-    A scheduler returns to earlier tasks, whose builders then need not be made again.
-    """
+    """Keeps the builders that a worker has made, as long as memory allows."""
 
     def __init__(self) -> None:
         self._made: dict[str, Builder] = {}
@@ -99,11 +80,7 @@ class Builders:
         self._bytes_before: int | None = None
 
     def get(self, message: Message) -> Builder:
-        """The builder that an ``open`` command describes, made at the first such command.
-
-        Raises:
-            ChameleonError: The stage cannot be imported, or cannot handle this task.
-        """
+        """The builder that an ``open`` command describes, made at the first such command."""
         key = json.dumps([message.get(name) for name in _SAME], sort_keys=True)
         if key not in self._made:
             if self._crowded:

@@ -21,56 +21,43 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Self
 
-from chameleon_system._processes.ending import kill_tree
+from chameleon_system._processes.killing import kill_tree
 from chameleon_system._processes.stamps import TOKEN, child_token
 
 
 class LogTail:
-    """Keeps the last bytes that are written to a pipe, so that the writer never has to wait.
-
-    Args:
-        descriptor: the reading end of the pipe, which this object closes.
-        limit: the number of bytes to keep.
-    """
+    """Keeps the last ``limit`` bytes that are written to a pipe, so that the writer never waits."""
 
     def __init__(self, descriptor: int, *, limit: int = 4096) -> None:
         self._limit = limit
-        self._kept = bytearray()
+        self._tail = bytearray()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         _drain().add(descriptor, self)
 
     def take(self, data: bytes) -> None:
-        """Add bytes that were read from the pipe; empty bytes mean that the pipe was closed.
-
-        Args:
-            data: the bytes.
-        """
+        """Add bytes that were read from the pipe; empty bytes mean that the pipe was closed."""
         if not data:
             self._ended.set()
             return
         with self._lock:
-            self._kept += data
-            del self._kept[: -self._limit]
+            self._tail += data
+            del self._tail[: -self._limit]
 
     def clear(self) -> None:
         """Forget all output so far."""
         with self._lock:
-            self._kept.clear()
+            self._tail.clear()
 
     @property
     def text(self) -> str:
         """The end of the output as text, without unprintable characters."""
         with self._lock:
-            text = self._kept.decode(errors="replace")
+            text = self._tail.decode(errors="replace")
         return "".join(c for c in text if c.isprintable() or c in "\n\t").strip()
 
     def join(self, timeout: float) -> None:
-        """Wait until all processes that write to the pipe have closed it.
-
-        Args:
-            timeout: the longest time to wait, in seconds.
-        """
+        """Wait until all writers have closed the pipe, at most ``timeout`` seconds."""
         self._ended.wait(timeout)
 
 
@@ -81,29 +68,29 @@ class _Drain:
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         self._selector.register(self._wake_read, selectors.EVENT_READ)
-        self._arriving: list[tuple[int, LogTail]] = []
+        self._new_pipes: list[tuple[int, LogTail]] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name="process-logs", daemon=True).start()
 
     def add(self, descriptor: int, tail: LogTail) -> None:
         """Read a pipe from now on, until it ends."""
         with self._lock:
-            self._arriving.append((descriptor, tail))
+            self._new_pipes.append((descriptor, tail))
         os.write(self._wake_write, b"!")
 
     def _run(self) -> None:
         while True:
             for key, _ in self._selector.select():
                 if key.data is None:
-                    self._admit()
+                    self._register_new()
                 else:
                     self._read(key.fd, key.data)
 
-    def _admit(self) -> None:
+    def _register_new(self) -> None:
         os.read(self._wake_read, 1024)
         with self._lock:
-            arriving, self._arriving = self._arriving, []
-        for descriptor, tail in arriving:
+            new_pipes, self._new_pipes = self._new_pipes, []
+        for descriptor, tail in new_pipes:
             self._selector.register(descriptor, selectors.EVENT_READ, tail)
 
     def _read(self, descriptor: int, tail: LogTail) -> None:
@@ -130,18 +117,7 @@ Process = subprocess.Popen[bytes]
 
 
 def spawn(start: Callable[[], Process]) -> Process:
-    """Start a process from the one thread that starts all processes.
-
-    The kernel kills a child with a death signal when the thread that started it ends. The thread
-    that calls this function may end earlier than this process, so it does not start the child
-    itself.
-
-    Args:
-        start: a function that starts the process and returns it.
-
-    Raises:
-        OSError: the process cannot be started.
-    """
+    """Start a process from the one thread that starts all processes."""
     started = _spawner().submit(start)
     try:
         return started.result()
@@ -161,8 +137,8 @@ def _end(started: Future[Process]) -> None:
 class _Spawner:
     """Runs functions in one thread, for whose end the interpreter does not wait.
 
-    Threads of ``concurrent.futures`` end before functions that are called at exit. But such a
-    function may still need a running child.
+    A thread of ``concurrent.futures`` would end before functions that are called at exit, which may
+    still need a running child.
     """
 
     def __init__(self) -> None:
@@ -195,7 +171,7 @@ os.register_at_fork(after_in_child=_spawner.cache_clear)
 
 _LAUNCHER = "chameleon_system._processes.launcher"
 _LOG_SECONDS = 1.0
-_FIRST_LOOK, _LONGEST_LOOK = 0.002, 0.05
+_FIRST_POLL, _LONGEST_POLL = 0.002, 0.05
 
 
 class ChildProcess:
@@ -211,13 +187,9 @@ class ChildProcess:
         folder: the working directory of the child; that of this process if None.
         descriptors: the file descriptors that the child inherits.
         stdin: the standard input, as for ``subprocess.Popen``.
-        stdout: the standard output, as for ``subprocess.Popen``. With None, output goes to the log,
-            as the standard error does.
+        stdout: the standard output, as for ``subprocess.Popen``. With None, it goes to the log.
         idle: whether the child and its own children compute only while other processes do not.
         log_bytes: the number of bytes at the end of the output that the log keeps.
-
-    Attributes:
-        token: the value of an environment variable that all descendants of the child carry.
 
     Raises:
         OSError: the child cannot be started.
@@ -278,13 +250,10 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the child still runs.
-
-        The child is not reaped before ``kill`` is called. So the system does not use the process id
-        of an ended child again, and the result cannot be about another process.
-        """
+        """Whether the child still runs."""
         if self._process.returncode is not None:
             return False
+        # The child is reaped by ``kill`` alone: until then, no other process gets its id.
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     @property
@@ -293,69 +262,41 @@ class ChildProcess:
         return self._log.text
 
     def clear_log(self) -> None:
-        """Forget the child's output so far."""
         self._log.clear()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process group of the child, unless it has been killed.
-
-        Args:
-            number: the signal.
-        """
+        """Send a signal to the process group of the child, unless it has been killed."""
         if self._process.returncode is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the child has ended, and return whether it has.
-
-        Args:
-            seconds: the longest time to wait, in seconds.
-        """
+        """Wait at most some seconds until the child has ended, and return whether it has."""
         limit = time.monotonic() + seconds
-        pause = _FIRST_LOOK
+        pause = _FIRST_POLL
         while self.alive:
             left = limit - time.monotonic()
             if left <= 0:
                 return False
             time.sleep(min(pause, left))
-            pause = min(2.0 * pause, _LONGEST_LOOK)
+            pause = min(2.0 * pause, _LONGEST_POLL)
         return True
 
     def stop(self, grace: float) -> int:
-        """Ask the child to end (SIGTERM), and kill it if it does not end in time.
-
-        Killing ends all processes that the child started, too.
-
-        Args:
-            grace: the seconds to wait before the child is killed.
-
-        Returns:
-            The exit status, as for ``kill``.
-        """
+        """Ask the child to end (SIGTERM), and ``kill`` it after ``grace`` seconds."""
         self.signal(signal.SIGTERM)
         return self.reap(grace)
 
     def reap(self, grace: float) -> int:
-        """Wait until the child has ended by itself, and kill it if it does not end in time.
-
-        Killing ends all processes that the child started, too.
-
-        Args:
-            grace: the seconds to wait before the child is killed.
-
-        Returns:
-            The exit status, as for ``kill``.
-        """
+        """Wait until the child has ended by itself, and ``kill`` it after ``grace`` seconds."""
         self.wait(grace)
         return self.kill()
 
     def kill(self) -> int:
-        """End the child and all processes that it started. A second call does nothing.
+        """End the child and all processes that it started, and return its exit status.
 
-        Returns:
-            The exit status of the child, as ``subprocess`` defines it: negative for a signal. A
-            child that ended before keeps its own status.
+        The status is that of ``subprocess``: negative for a signal. A child that ended before keeps
+        its own status.
         """
         if self._process.returncode is None:
             kill_tree(self.pid, self.token)
@@ -374,12 +315,8 @@ class ChildProcess:
         self.kill()
 
 
-def status_words(status: int) -> str:
-    """Describe how a process ended: by the name of a signal, or by ``status`` and a number.
-
-    Args:
-        status: the exit status of the process, negative for a signal.
-    """
+def describe_status(status: int) -> str:
+    """The name of the signal that ended a process, or ``status`` and the exit status."""
     if status >= 0:
         return f"status {status}"
     try:

@@ -1,7 +1,4 @@
-"""Sends requests to a child process and reads its answers, as lines of JSON.
-
-They pass through the standard input and output of the child.
-"""
+"""Requests to a child process and its answers, as lines of JSON through standard streams."""
 
 from __future__ import annotations
 
@@ -20,28 +17,18 @@ Message = dict[str, Any]
 
 
 class ChildEndedError(Exception):
-    """The child has ended, or closed its side of the conversation.
-
-    The caller should call ``ChildProcess.kill``, which returns the child's exit status.
-    """
+    """The child has ended, or closed its side; ``ChildProcess.kill`` returns its exit status."""
 
 
 class Conversation:
-    """Sends requests to a child, and waits for its answers with a time limit.
-
-    Args:
-        child: a process with pipes as its standard input and output.
-    """
+    """Sends requests to a child with pipes as standard streams, and waits for its answers."""
 
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
         self._received = b""
 
     def tell(self, request: Message) -> None:
-        """Send a request to the child process, without waiting for the answer.
-
-        Args:
-            request: the request as JSON values.
+        """Send a request to the child without waiting for the answer.
 
         Raises:
             ChildEndedError: the child does not read requests any more.
@@ -72,11 +59,9 @@ class Conversation:
         return self._child.stdout.fileno()
 
     def answer(self, seconds: float) -> Message:
-        """Wait for the next answer of the child.
+        """Wait at most some seconds for the next answer of the child.
 
-        Args:
-            seconds: the longest time to wait, in seconds. A part of an answer that has arrived by
-                then is kept for the next call.
+        A part of an answer that has arrived by then is kept for the next call.
 
         Raises:
             TimeoutError: no answer came in time.

@@ -10,14 +10,11 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent ends.
 
     On Linux this uses ``prctl(PR_SET_PDEATHSIG)``: the kernel sends the signal when the *thread*
-    that started this process ends. Processes that this process starts do not inherit the setting.
-
-    Args:
-        parent: the process id of the parent. If the parent has already ended, this process exits.
+    that started this process ends. Children of this process do not inherit the setting.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

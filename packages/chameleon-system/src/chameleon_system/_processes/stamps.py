@@ -1,7 +1,7 @@
-"""Unique names of processes, which mark their temporary folders and the processes they start.
+"""Unique names of processes, which mark their temporary folders and their children.
 
-A process id is not unique by itself. The system uses an id again after some time, and after a
-restart. In another container, the same id is another process (pid_namespaces(7)).
+A process id is not unique: the system uses it again after some time, and in another container it is
+another process (pid_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOKEN = "CHAMELEON_WORKER"  # noqa: S105 - the name of an environment variable
 """Environment variable with the token that a child and all its descendants carry."""
 
 _PREFIX = "chameleon"
-"""How the names of temporary folders begin."""
+"""The prefix of the names of temporary folders."""
 
 _GONE = frozenset("ZX")
 """States of a process that has ended, but was not reaped."""
@@ -48,14 +48,7 @@ class ProcessStamp:
 
     @classmethod
     def of(cls, pid: int) -> ProcessStamp:
-        """Make the stamp of a running process.
-
-        Args:
-            pid: the process id in this process's namespace.
-
-        Raises:
-            ProcessLookupError: no process has this id.
-        """
+        """Make the stamp of a running process."""
         started = _started(pid)
         if started is None:
             raise ProcessLookupError(f"there is no process {pid}")
@@ -63,13 +56,7 @@ class ProcessStamp:
 
     @classmethod
     def parse(cls, text: str) -> ProcessStamp | None:
-        """Read a stamp from the output of ``str``.
-
-        The result is None if the text is no stamp, or one of an older version.
-
-        Args:
-            text: the text.
-        """
+        """Read a stamp from the output of ``str``; None if the text is no stamp."""
         parts = text.split("-")
         if len(parts) != 4 or not (parts[0].isdecimal() and parts[1].isdecimal()):  # noqa: PLR2004
             return None
@@ -80,12 +67,7 @@ class ProcessStamp:
 
     @property
     def dead(self) -> bool:
-        """Whether the process is known to have ended.
-
-        The value is False if this is unknown, because the process belongs to another namespace or
-        another start of the machine. Such a process may run in another container with the same
-        temporary folder, or on another machine.
-        """
+        """Whether the process is known to have ended; False in another namespace or boot."""
         if (self.boot, self.namespace) != (_boot(), _namespace()):
             return False
         try:
@@ -95,22 +77,18 @@ class ProcessStamp:
 
 
 def child_token() -> str:
-    """Make a token that marks a child of this process: this process's stamp, and a number."""
+    """A token that marks a child of this process: this process's stamp, and a number."""
     return f"{ProcessStamp.of(os.getpid())}:{next(_children)}"
 
 
-def abandoned(token: str) -> bool:
-    """Whether the process that made a token for its child is known to have ended.
-
-    Args:
-        token: the token.
-    """
+def is_abandoned(token: str) -> bool:
+    """Whether the process that made a token is known to have ended."""
     stamp = ProcessStamp.parse(token.partition(":")[0])
     return stamp is not None and stamp.dead
 
 
 def _started(pid: int) -> int | None:
-    """The start time of a process. None if no process has this id, or if it has ended."""
+    """The start time of a process; None if there is no such process, or if it has ended."""
     if _boot():
         try:
             # The second field, the name, may contain spaces and parentheses (proc_pid_stat(5)).
@@ -143,25 +121,25 @@ def _namespace() -> str:
         return ""
 
 
-def make_scratch() -> Path:
-    """Make a private temporary folder, named after this process.
+def make_scratch_folder() -> Path:
+    """Make a temporary folder that is named after this process.
 
-    So a later process recognizes it as abandoned if this process is killed.
+    A later process recognizes it as abandoned if this process is killed.
     """
     return Path(tempfile.mkdtemp(prefix=_prefix()))
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """Make a folder as ``make_scratch`` does, which is removed with the returned object."""
+    """A folder as from ``make_scratch_folder``, which is removed with the returned object."""
     return tempfile.TemporaryDirectory(prefix=_prefix())
 
 
 def _prefix() -> str:
-    _remove_once()
+    _remove_abandoned_once()
     return f"{_PREFIX}-{ProcessStamp.of(os.getpid())}-"
 
 
-def remove_abandoned() -> None:
+def remove_abandoned_folders() -> None:
     """Remove this user's temporary folders whose process is known to have ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}-*-*-*-*-*"):
         stamp = ProcessStamp.parse(folder.name.removeprefix(f"{_PREFIX}-").rpartition("-")[0])
@@ -173,5 +151,5 @@ def remove_abandoned() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-# Most programs make only a few folders, so the first one is the time to look for abandoned ones.
-_remove_once = functools.cache(remove_abandoned)
+# Most programs make only a few folders, so abandoned ones are removed before the first.
+_remove_abandoned_once = functools.cache(remove_abandoned_folders)

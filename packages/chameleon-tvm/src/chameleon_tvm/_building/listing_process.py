@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chameleon_core.plugin_api import SpaceProvider, Task, load_factory, options_for
-from chameleon_system.api import usable_cores, write_whole
+from chameleon_system.api import usable_cores, write_atomic
 
 _MAX_CHARACTERS = 4_000_000
 """Largest number of characters of a listing file. The rest of a longer listing is left out."""
@@ -46,7 +46,7 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
             if len(text) <= _MAX_CHARACTERS
             else f"\n... {len(text) - _MAX_CHARACTERS} characters more\n"
         )
-        write_whole(folder / Path(name).name, text[:_MAX_CHARACTERS] + rest)
+        write_atomic(folder / Path(name).name, text[:_MAX_CHARACTERS] + rest)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from chameleon_system.api import keep, kept_path, recalled, surroundings, usable_cores, write_whole
+from chameleon_system.api import (
+    cache_key,
+    cache_path,
+    read_cached,
+    usable_cores,
+    write_atomic,
+    write_cached,
+)
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -25,12 +32,12 @@ def cached_in_file(
     def decorate(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
         @functools.wraps(function)
         def cached(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Answer:
-            facts = [function.__qualname__, arguments, keywords, _surroundings()]
-            file = kept_path("targets", facts)
-            known = recalled(file, _content)
+            facts = [function.__qualname__, arguments, keywords, _cache_key()]
+            file = cache_path("targets", facts)
+            known = read_cached(file, _content)
             value: Answer = function(*arguments, **keywords) if known is None else known[0]
             if known is None and cacheable(value):
-                keep(file, lambda file: write_whole(file, json.dumps([value])))
+                write_cached(file, lambda file: write_atomic(file, json.dumps([value])))
             return value
 
         return cached
@@ -43,6 +50,6 @@ def _content(file: Path) -> list[Any]:
     return content
 
 
-def _surroundings() -> list[Any]:
+def _cache_key() -> list[Any]:
     """The versions and the processor on which cached results depend."""
-    return [*surroundings(("apache-tvm",), (Path(__file__).parent,)), len(usable_cores())]
+    return [*cache_key(("apache-tvm",), (Path(__file__).parent,)), len(usable_cores())]

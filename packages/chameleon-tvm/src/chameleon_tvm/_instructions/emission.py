@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from chameleon_core.plugin_api import TargetError
-from chameleon_system.api import refusal
+from chameleon_system.api import request_permission
 
 from chameleon_tvm._instructions.base import Expr, Instruction
 from chameleon_tvm._late_tvm import tirx, tvm
@@ -71,7 +71,7 @@ def require_permissions(function: tirx.PrimFunc) -> None:
         TargetError: The operating system refuses a permission.
     """
     for permission in sorted(permissions_of(function)):
-        reason = refusal(permission)
+        reason = request_permission(permission)
         if reason:
             raise TargetError(
                 f"the system refuses {permission.upper()} to this process: {reason}",

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import KINDS, InstructionRecord, make
-from chameleon_system.api import refusal
+from chameleon_system.api import request_permission
 
 from chameleon_tvm._device.cpus.description import is_this_cpu
 from chameleon_tvm._device.cpus.features import cpu_architecture, cpu_features
@@ -141,7 +141,7 @@ def permissions_for(target: str) -> frozenset[str]:
 
 def refused_permissions(target: str) -> dict[str, str]:
     """The permissions for a target's instructions that the system refuses, each with the reason."""
-    reasons = {permission: refusal(permission) for permission in _permissions_of(target)}
+    reasons = {permission: request_permission(permission) for permission in _permissions_of(target)}
     return {permission: reason for permission, reason in reasons.items() if reason}
 
 
@@ -156,7 +156,7 @@ def _is_permitted(permission: str, target: str) -> bool:
     """Whether code for a target may use instructions that need an operating system's permission."""
     if not permission or not is_this_cpu(target):
         return True
-    reason = refusal(permission)
+    reason = request_permission(permission)
     if reason:
         log.warning("instructions_left_out", permission=permission, because=reason)
     return not reason

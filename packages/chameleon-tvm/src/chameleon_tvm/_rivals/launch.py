@@ -15,7 +15,7 @@ from chameleon_system.api import (
     ChildEndedError,
     ChildProcess,
     Conversation,
-    status_words,
+    describe_status,
     temporary_folder,
 )
 
@@ -133,7 +133,7 @@ def run_process(
                 hint="Is the machine busy? Run it again, or give it less to do.",
             ) from None
         except ChildEndedError as error:
-            words = status_words(child.reap(_END_SECONDS))
+            words = describe_status(child.reap(_END_SECONDS))
             lines = child.log.splitlines()
             raise ChameleonError(
                 f"{module} failed: {lines[-1] if lines else words}",

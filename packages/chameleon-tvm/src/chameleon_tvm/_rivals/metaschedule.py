@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.plugin_api import Task
-from chameleon_system.api import Answers, requests, temporary_folder
+from chameleon_system.api import AnswerStream, read_requests, temporary_folder
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
@@ -160,7 +160,7 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
 
 def main(tuned: Callable[[dict[str, Any], str], dict[str, Any]]) -> None:
     """Tune as the parent process asks, and send it the answer."""
-    answers, request = Answers(), next(requests())
+    answers, request = AnswerStream(), next(read_requests())
     with temporary_folder() as folder:
         answers.send(tuned(request, folder))
 

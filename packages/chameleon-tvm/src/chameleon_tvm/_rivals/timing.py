@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import Task
-from chameleon_system.api import Answers, CoreWatch, requests, usable_cores
+from chameleon_system.api import AnswerStream, CoreWatch, read_requests, usable_cores
 
 from chameleon_tvm._building.kernel import Program, TVMKernel
 from chameleon_tvm._operators.base import Operator, operator_of
@@ -71,7 +71,7 @@ def relative_error(kernel: Any, task: Task) -> float:
 
 def main() -> None:
     """Time the kernel that the parent process asks for, and send it the time."""
-    answers, request = Answers(), next(requests())
+    answers, request = AnswerStream(), next(read_requests())
     task = Task(**request["task"])
     kernel_request = request["kernel"]
     cores = usable_cores()  # before this thread is bound to one of them

@@ -21,7 +21,7 @@ from chameleon_core._loop.round.batch import tuples
 from chameleon_core._loop.start.tasks import delivers, provider_of
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.registry import default_registry
+from chameleon_core._plugins.registry import Registry, default_registry
 from chameleon_core._run_folder import NETWORK
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import ComparisonPlan, Delivery, Frontend, Winner
@@ -68,7 +68,7 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     return attrs.evolve(delivered, delivered_seconds=seconds_before + delivered.delivered_seconds)
 
 
-def unless_gone(result: RunResult, frontend: str) -> RunResult:
+def unless_gone(result: RunResult, frontend: str, registry: Registry | None = None) -> RunResult:
     """A stored result, with a failure if the network that it names is gone or incomplete by now.
 
     If the frontend's check of the network fails itself, the result stays as it is.
@@ -76,6 +76,7 @@ def unless_gone(result: RunResult, frontend: str) -> RunResult:
     Args:
         result: the result.
         frontend: the name of the run's frontend.
+        registry: the plugins; the installed ones if None.
     """
     named, folder = result.network.folder, result.folder / NETWORK
     if named is None:
@@ -85,7 +86,7 @@ def unless_gone(result: RunResult, frontend: str) -> RunResult:
     fault = "" if folder.exists() else "gone"
     complete = ""
     with contextlib.suppress(PluginError):  # the frontend is not installed
-        complete = default_registry().record("frontends", frontend).complete
+        complete = (registry or default_registry()).record("frontends", frontend).complete
     if complete and not fault:
         try:
             load_factory(complete)(folder)

@@ -241,7 +241,7 @@ class Programs:
 
     def _new(self, configs: Configs) -> Configs:
         configs = configs[self._space.legal(configs)]
-        return configs[self._visited.fresh(configs)]
+        return configs[self._visited.unvisited(configs)]
 
 
 @attrs.define(kw_only=True)

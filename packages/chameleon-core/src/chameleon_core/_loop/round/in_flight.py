@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from chameleon_system.api import Closing
+from chameleon_system.api import Closeable
 
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
@@ -168,7 +168,7 @@ class CheckedRunner:
         return measurements
 
 
-class CheckedStream(Closing):
+class CheckedStream(Closeable):
     """The batches that a runner is measuring, and their measurements. A context manager.
 
     Args:

@@ -234,7 +234,7 @@ def tabulated(score: stages.ScoreFunction, space: DesignSpace) -> stages.ScoreFu
         score: the cost model's prediction.
         space: the design space.
     """
-    everything = space.everything
+    everything = space.all_legal
     if everything is None or not 0 < len(everything) <= _TABULATED:
         return score
     return ScoreTable(score, everything, space)
@@ -267,7 +267,7 @@ class WatchedScores:
         scores = self._score(configs)
         better = np.flatnonzero(scores > self.best)
         if len(better):
-            better = better[self._visited.fresh(configs[better])]
+            better = better[self._visited.unvisited(configs[better])]
         if len(better):
             first = better[np.argmax(scores[better])]
             self.best = float(scores[first])

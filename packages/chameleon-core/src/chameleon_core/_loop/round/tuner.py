@@ -220,7 +220,7 @@ class TaskTuner:
         self.origins, self.scores, self.search = {}, {}, Search()
         if self._batches == 0 and self.stages.score is None:
             guesses = self.space.first_guesses
-            batch = guesses[self.visited.fresh(guesses)][: self._batch_size]
+            batch = guesses[self.visited.unvisited(guesses)][: self._batch_size]
             wanted, added = self._batch_size, Origin.INITIAL
         else:
             (batch, wanted), added = self._search(), Origin.FALLBACK

@@ -56,13 +56,7 @@ class _Record:
 
 
 def files_of(folder: Path) -> tuple[Path, Path] | None:
-    """Find the files of a MetaSchedule database in a folder, or return None.
-
-    The first has the workloads, and the second the records.
-
-    Args:
-        folder: The folder.
-    """
+    """Find the files of a MetaSchedule database in a folder, or return None."""
     pair = []
     for what in ("workload", "tuning_record"):
         files = sorted(folder.glob(f"*{what}.json")) + sorted(folder.glob(f"*{what}.json.gz"))
@@ -73,18 +67,7 @@ def files_of(folder: Path) -> tuple[Path, Path] | None:
 
 
 def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[DatasetTask]:
-    """Read all records of a MetaSchedule database as tasks of a data set.
-
-    Each workload on each target is a task.
-
-    Args:
-        workloads: The file with a hash and a module per line.
-        records: The file with the records.
-        source: The name of the database in the data set.
-
-    Raises:
-        DatasetError: A file cannot be read, or a line is no workload or record.
-    """
+    """Read all records of a MetaSchedule database as tasks of a data set."""
     modules = []
     for number, value in enumerate(_lines(workloads), 1):
         with _sentences(workloads, number, "workload"):

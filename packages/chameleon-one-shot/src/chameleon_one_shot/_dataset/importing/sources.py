@@ -20,7 +20,7 @@ from chameleon_core.api import (
     started,
 )
 from chameleon_core.plugin_api import MeasureJob, StageRef, TargetError, TargetResolver
-from chameleon_system.api import unused
+from chameleon_system.api import unused_path
 
 from chameleon_one_shot._dataset.format import MANIFEST, PARTS, create, read_dataset, write_part
 from chameleon_one_shot._dataset.from_run import tasks_of_run
@@ -33,9 +33,6 @@ class Added:
     """The candidates that a source added to a data set.
 
     Attributes:
-        source: The source, as the user named it.
-        tasks: The number of tasks with new candidates.
-        candidates: The number of new candidates.
         known: The number of candidates that the data set already had.
     """
 
@@ -46,17 +43,7 @@ class Added:
 
 
 def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Added]:
-    """Add the measurements of sources to a data set. Each source becomes one part (file).
-
-    Args:
-        folder: The folder of the data set; it is created if it is missing.
-        sources: Run folders, data sets, recorded tables, or folders with MetaSchedule databases.
-        registry: The registry of plugins, for targets and for the stages that replay tables.
-
-    Raises:
-        ChameleonError: A source has none of these formats, or cannot be read. Earlier sources in
-            the list were added.
-    """
+    """Add the measurements of sources to a data set."""
     create(folder)
     known: dict[tuple[str, str, int, str, str], set[str]] = {}
     for task in read_dataset(folder).tasks:
@@ -75,7 +62,7 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
             if keep:
                 fresh.append(task.rows(keep))
         if fresh:
-            name = unused(folder / PARTS, "imported-{}.parquet").stem
+            name = unused_path(folder / PARTS, "imported-{}.parquet").stem
             write_part(folder, fresh, name=name)
         candidates = sum(map(len, fresh))
         added.append(
@@ -85,16 +72,7 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
 
 
 def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
-    """Read all measurements of a source, such as a run folder or a Kernel Tuner cache.
-
-    Args:
-        source: The file or folder.
-        registry: The registry of plugins, for targets and for the stages that replay tables.
-
-    Raises:
-        DatasetError: The source has an unknown format.
-        ChameleonError: The source is damaged.
-    """
+    """Read all measurements of a source, such as a run folder or a Kernel Tuner cache."""
     name = source.absolute().name
     if (source / MANIFEST).is_file():
         return list(read_dataset(source).tasks)
@@ -140,17 +118,7 @@ def _device(target: str, registry: Registry) -> dict[str, Any]:
 
 
 def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[DatasetTask]:
-    """Read all configurations of a recorded table as tasks of a data set.
-
-    Args:
-        file: A Kernel Tuner cache or a T4 file, also compressed with gzip.
-        registry: The registry of plugins, for the stages that replay tables.
-        source: The name of the table in the data set.
-
-    Raises:
-        ConfigError: The file has another format.
-        DatasetError: The table is too large.
-    """
+    """Read all configurations of a recorded table as tasks of a data set."""
     document = {
         "model": {"table": {"paths": str(file.absolute())}},
         "target": "llvm",
@@ -166,7 +134,7 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
     space_ref = StageRef.of(pipeline.space)
     with started(pipeline.runner, space_ref, Interruption(), lambda _: None) as runner:
         for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True):
-            configs = space.everything
+            configs = space.all_legal
             if configs is None:
                 raise DatasetError(f"the table {file} is too large", hint="Take a part of it.")
             rows = tuple(tuple(map(int, row)) for row in configs)

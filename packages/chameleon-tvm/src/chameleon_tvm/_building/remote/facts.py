@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.plugin_api import TargetError
-from chameleon_system.api import AMX, refusal
+from chameleon_system.api import AMX, request_permission
 
 from chameleon_tvm._building.kernel import device_kind
 from chameleon_tvm._device.cpus.features import (
@@ -137,7 +137,7 @@ def own_facts() -> str:
     A measurement server returns it if a client calls ``FACTS_FUNCTION``. The call requests AMX for
     this process, if the processor has it.
     """
-    reason = refusal(AMX) if _AMX_TILE in host_features() else ""
+    reason = request_permission(AMX) if _AMX_TILE in host_features() else ""
     return json.dumps(
         {
             "tvm": tvm_version(),

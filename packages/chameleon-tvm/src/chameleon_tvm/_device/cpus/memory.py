@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from chameleon_system.api import this_processor, user_cache_folder, write_whole
+from chameleon_system.api import this_processor, user_cache_folder, write_atomic
 
 
 def rate_file() -> Path:
@@ -32,7 +32,7 @@ def store_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
     file = rate_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     values = {**_read(), _key(mcpu, cores): rate}
-    return write_whole(file, json.dumps(values, indent=1, sort_keys=True) + "\n")
+    return write_atomic(file, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
 
 def _read() -> dict[str, Any]:

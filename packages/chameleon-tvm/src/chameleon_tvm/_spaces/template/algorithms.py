@@ -230,7 +230,7 @@ def _all_configurations(
 
     Hardly one in ten thousand random index vectors of the joint space is legal.
     """
-    parts = [part for space in spaces if (part := space.everything) is not None]
+    parts = [part for space in spaces if (part := space.all_legal) is not None]
     return _joint_configurations(spaces, names, parts) if len(parts) == len(spaces) else None
 
 

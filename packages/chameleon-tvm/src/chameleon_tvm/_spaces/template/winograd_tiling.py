@@ -273,7 +273,7 @@ class WinogradTiling(Tiling):
         no
         estimate knows. So each algorithm gets at least a quarter of the guesses.
         """
-        configs = space.everything
+        configs = space.all_legal
         if configs is None:  # more than can be listed
             configs = space.sample(1 << 16, np.random.default_rng(0))
         order = np.argsort(self.guessed_cost(space.values(configs)), kind="stable")

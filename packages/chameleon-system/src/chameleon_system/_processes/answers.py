@@ -1,4 +1,4 @@
-"""The child's side of a conversation: only answers are written to its standard output."""
+"""The child's side of a conversation: only answers go to its standard output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from chameleon_system._processes.conversation import Message
 
 
-class Answers:
-    """Keeps a child's standard output for its answers; all other output goes to its log."""
+class AnswerStream:
+    """Reserves a child's standard output for answers; all other output goes to its log."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
@@ -24,7 +24,7 @@ class Answers:
         self._stream.flush()
 
 
-def requests() -> Iterator[Message]:
+def read_requests() -> Iterator[Message]:
     """The requests of the parent, until the parent closes its side."""
     for line in sys.stdin:
         yield json.loads(line)

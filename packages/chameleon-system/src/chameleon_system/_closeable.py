@@ -1,11 +1,11 @@
-"""Objects that the end of a ``with`` statement closes."""
+"""A base class for objects that the end of a ``with`` statement closes."""
 
 from __future__ import annotations
 
 from typing import Self
 
 
-class Closing:
+class Closeable:
     """A context manager that closes itself. A subclass defines ``close``."""
 
     def close(self) -> None:
