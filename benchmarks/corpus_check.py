@@ -21,7 +21,7 @@ from typing import Any
 
 from chameleon_core._errors import ChameleonError
 from chameleon_core._loop.end.delivery import guessed, guesses_of
-from chameleon_core._loop.start.tasks import frontend_of, named_tasks, target_of
+from chameleon_core._loop.start.tasks import frontend_of, target_of, tasks_of
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._stages import Delivery, Frontend, Trials, Winner
 from chameleon_core._task import Task
@@ -71,7 +71,7 @@ def _delivered(
     threads = len(usable_cores())
     steps.begin("tasks")
     frontend.decide(_NoTrials(target))
-    tasks = named_tasks(pipeline, frontend, target)
+    tasks = tasks_of(pipeline, target, frontend)
     steps.begin("guesses")
     space = pipeline.space.create()
     found: list[Winner | None] = [

@@ -36,10 +36,10 @@ from chameleon_cli._signals import signals
 from chameleon_core._errors import ChameleonError
 from chameleon_core._loop.end.comparison import finalists
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
-from chameleon_core._loop.start.tasks import tasks_of
+from chameleon_core._loop.start.tasks import target_of, tasks_of
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._run_folder import read_store
 from chameleon_core._stages import Contender, Runner, StageRef
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_system._cores import usable_cores
 from chameleon_system._files import write_atomic
@@ -169,7 +169,7 @@ def winners(cell: Cell, result: CellResult) -> Sequence[Contender]:
             for one in found
         ]
     space = StageRef.of(from_dict(cell.document).space)
-    with read_store(cell.folder) as store:
+    with RecordStore.of_run(cell.folder) as store:
         return finalists([m for row in store.tasks() for m in store.measurements(row.id)], space)
 
 
@@ -177,7 +177,7 @@ def compare(suite: Suite, layer: str, ended: Mapping[Cell, CellResult], kind: st
     """Time a layer's contenders against each other, unless that was done before."""
     cell = next(one for one in suite.cells() if one.task == layer)
     pipeline = from_dict(cell.document)
-    _, (task,) = tasks_of(pipeline)
+    (task,) = tasks_of(pipeline, target_of(pipeline))
     sides = sides_of({c: r for c, r in ended.items() if c.task == layer}, kind, task)
     described = [attrs.asdict(side) for side in sides]
     asked = json.dumps([described, task.to_json(), pipeline.runner.to_json()], sort_keys=True)

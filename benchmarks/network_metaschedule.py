@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core._run_folder import NETWORK
+from chameleon_core._run_files import RunFile
 from chameleon_core._run_view import RunView
 from chameleon_networks._commands.runs import network_of, pipeline_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
@@ -52,7 +52,7 @@ def tuned(pipeline: Path, folder: Path) -> float:
     finished = subprocess.run(
         [sys.executable, "-m", "chameleon_cli", *words], check=False, stdout=subprocess.DEVNULL
     )
-    if not (folder / NETWORK).is_dir():  # 1 may mean that an operator has no measurement
+    if not (folder / RunFile.NETWORK).is_dir():  # 1 may mean that an operator has no measurement
         raise SystemExit(f"chameleon {' '.join(words)} ended with {finished.returncode}")
     return time.time() - started
 
@@ -142,7 +142,7 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
             network, network.frameworks[0], threads=options.threads
         ) as reference:
             expected = [reference.outputs(inputs) for inputs in samples]
-        folders = {OURS: run / NETWORK, THEIRS: theirs}
+        folders = {OURS: run / RunFile.NETWORK, THEIRS: theirs}
         processes = [
             stack.enter_context(delivered_process(name, folder, threads=options.threads))
             for name, folder in folders.items()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core._run_folder import NETWORK
+from chameleon_core._run_files import RunFile
 from chameleon_networks._compile.sequence.weights import WEIGHTS
 from chameleon_networks._package.package import read_manifest, write_manifest
 from chameleon_networks._runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
-    network = (arguments.run / NETWORK).absolute()
+    network = (arguments.run / RunFile.NETWORK).absolute()
     manifest = read_manifest(network)
     measured: list[Measured] = []
     # Beside the network, since a link to a file stays in its file system.

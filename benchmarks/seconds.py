@@ -29,7 +29,7 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict, load_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._plugins import hookimpl
-from chameleon_core._run_folder import read_store
+from chameleon_core._store import RecordStore
 
 SECONDS = (30.0, 60.0, 120.0, 300.0)
 
@@ -161,7 +161,7 @@ def quality(
 
 def weights_of(folder: Path) -> dict[str, int]:
     """How often each operator of a run occurs in its network."""
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return {stored.task.name: stored.task.weight for stored in store.tasks()}
 
 

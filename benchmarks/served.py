@@ -35,7 +35,7 @@ import attrs
 import numpy as np
 from chameleon_cli._env import describe
 from chameleon_core._errors import ChameleonError
-from chameleon_core._run_folder import NETWORK
+from chameleon_core._run_files import RunFile
 from chameleon_core._run_view import RunView
 from chameleon_core._words import counted
 from chameleon_networks._commands.runs import network_of, pipeline_of
@@ -404,9 +404,9 @@ def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     if isinstance(frontend, BucketedFrontend):
         raise SystemExit(f"{run} has a network in buckets of shapes, which has no section here.")
     network = frontend.network
-    delivered = (run / NETWORK).absolute()
+    delivered = (run / RunFile.NETWORK).absolute()
     # Python keeps what it compiles beside `load.py`; the delivered folder stays as it is.
-    folder = scratch / NETWORK
+    folder = scratch / RunFile.NETWORK
     folder.mkdir()
     for file in delivered.iterdir():
         if file.is_file():

@@ -8,9 +8,10 @@ import structlog
 from chameleon_core._errors import ConfigError
 from chameleon_core._fallbacks import STRICT, fall_back
 from chameleon_core._plugins import OperatorRecord, Registry, hookimpl
+from chameleon_core._plugins.options import sources_in
 from chameleon_core._plugins.registry import default_registry
 from chameleon_core._task import Task
-from chameleon_core._trust import check_sources, check_tasks, sources_in
+from chameleon_core._trust import check_sources, check_tasks
 from chameleon_networks._precision.section import Precision
 
 FOLDER = Path("runs/strange")

@@ -6,7 +6,7 @@ import pytest
 import xgboost
 from chameleon_core._errors import RunFolderError
 from chameleon_core._measurement import FailureKind, Measurement, Spending
-from chameleon_core._run_folder import RECORDS
+from chameleon_core._run_files import RunFile
 from chameleon_core._space import Choice, DesignSpace
 from chameleon_core._stages import TaskHistory
 from chameleon_core._store import RecordStore
@@ -47,7 +47,7 @@ def make_context(*histories, task="mine", space=None):
 def written(folder, *histories):
     """A run folder with these measurements."""
     folder.mkdir()
-    with RecordStore(folder / RECORDS) as store:
+    with RecordStore(folder / RunFile.RECORDS) as store:
         for row in histories:
             stored = store.add_task(row.task, "test", row.space.fingerprint)
             keys = row.space.keys(row.observations.configs).tolist()
@@ -162,13 +162,13 @@ def test_of_earlier_runs_it_sees_the_same_task_only_when_allowed(
 
 def test_earlier_runs_are_only_read_and_read_once(tmp_path):
     folder = written(tmp_path / "earlier", history("other"))
-    before = (folder / RECORDS).read_bytes()
+    before = (folder / RunFile.RECORDS).read_bytes()
     context = make_context()
     options = TransferOptions(history=(folder,), records=50)
     first = TransferModel(options, context)
-    assert (folder / RECORDS).read_bytes() == before
+    assert (folder / RunFile.RECORDS).read_bytes() == before
     # The run's other tasks find it in the archive.
-    (folder / RECORDS).unlink()
+    (folder / RunFile.RECORDS).unlink()
     second = TransferModel(options, attrs.evolve(context, task=task_of("second")))
     for prior in (first, second):
         prior.refresh()

@@ -7,8 +7,8 @@ from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import FailureKind
 from chameleon_core._pipeline.load import from_dict
-from chameleon_core._run_folder import read_store
 from chameleon_core._stages import RecordDatabase, Runner
+from chameleon_core._store import RecordStore
 from chameleon_records import hooks
 from chameleon_records._locations import open_database
 from stopping import StopAfter, interrupted
@@ -25,7 +25,7 @@ from .synthetic import contents, key_of, record_of
 
 
 def stored(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return {
             task.task.name: {
                 measured.config: origin

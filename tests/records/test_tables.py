@@ -8,7 +8,7 @@ import sys
 import attrs
 import pytest
 from chameleon_core._errors import ChameleonError
-from chameleon_core._run_folder import read_store
+from chameleon_core._store import RecordStore
 from chameleon_records._locations import open_database
 from chameleon_records._tables.export import as_parquet, dataframe, write_rows
 from chameleon_records._tables.rows import rows_of
@@ -71,7 +71,7 @@ def test_parquet_and_frames_keep_types(export, database, tmp_path):
 def test_a_run_folder_says_where_configurations_came_from(export, run, tmp_path):
     run("one", seed=1)
     rows = rows_of(str(tmp_path / "one"))
-    with read_store(tmp_path / "one") as store:
+    with RecordStore.of_run(tmp_path / "one") as store:
         [stored] = store.tasks()
         kept = store.measurements(stored.id)
         assert [row.origin for row in rows] == store.origins(stored.id)

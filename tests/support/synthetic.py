@@ -22,9 +22,9 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._plugins import NoOptions, PluginRecord, Registry, hookimpl
-from chameleon_core._run_folder import read_store
 from chameleon_core._space import Configs
 from chameleon_core._stages import Candidates, Observations, Scores, StageContext, Visited
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_testing._conformance_cases import SyntheticSpace
 
@@ -398,7 +398,7 @@ def run_synthetic(document: Mapping[str, Any], *plugins: object, fresh: bool = F
 
 def measurements_in(folder: Path) -> dict[str, list[Measurement]]:
     """The measurements in a run folder, by the names of its tasks."""
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return {stored.task.name: store.measurements(stored.id) for stored in store.tasks()}
 
 

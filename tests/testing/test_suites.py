@@ -17,7 +17,6 @@ from chameleon_core import _stages as stages
 from chameleon_core._errors import ConfigError, TargetError
 from chameleon_core._plugins.records import RecordDatabaseRecord
 from chameleon_core._schedulers.gradient import RoundRobin
-from chameleon_core._stages.record_database import rank
 from chameleon_testing.suites import (
     BaselineSuite,
     CommandSuite,
@@ -295,7 +294,7 @@ class Kept(stages.RecordDatabase):
         return changed
 
     def better(self, one, other):
-        return rank(one) < rank(other)
+        return one.rank < other.rank
 
 
 class LastWins(Kept):

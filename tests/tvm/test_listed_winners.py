@@ -7,7 +7,7 @@ import pytest
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._network_result import KernelTime, NetworkResult
 from chameleon_core._plugins import NoOptions
-from chameleon_core._run_folder import LISTINGS, listing_folder
+from chameleon_core._run_files import RunFile
 from chameleon_core._task import Task
 from chameleon_core.plugin_api import SpaceRecord
 from chameleon_tvm._building.winners import MOST, worth_listing
@@ -71,7 +71,9 @@ def _texts(result):
     return {
         operator.name: {
             file.name: file.read_text()
-            for file in (result.folder / LISTINGS / listing_folder(Task(**operator.task))).glob("*")
+            for file in (result.folder / RunFile.LISTINGS).glob(
+                f"{Task(**operator.task).folder_name}/*"
+            )
         }
         for operator in result.operators
     }
@@ -94,16 +96,16 @@ def test_winners_are_listed_as_far_as_they_can_be(listed):
 
 
 def test_listings_are_those_of_the_last_winners(listed):
-    folder = listed([[5, 5]]).folder / LISTINGS
+    folder = listed([[5, 5]]).folder / RunFile.LISTINGS
     (folder / "of-an-earlier-winner").mkdir()
     listed([[5, 5]], budget={"measurements": 24, "batch_size": 4})
     assert len(list(folder.iterdir())) == 1
 
 
 def test_without_any_nothing_is_written(pipeline, listed, tmp_path):
-    assert not (run_pipeline(pipeline()).folder / LISTINGS).exists()
+    assert not (run_pipeline(pipeline()).folder / RunFile.LISTINGS).exists()
     replayed = listed([[5, 5]], runner={"name": "synthetic-replay"}, output=tmp_path / "other")
-    assert not (replayed.folder / LISTINGS).exists()
+    assert not (replayed.folder / RunFile.LISTINGS).exists()
 
 
 def test_those_that_take_most_of_the_time_are_listed(pipeline):

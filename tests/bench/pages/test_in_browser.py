@@ -321,13 +321,13 @@ def test_paper_has_the_still_plots(browser, run_folder):
 @pytest.fixture
 def many_measurements(tmp_path):
     from chameleon_core._measurement import Measurement, Spending  # noqa: PLC0415
-    from chameleon_core._run_folder import RECORDS  # noqa: PLC0415
+    from chameleon_core._run_files import RunFile  # noqa: PLC0415
     from chameleon_core._store import RecordStore  # noqa: PLC0415
     from chameleon_core._task import Task  # noqa: PLC0415
 
     folder = tmp_path / "many"
     folder.mkdir()
-    with RecordStore(folder / RECORDS) as store, store.transaction():
+    with RecordStore(folder / RunFile.RECORDS) as store, store.transaction():
         task = Task(name="op", operator="matmul", arguments={}, target="llvm", flop=1e6)
         stored = store.add_task(task, "made", "up")
         for row in range(3000):

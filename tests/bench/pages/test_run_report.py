@@ -15,7 +15,7 @@ from chameleon_bench._pages.run_record import network_seconds, run_record
 from chameleon_core._errors import RunFolderError
 from chameleon_core._loop.round.batch import Origin
 from chameleon_core._loop.run import run_pipeline
-from chameleon_core._run_folder import LISTINGS, RECORDS, listing_folder
+from chameleon_core._run_files import RunFile
 from chameleon_core._stages import Disturbance
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
@@ -196,7 +196,7 @@ def test_what_winners_became_can_be_unfolded(pipeline):
     result = run_pipeline(pipeline())
     assert "holds neither the TensorIR" in _page(result.folder).text
     listed, other = result.operators
-    folder = result.folder / LISTINGS / listing_folder(Task(**listed.task))
+    folder = result.folder / RunFile.LISTINGS / Task(**listed.task).folder_name
     folder.mkdir(parents=True)
     (folder / "TensorIR.py").write_text("if a < b:\n\tpass\n")
     write_report(result.folder)
@@ -294,7 +294,7 @@ def test_where_nothing_succeeded_the_page_says_so(pipeline):
 
 
 def test_a_run_that_has_measured_nothing_yet_has_a_page(tmp_path):
-    with RecordStore(tmp_path / RECORDS) as store:
+    with RecordStore(tmp_path / RunFile.RECORDS) as store:
         task = Task(name="op", operator="matmul", arguments={}, target="llvm", flop=1e6)
         store.add_task(task, "made", "up")
     write_report(tmp_path)

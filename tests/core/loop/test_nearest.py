@@ -13,8 +13,8 @@ from chameleon_core._loop.start.earlier_runs import (
     same_types,
 )
 from chameleon_core._pipeline.nodes import PipelineError
-from chameleon_core._run_folder import read_store
 from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_core._store import RecordStore
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import run_synthetic, synthetic_document
@@ -109,7 +109,7 @@ def run(folder, operators, **more):
 
 
 def stored(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return [(t.task, store.measurements(t.id)) for t in store.tasks()]
 
 

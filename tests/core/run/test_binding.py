@@ -16,7 +16,6 @@ from chameleon_core._loop.start.tasks import frontend_of
 from chameleon_core._pipeline.load import from_dict, load_pipeline
 from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._plugins.options import NOT_BINDING
-from chameleon_core._run_folder import read_store
 from chameleon_core._space import DesignSpace
 from chameleon_core._store import RecordStore
 from chameleon_networks._precision.section import Precision
@@ -82,7 +81,7 @@ def test_what_no_measurement_depends_on_may_change(run, other):
     again, asked = run(**other)
     assert asked == 0, "the comparison of before stands as well"
     assert again.operators[0].config == first.operators[0].config
-    with read_store(again.folder) as store:
+    with RecordStore.of_run(again.folder) as store:
         [(key, changed)] = other.items()
         [(name, value)] = changed.items()
         written = store.fact("pipeline")["document"][key]
@@ -122,7 +121,7 @@ def test_a_run_that_ended_before_its_first_measurement_binds_nothing(run):
     result, asked = run(model={"operators": [[7, 7]]})
     assert asked == 8 + 1
     assert result.operators[0].task["arguments"]["cardinalities"] == [7, 7]
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert len(store.tasks()) == 1, "nothing is left of the other pipeline"
     with pytest.raises(RunFolderError):
         run(seed=3)
@@ -219,7 +218,7 @@ def test_a_frontend_is_told_of_a_reduced_precision_and_refuses_one_by_default(mo
 
 
 def decoded(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return {stored.task.name: store.decoded(stored.id) for stored in store.tasks()}
 
 
@@ -243,7 +242,7 @@ def test_a_knob_that_only_some_operators_have_is_fixed_there(pipeline):
 
 
 def test_the_records_are_those_of_the_whole_space(pipeline):
-    with read_store(run_pipeline(pipeline(fix={"knob0": 4})).folder) as store:
+    with RecordStore.of_run(run_pipeline(pipeline(fix={"knob0": 4})).folder) as store:
         fixed = {stored.fingerprint for stored in store.tasks()}
     whole = run_pipeline(pipeline(), fresh=True)
     assert fixed == {operator.fingerprint for operator in whole.operators}

@@ -13,7 +13,7 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import load_pipeline
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._plugins import NoOptions, PluginRecord
-from chameleon_core._run_folder import RunFolder, read_store
+from chameleon_core._run_folder import RunFolder
 from chameleon_core._stages import TargetResolver
 from chameleon_core._store import RecordStore
 from chameleon_core._versions import stages_of, versions
@@ -191,7 +191,7 @@ def test_third_parties_are_recorded_and_what_they_import(run):
     events = (result.folder / "events.jsonl").read_text().splitlines()
     [started] = [json.loads(e) for e in events if '"RunStarted"' in e]
     assert started["versions"]["pytest"] == metadata.version("pytest")
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert store.fact("versions") == result.versions
 
 

@@ -10,7 +10,6 @@ from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import Measurement
 from chameleon_core._plugins import hookimpl
-from chameleon_core._run_folder import read_store
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import Frontend, TargetResolver
 from chameleon_core._store import RecordStore
@@ -134,7 +133,7 @@ def test_a_run_that_continues_is_no_longer_finished(pipeline, tmp_path):
         run_pipeline(
             pipeline(budget={"measurements": 30, "batch_size": 4}), interruption=interruption
         )
-    with read_store(tmp_path / "run") as store:
+    with RecordStore.of_run(tmp_path / "run") as store:
         assert store.fact("finished") is None
 
 

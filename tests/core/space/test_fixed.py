@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, flag
-from chameleon_core._space.fixed import config_of, fixed_columns, fixed_space, index_of, knob_of
+from chameleon_core._space.fixed import config_of, fixed_columns, fixed_space, knob_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,4 +189,4 @@ def test_what_is_no_configuration_says_why(values, said, hint):
 
 def test_a_knob_is_found_by_name_and_its_choice_by_value():
     assert knob_of(SPACE, "tile") is SPACE.knobs[1]
-    assert [index_of(SPACE.knobs[2], 2**power) for power in range(10)] == list(range(10))
+    assert [SPACE.knobs[2].encode(2**power) for power in range(10)] == list(range(10))

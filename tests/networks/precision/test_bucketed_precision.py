@@ -10,7 +10,7 @@ import pytest
 from chameleon_cli._main import run as command_line
 from chameleon_core._errors import ConfigError
 from chameleon_core._network_result import FrontPoint, NetworkResult, RivalTime
-from chameleon_core._run_folder import read_store
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_networks._delivery.deliver_buckets import summed
 from chameleon_networks._delivery.frontends import NetworksFrontend
@@ -327,7 +327,7 @@ def test_a_run_and_another_bound_from_the_command_line(folder, tmp_path, capfd):
         own = [row for row in network["front"] if row["bucket"] == name]
         assert [row["delivered"] for row in own].count(True) == 1
     before = measurements_in(tmp_path / "run")
-    with read_store(tmp_path / "run") as store:
+    with RecordStore.of_run(tmp_path / "run") as store:
         others = [stored.task for stored in store.tasks() if stored.task.alternative_of]
     assert {stored.alternative_of for stored in others} == {
         "hidden 16x32 @4",

@@ -4,8 +4,8 @@ import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._measurement import FailureKind
-from chameleon_core._run_folder import read_store
 from chameleon_core._stages import Contender, MeasureJob, StageRef
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_runners._replay.options import Noise, ReplayOptions
 from chameleon_runners._replay.reading import table_of_task, tables_at
@@ -29,7 +29,7 @@ def _best(file):
 
 
 def _records(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return [m for stored in store.tasks() for m in store.measurements(stored.id)]
 
 

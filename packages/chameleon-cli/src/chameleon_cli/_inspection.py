@@ -26,11 +26,11 @@ from chameleon_core.api import (
     default_registry,
     expand_presets,
     frontend_of,
-    named_tasks,
     read_yaml,
     spaces_of,
     stages_of,
     target_of,
+    tasks_of,
 )
 from chameleon_core.plugin_api import (
     ChameleonError,
@@ -203,7 +203,7 @@ def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
             frontend.check(target, len(usable_cores()), None)
     with contract.call("settle what its tasks depend on"):
         frontend.decide(_NoTrials(target))
-    return named_tasks(pipeline, frontend, target)
+    return tasks_of(pipeline, target, frontend)
 
 
 class _NoTrials(Trials):

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core.api import CORE, default_registry, did_you_mean, with_flags
+from chameleon_core.api import CORE, default_registry, did_you_mean
 from chameleon_core.plugin_api import (
     ChameleonError,
     ExitCode,
@@ -301,8 +301,8 @@ def _end_by(error: BaseException) -> int:
         # Every line of a pipeline's errors begins with a file and a line, as in a compiler's
         # messages.
         prefix = "" if isinstance(error, PipelineError) else "error: "
-        hint = None if error.hint is None else with_flags(error.hint)
-        return _told(f"{prefix}{error}", error.exit_code, hint=hint, trace=trace)
+        text = f"{prefix}{error}"
+        return _told(text, error.exit_code, hint=error.command_hint, trace=trace)
     again = f"run it again with {_DEBUG}=1 for the traceback, and report it"
     text = f"internal error: {type(error).__name__}: {error}"
     hint = again if trace is None else None

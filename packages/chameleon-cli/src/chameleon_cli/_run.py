@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 from chameleon_core.api import (
-    REPORT,
     Interruption,
     ResolvedPipeline,
+    RunFile,
     RunResult,
     load_pipeline,
     run_pipeline,
     spaces_of,
     summary_lines,
+    target_of,
     tasks_of,
     usage_of,
 )
@@ -68,7 +69,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         click.echo(disturbance.summary, err=disturbance.disturbed)
     for sentence in result.missed:
         click.echo(sentence, err=True)
-    report = result.folder / REPORT
+    report = result.folder / RunFile.REPORT
     if not as_json and report.exists():
         click.echo(f"report: {report.absolute().as_uri()}")
     sys.exit(result.exit_code)
@@ -123,7 +124,8 @@ def _print(result: RunResult) -> None:
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
     with results_alone():
-        target, tasks = tasks_of(resolved)
+        target = target_of(resolved)
+        tasks = tasks_of(resolved, target)
         spaces = spaces_of(resolved, tasks)
     if as_json:
         described = [

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import click
 import numpy as np
-from chameleon_core.api import counted, did_you_mean, load_pipeline, spaces_of, tasks_of
+from chameleon_core.api import counted, did_you_mean, load_pipeline, spaces_of, target_of, tasks_of
 from chameleon_core.plugin_api import ConfigError, Configs, DesignSpace, Knob
 
 from chameleon_cli._options import set_option
@@ -57,7 +57,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     """
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
-        target, tasks = tasks_of(resolved)
+        target = target_of(resolved)
+        tasks = tasks_of(resolved, target)
         names = [task.name for task in tasks]
         if only is not None and only not in names:
             raise ConfigError(

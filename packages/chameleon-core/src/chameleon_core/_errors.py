@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from enum import IntEnum
 
@@ -36,6 +37,15 @@ class ChameleonError(Exception):
         if hint is not None:
             # A traceback shows notes, so that users of the Python interface see the hint, too.
             self.add_note(hint)
+
+    @property
+    def command_hint(self) -> str | None:
+        """The hint with flags of the command line for arguments in Python, as `fresh=True`."""
+        if self.hint is None:
+            return None
+        return re.sub(
+            r"`(\w+)=(?:True)?`", lambda word: f"--{word[1].replace('_', '-')}", self.hint
+        )
 
     @classmethod
     @contextlib.contextmanager

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import attrs
 
@@ -100,6 +100,9 @@ class Measurement:
     build_seconds: float = 0.0
     run_seconds: float = 0.0
 
+    NUMBERS: ClassVar = ("max_relative_error", "build_seconds", "run_seconds")
+    """The names of the numbers, without the times. The numbers are finite and not negative."""
+
     def __attrs_post_init__(self) -> None:
         if (self.failure is None) != bool(self.seconds):
             raise ValueError("a measurement has either times or a failure")
@@ -113,10 +116,6 @@ class Measurement:
     def cost(self) -> float:
         """Median of the repeats in seconds; infinity for a failure."""
         return statistics.median(self.seconds) if self.seconds else float("inf")
-
-
-NUMBERS = ("max_relative_error", "build_seconds", "run_seconds")
-"""Names of a measurement's numbers, without its times. The numbers are finite and not negative."""
 
 
 def failures_by_kind(measurements: Iterable[Measurement]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Self
 
 import attr
@@ -11,6 +11,16 @@ import attrs
 import cattrs
 
 from chameleon_core._dtypes import AS_IT_COMES, FLOAT32
+from chameleon_core._words import in_seconds
+
+_NAMED = 3
+"""Number of kernels that the message about a slow network names."""
+
+_WORTH_NAMING = 0.02
+"""Smallest share of the network's time for which the message names a kernel."""
+
+FORM = "#.3g"
+"""Format of times: timings are accurate to three digits at best."""
 
 
 @attrs.frozen(kw_only=True)
@@ -222,6 +232,46 @@ class InferenceResult:
         rival = self.fastest_rival
         return rival[1] / self.latency_seconds if rival and self.latency_seconds else None
 
+    @property
+    def among(self) -> str:
+        """The words ``in float32`` after a space, for the dtype of the rivals of ``ratio``.
+
+        Empty if no rival computes in another dtype by default.
+        """
+        if self.fastest_rival is None or not self.rivals_by_default:
+            return ""
+        name, _ = self.fastest_rival
+        reduced = self.rivals_reduced.get(name)
+        return f" in {reduced.asked if reduced else self.rivals_precision.get(name, FLOAT32)}"
+
+    @property
+    def default_sentences(self) -> list[str]:
+        """Sentences about rivals that by default compute in a dtype that the network lacks.
+
+        They name the line of a pipeline with which Chameleon uses this dtype.
+        """
+        sentences = []
+        for name, rival in self.rivals_by_default.items():
+            error = rival.max_relative_error
+            accuracy = "" if error is None else f", with a largest relative error of {error:.1e}"
+            took = f"{in_seconds(rival.seconds, FORM)}{accuracy}"
+            line = f"`precision: {rival.precision}`"
+            sentences += [
+                f"{name}, with its default settings, computes in {rival.precision}: {took}.",
+                f"To ask Chameleon for the same, write {line} in the pipeline.",
+            ]
+        return sentences
+
+    @property
+    def slower_than_rival(self) -> str | None:
+        """A message that the network is slower than its fastest rival; None if it is not."""
+        rival, ratio = self.fastest_rival, self.ratio
+        if rival is None or ratio is None or ratio >= 1.0:
+            return None
+        ours, theirs = in_seconds(self.latency_seconds), in_seconds(rival[1])
+        words = f"the network is slower than {rival[0]}: {ours} against {theirs}"
+        return f"{words}, {ratio:.2f} times its speed"
+
     def to_json(self) -> dict[str, Any]:
         """The JSON object that ``chameleon run --json`` prints.
 
@@ -297,6 +347,27 @@ class NetworkResult(InferenceResult):
         """Whether the folder holds a verified network."""
         return self.folder is not None and self.failure is None
 
+    def slower(self, alone: Mapping[str, float | None] | None = None) -> str | None:
+        """A message that the network is slower than its fastest rival, and in which kernels.
+
+        Args:
+            alone: the best time of each operator outside the network in seconds, by its name. The
+                times are part of the message.
+
+        Returns:
+            The message, or None if no timed rival is faster.
+        """
+        text = self.slower_than_rival
+        if text is not None:
+            largest = _largest(self, alone or {})
+            return f"{text}. Most of its time goes to {'; '.join(largest)}" if largest else text
+        sentences = (
+            f"in bucket {bucket.name} {words}"
+            for bucket in self.buckets
+            if (words := bucket.slower_than_rival) is not None
+        )
+        return "; ".join(sentences) or None
+
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values, without keys whose value is empty, such as ``buckets``.
 
@@ -308,6 +379,31 @@ class NetworkResult(InferenceResult):
         absent = {"precision": plain, "precisions": plain, "buckets": not self.buckets}
         absent["ratio"] = self.ratio is None
         return {name: value for name, value in values.items() if not absent.get(name)}
+
+
+def _largest(network: NetworkResult, alone: Mapping[str, float | None]) -> list[str]:
+    """Descriptions of the kernels with the largest times, kernels that were not tuned first."""
+    total = sum(kernel.seconds for kernel in network.kernels)
+    unmeasured = {task.name for task in network.unmeasured}
+    large = [kernel for kernel in network.kernels if kernel.seconds >= _WORTH_NAMING * total]
+    ordered = sorted(
+        large, key=lambda kernel: (kernel.tuned and kernel.name not in unmeasured, -kernel.seconds)
+    )
+    return [_described(kernel, total, unmeasured, alone) for kernel in ordered[:_NAMED]]
+
+
+def _described(
+    kernel: KernelTime, total: float, unmeasured: Collection[str], alone: Mapping[str, float | None]
+) -> str:
+    name, seconds = kernel.name, kernel.seconds
+    share = f"{in_seconds(seconds)} ({seconds / total:.0%})"
+    if name in unmeasured:
+        return f"{name}, never measured, {share}"
+    if not kernel.tuned:
+        return f"{name}, not tuned, {share}"
+    best = alone.get(name)
+    beside = "" if best is None else f", {in_seconds(best * kernel.calls)} alone"
+    return f"{name}, {share}{beside}"
 
 
 _ALWAYS = {"latency_seconds", "untuned_seconds", "rivals", "max_relative_error"}

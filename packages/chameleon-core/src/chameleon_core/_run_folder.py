@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,27 +19,15 @@ from chameleon_core import _versions as versions
 from chameleon_core._errors import ChameleonError, ExitCode, RunFolderError
 from chameleon_core._pipeline.binding import difference
 from chameleon_core._pipeline.schema import Budget, ResolvedPipeline
+from chameleon_core._run_files import RunFile
 from chameleon_core._store import RecordStore
-from chameleon_core._task import Task
 
 log = structlog.get_logger()
 
-RECORDS = "records.sqlite"
-PIPELINE = "pipeline.yaml"
-EVENTS = "events.jsonl"
-BEST = "best.json"
-NETWORK = "network"
-LISTINGS = "listings"
-REPORT = "report.html"
 LOCK = ".lock"
 
 FAILED = "failed"
 """Key under which a run's store keeps the message of the error that ended its last process."""
-
-_LONGEST_NAME = 60
-"""Largest number of letters of a task's name in the name of its folder."""
-
-_MADE_BY_A_RUN = (PIPELINE, RECORDS, EVENTS, BEST, NETWORK, LISTINGS, REPORT)
 
 
 class RunFolder:
@@ -66,7 +53,7 @@ class RunFolder:
             if fresh:
                 with _sentences(self.path):
                     self._move_aside()
-            self.store = RecordStore(self.path / RECORDS)
+            self.store = RecordStore(self.path / RunFile.RECORDS)
         except BaseException:
             self._unlock()
             raise
@@ -74,7 +61,7 @@ class RunFolder:
     @property
     def events(self) -> Path:
         """The path of the event log."""
-        return self.path / EVENTS
+        return self.path / RunFile.EVENTS
 
     def claim(self, pipeline: ResolvedPipeline, text: str) -> None:
         """Check that the folder's measurements belong to a pipeline, and store the pipeline.
@@ -97,7 +84,7 @@ class RunFolder:
         self.store.set_fact(
             "pipeline", {"digest": pipeline.digest, "document": dict(pipeline.document)}
         )
-        self.write(PIPELINE, text)
+        self.write(RunFile.PIPELINE, text)
 
     def claim_target(self, target: str) -> None:
         """Check that the folder's measurements are for a resolved target, and store the target.
@@ -147,7 +134,7 @@ class RunFolder:
         """
         fact = None
         if result is not None:
-            self.write(BEST, json.dumps(result, indent=1) + "\n")
+            self.write(RunFile.BEST, json.dumps(result, indent=1) + "\n")
             fact = {"identity": _identity(pipeline), "result": result}
         self.store.set_fact("finished", fact)
         self._begun = result is None
@@ -226,8 +213,8 @@ class RunFolder:
             self._lock = None
 
     def _move_aside(self) -> None:
-        old = [self.path / name for name in _MADE_BY_A_RUN if (self.path / name).exists()]
-        old += self.path.glob(f"{RECORDS}-*")  # SQLite's own files
+        old = [self.path / name for name in RunFile if (self.path / name).exists()]
+        old += self.path.glob(f"{RunFile.RECORDS}-*")  # SQLite's own files
         if not old:
             return
         aside = unused_path(self.path, "earlier-{}")
@@ -235,29 +222,6 @@ class RunFolder:
         for file in old:
             file.rename(aside / file.name)
         log.warning("the earlier run of this folder was moved aside", to=str(aside))
-
-
-def listing_folder(task: Task) -> str:
-    """The name of the folder with a task's listings."""
-    name = re.sub(r"[^\w.-]+", "_", task.name)[:_LONGEST_NAME]
-    return f"{name}-{task.key[:8]}"
-
-
-def read_store(path: Path) -> RecordStore:
-    """Open the record store of a run folder for reading, even while a run writes it.
-
-    Args:
-        path: the run folder.
-
-    Raises:
-        RunFolderError: the folder holds no run.
-    """
-    if not (path / RECORDS).is_file():
-        raise RunFolderError(
-            f"{path} is no run folder: there is no {RECORDS} in it",
-            hint="name the folder that 'chameleon run' wrote (the pipeline's 'output')",
-        )
-    return RecordStore(path / RECORDS, read_only=True)
 
 
 def _identity(pipeline: ResolvedPipeline) -> Any:

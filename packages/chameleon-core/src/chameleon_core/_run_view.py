@@ -16,13 +16,16 @@ import attrs
 from chameleon_system.api import Closeable
 
 from chameleon_core._errors import ExitCode
+from chameleon_core._loop.context import disturbance_of
 from chameleon_core._loop.end.comparison import interim_result
 from chameleon_core._loop.end.delivery import unless_gone
 from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.start.frontend import was_checked
+from chameleon_core._loop.start.shared_records import kept_records
 from chameleon_core._measurement import Measurement
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._run_folder import FAILED, LOCK, read_store
+from chameleon_core._run_folder import FAILED, LOCK
+from chameleon_core._stages import Disturbance, Record, RecordKey
 from chameleon_core._store import RecordStore, StoredTask
 from chameleon_core._task import Task
 
@@ -158,7 +161,7 @@ class RunView(Closeable):
     """
 
     def __init__(self, folder: Path) -> None:
-        self.store = read_store(folder)
+        self.store = RecordStore.of_run(folder)
         self.folder = folder.absolute()
 
     def close(self) -> None:
@@ -220,6 +223,19 @@ class RunView(Closeable):
             return None
         result = RunResult.from_json(fact["result"], folder=self.folder)
         return unless_gone(result, next(iter(self.document.get("model", ())), ""))
+
+    @property
+    def disturbance(self) -> Disturbance:
+        """How much other programs disturbed the timing, as far as known."""
+        return disturbance_of(self.store)
+
+    def own_records(self) -> dict[RecordKey, list[Record]]:
+        """The run's own measurements in the form of database records.
+
+        Measurements that the run took from databases are left out. The result is empty if the
+        conditions of the measurements are unknown.
+        """
+        return kept_records(self.store)
 
     @cached_property
     def searched(self) -> tuple[ViewedOperator, ...]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
+
+_LONGEST_NAME = 60
+"""Largest number of letters of a task's name in the name of its folder."""
 
 
 @attrs.frozen(kw_only=True)
@@ -48,6 +52,12 @@ class Task:
         """A digest of operator, arguments and target. Tasks with the same key are the same work."""
         text = json.dumps([self.operator, self.arguments, self.target], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    @property
+    def folder_name(self) -> str:
+        """A name for a folder with files about the task, unique within a run."""
+        name = re.sub(r"[^\w.-]+", "_", self.name)[:_LONGEST_NAME]
+        return f"{name}-{self.key[:8]}"
 
     def to_json(self) -> dict[str, Any]:
         """The task as JSON values. ``Task(**value)`` makes the task again."""

@@ -6,38 +6,14 @@ code in them only with ``--trust-source``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from chameleon_core._errors import ConfigError
+from chameleon_core._plugins.options import sources_in
 from chameleon_core._plugins.registry import UnknownNameError, default_registry
 from chameleon_core._task import Task
-
-
-def sources_in(options: Any) -> Iterator[str]:
-    """Yield the names of the user's code in options, such as ``nets.py:build``.
-
-    The user must trust this code before Chameleon runs it. The names are the values of fields whose
-    metadata has ``source``.
-
-    Args:
-        options: the options as an instance of an attrs class, or a mapping, list or value in it.
-    """
-    if attrs.has(type(options)):
-        for field in attrs.fields(type(options)):
-            value = getattr(options, field.name)
-            if not field.metadata.get("source"):
-                yield from sources_in(value)
-            elif value:
-                yield str(value)
-    elif isinstance(options, Mapping):
-        yield from sources_in(tuple(options.values()))
-    elif isinstance(options, list | tuple):
-        for inner in options:
-            yield from sources_in(inner)
 
 
 def check_sources(file: Path, *options: Any, trust_source: bool) -> None:

@@ -13,7 +13,7 @@ import attrs
 
 from chameleon_core._pipeline.schema import ResolvedPipeline, StageSpec
 from chameleon_core._plugins.first_party import CORE
-from chameleon_core._plugins.given import canonical, given_plugins
+from chameleon_core._plugins.given import is_given
 
 Versions = dict[str, str | None]
 """Versions by distribution; None for a distribution that is used without being installed."""
@@ -72,7 +72,7 @@ def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> 
 
 @functools.cache
 def _version(name: str) -> str | None:
-    if any(canonical(plugin.distribution) == canonical(name) for plugin in given_plugins()):
+    if is_given(name):
         return None  # the installed distribution of this name is not used
     try:
         return metadata.version(name)

@@ -49,11 +49,6 @@ def with_hint(error: ChameleonError) -> str:
     return "; ".join(filter(None, [str(error).rstrip("."), hint.rstrip(".")]))
 
 
-def with_flags(hint: str) -> str:
-    """A hint with flags of the command line for arguments in Python, such as `fresh=True`."""
-    return re.sub(r"`(\w+)=(?:True)?`", lambda word: f"--{word[1].replace('_', '-')}", hint)
-
-
 def in_one_line(said: str | Exception) -> str:
     """The lines of a message as one, with a semicolon after each line that ends without a mark.
 

@@ -16,38 +16,27 @@ if TYPE_CHECKING:
     from chameleon_core._api.run import Operator, Run, load_run
     from chameleon_core._api.tune import Minimum, minimize, tune
     from chameleon_core._api.tuner import STOP, Tuner
-    from chameleon_core._loop.context import RunContext, disturbance_of
+    from chameleon_core._loop.context import RunContext
     from chameleon_core._loop.end.comparison import TIE, alternatives, best_of
     from chameleon_core._loop.end.delivery import guessed, guesses_of
     from chameleon_core._loop.end.result import (
         OperatorResult,
         RunResult,
-        among,
-        default_sentences,
-        slower,
         summary_lines,
         usage_of,
     )
     from chameleon_core._loop.interruption import Interruption, RunInterrupted
     from chameleon_core._loop.plugin_contract import contract_of
     from chameleon_core._loop.round.batch import Origin
-    from chameleon_core._loop.round.in_flight import started
     from chameleon_core._loop.round.stages import generator
     from chameleon_core._loop.round.task_run import TaskRecords
     from chameleon_core._loop.round.tuner import TaskTuner
     from chameleon_core._loop.run import run_pipeline
-    from chameleon_core._loop.start.shared_records import (
-        CONDITIONS,
-        MIXED,
-        kept_records,
-        shares_records,
-        stored_rows,
-    )
+    from chameleon_core._loop.start.shared_records import shares_records
     from chameleon_core._loop.start.tasks import (
         check_runner,
         device_of,
         frontend_of,
-        named_tasks,
         spaces_of,
         target_of,
         tasks_of,
@@ -65,8 +54,6 @@ if TYPE_CHECKING:
         RivalTime,
         Unmeasured,
     )
-    from chameleon_core._pipeline.assemble import Assembler
-    from chameleon_core._pipeline.binding import flat
     from chameleon_core._pipeline.jsonable import Tags, default_of, tags_of, to_json
     from chameleon_core._pipeline.load import (
         DocumentReader,
@@ -81,7 +68,6 @@ if TYPE_CHECKING:
         dump_pipeline,
         expand_presets,
         keys_of,
-        merge,
     )
     from chameleon_core._pipeline.schema import Budget, Requirement, ResolvedPipeline
     from chameleon_core._pipeline.yaml import dump_yaml, read_yaml
@@ -91,10 +77,9 @@ if TYPE_CHECKING:
         GivenPlugin,
         all_of,
         announced,
-        canonical,
         enter_path,
         given_paths,
-        given_plugins,
+        is_given,
         replaces,
     )
     from chameleon_core._plugins.manager import Registration
@@ -104,37 +89,23 @@ if TYPE_CHECKING:
         UnknownNameError,
         default_registry,
     )
-    from chameleon_core._run_folder import (
-        EVENTS,
-        LISTINGS,
-        NETWORK,
-        PIPELINE,
-        RECORDS,
-        REPORT,
-        listing_folder,
-        read_store,
-    )
+    from chameleon_core._run_files import RunFile
     from chameleon_core._run_view import (
         NetworkSummary,
-        OperatorTime,
-        RunState,
         RunView,
         TimeSource,
-        ViewedOperator,
     )
     from chameleon_core._store.records import RecordStore, StoredTask
     from chameleon_core._store.sqlite_file import SQLiteFile
-    from chameleon_core._trust import check_sources, check_tasks, sources_in
+    from chameleon_core._trust import check_sources, check_tasks
     from chameleon_core._versions import installed, stages_of, versions
     from chameleon_core._words import (
         counted,
         did_you_mean,
         in_one_line,
-        in_ratio,
         in_seconds,
         listing,
         with_article,
-        with_flags,
         with_hint,
     )
 else:

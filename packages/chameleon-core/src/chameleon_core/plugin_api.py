@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from chameleon_core._fallbacks import fall_back
     from chameleon_core._loop.end.comparison import winner
     from chameleon_core._loop.start.frontend import recalled
-    from chameleon_core._measurement import NUMBERS, FailureKind, Measurement
-    from chameleon_core._pipeline import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE
+    from chameleon_core._measurement import FailureKind, Measurement
     from chameleon_core._pipeline.annotations import (
         DURATION,
         fixed_entries,
@@ -37,17 +36,13 @@ if TYPE_CHECKING:
     )
     from chameleon_core._pipeline.members import create_member
     from chameleon_core._pipeline.nodes import (
-        Item,
-        Mark,
         Node,
         PipelineError,
         Problem,
-        absolute,
-        heading_field,
-        node_of,
     )
+    from chameleon_core._pipeline.record_locations import records_location
     from chameleon_core._pipeline.schema import StageSpec, Subject
-    from chameleon_core._pipeline.stage_reader import StageReader, options_for, read_options
+    from chameleon_core._pipeline.stage_reader import options_for, read_options, stage_of
     from chameleon_core._plugins.check import complaint
     from chameleon_core._plugins.event_hooks import EventHooks
     from chameleon_core._plugins.factory import load_factory, make, make_stage
@@ -83,7 +78,7 @@ if TYPE_CHECKING:
         Keys,
         resolved,
     )
-    from chameleon_core._space.fixed import fixed_columns, index_of
+    from chameleon_core._space.fixed import fixed_columns
     from chameleon_core._space.knobs import (
         Choice,
         Factorization,
@@ -91,15 +86,13 @@ if TYPE_CHECKING:
         Values,
         divisors,
         flag,
-        magnitude,
         recorded_features,
-        recorded_names,
     )
     from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
     from chameleon_core._stages.disturbance import Disturbance
     from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
-    from chameleon_core._stages.jobs import TUNED, ComparisonPlan, Contender, MeasureJob, StageRef
-    from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey, rank
+    from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
+    from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
     from chameleon_core._stages.runner import (
         Arrival,
         Device,

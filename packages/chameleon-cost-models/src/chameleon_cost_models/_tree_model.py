@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 import structlog
-from chameleon_core.api import read_store
+from chameleon_core.api import RecordStore
 from chameleon_core.plugin_api import (
     Configs,
     CostModel,
@@ -241,7 +241,7 @@ class TransferModel:
         # Only for the same task and space do the indices give the right analytical features.
         if (earlier.key, earlier.fingerprint) == (self._own_key, space.fingerprint):
             return features_of(space, np.array(earlier.configs, np.int32))
-        return recorded_features(earlier.choices, space.feature_names)
+        return recorded_features(earlier.choices, space.feature_names)[1]
 
 
 def _quality(earlier: EarlierTask) -> NDArray[np.float64]:
@@ -279,7 +279,7 @@ def read_earlier_tasks(folders: Sequence[Path]) -> list[EarlierTask]:
     """Read the tasks and measurements of finished runs from their run folders."""
     tasks = []
     for folder in folders:
-        with read_store(folder) as store:
+        with RecordStore.of_run(folder) as store:
             for stored in store.tasks():
                 measurements = store.measurements(stored.id)
                 tasks.append(

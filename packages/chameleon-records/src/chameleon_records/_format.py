@@ -12,14 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from chameleon_core.plugin_api import (
-    NUMBERS,
     ChameleonError,
     ExitCode,
     FailureKind,
     Measurement,
     Record,
     RecordKey,
-    rank,
 )
 
 
@@ -110,7 +108,7 @@ def record_to_json(record: Record) -> dict[str, Any]:
         "seconds": list(measured.seconds),
         "failure": None if measured.failure is None else str(measured.failure),
         "message": printable(measured.message),
-        **{name: getattr(measured, name) for name in NUMBERS},
+        **{name: getattr(measured, name) for name in Measurement.NUMBERS},
         "measured_at": record.measured_at,
         "spent_seconds": record.spent_seconds,
     }
@@ -129,7 +127,7 @@ def record_from_json(value: Mapping[str, Any]) -> Record:
     if not all(repeat > 0.0 for repeat in seconds) or len(seconds) > _MOST_REPEATS:
         raise ValueError("times are positive")
     failure = value.get("failure")
-    numbers = {name: value[name] for name in NUMBERS if value.get(name) is not None}
+    numbers = {name: value[name] for name in Measurement.NUMBERS if value.get(name) is not None}
     return Record(
         measurement=Measurement(
             config=config_of(value["config"]),
@@ -245,7 +243,7 @@ class Table:
             known = self._records.setdefault(key, {})
             for record in map(normalise, records):
                 config = record.measurement.config
-                if config not in known or rank(record) < rank(known[config]):
+                if config not in known or record.rank < known[config].rank:
                     known[config] = record
                     changed.setdefault(key, []).append(record)
         return changed

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from chameleon_core.plugin_api import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE
+from chameleon_core.plugin_api import records_location
 
 from chameleon_records._databases.contract import ManagedDatabase
 from chameleon_records._databases.folder import FolderDatabase
@@ -60,8 +60,8 @@ def open_at(place: str | None, *, must_exist: bool = False) -> Iterator[ManagedD
 
 def default_place() -> str:
     """The location of the database that commands use by default."""
-    named = os.environ.get(RECORDS_VARIABLE, "")
-    return str(user_location()) if named in {"", NO_RECORDS, OWN_RECORDS} else named
+    place = records_location()
+    return str(user_location()) if place in {None, "none"} else place
 
 
 def _exported(path: Path) -> InMemoryDatabase:

@@ -13,32 +13,29 @@ import attrs
 import numpy as np
 import structlog
 from chameleon_core.api import (
-    EVENTS,
     Interruption,
     OperatorResult,
     Registry,
     ResolvedPipeline,
+    RunFile,
     RunInterrupted,
     RunView,
     from_dict,
     run_pipeline,
+    target_of,
     tasks_of,
-    with_flags,
 )
 from chameleon_core.plugin_api import (
     ChameleonError,
     Measurement,
-    PipelineError,
-    Problem,
     Rival,
     RivalTrace,
     RunFolderError,
-    StageReader,
     Task,
     events,
     hookimpl,
     load_factory,
-    node_of,
+    stage_of,
 )
 from chameleon_system.api import Message, unused_path, write_atomic
 
@@ -132,7 +129,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     except ChameleonError as error:
         # A signal reaches a rival's processes, too: what they die of is no failure.
         interruption.check()
-        why = str(error) if error.hint is None else f"{error} ({with_flags(error.hint)})"
+        why = str(error) if error.hint is None else f"{error} ({error.command_hint})"
         result = CellResult.failed(cell, why)
     except Exception as error:  # any plugin's code; the other cells are worth running
         log.exception("a cell failed", cell=cell.name)
@@ -194,13 +191,9 @@ def begin(cell: Cell) -> None:
 
 
 def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:
-    problems: list[Problem] = []
-    reader = StageReader(registry, problems)
-    spec = reader.chosen("a rival", "rivals", node_of(cell.rival, "suite"))
-    if spec is None:
-        raise PipelineError(problems)
+    spec = stage_of("rivals", cell.rival, registry=registry)
     rival: Rival = spec.create()
-    _, tasks = tasks_of(pipeline)
+    tasks = tasks_of(pipeline, target_of(pipeline))
     traces = [
         rival.tune(
             task,
@@ -266,7 +259,7 @@ def read_notes(folder: Path) -> dict[str, _Notes]:
     notes: dict[str, _Notes] = defaultdict(_Notes)
     for task, config, seconds in _lines(folder / NOTES):
         notes[task].at[tuple(config)] = seconds
-    for event in _lines(folder / EVENTS):
+    for event in _lines(folder / RunFile.EVENTS):
         if event["event"] == "BatchProposed":
             walk = event["steps"], event["converged"], event["score"]
             notes[event["task"]].proposed[event["round"]] = walk

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import click
 from chameleon_cli.api import duration, print_table
-from chameleon_core.api import EVENTS, NETWORK, RECORDS, RunView
+from chameleon_core.api import RunFile, RunView
 from chameleon_core.plugin_api import ChameleonError, RunFolderError
 
 BROKEN = "broken"
@@ -65,9 +65,9 @@ def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
     """Run folders, and folders that cannot be read, each with the reason or an empty string."""
     denied: list[OSError] = []
     for path, inner, names in os.walk(folder, onerror=denied.append):
-        is_run = RECORDS in names or EVENTS in names
+        is_run = RunFile.RECORDS in names or RunFile.EVENTS in names
         # What was moved aside by --fresh is a run, too; a delivered network is none.
-        hidden = {NETWORK} if is_run else set()
+        hidden = {RunFile.NETWORK} if is_run else set()
         inner[:] = sorted(name for name in inner if name[0] != "." and name not in hidden)
         if is_run:
             yield Path(path), ""
@@ -141,7 +141,7 @@ def model_in_words(section: Any) -> str:
 
 
 def _written_at(path: Path) -> float | None:
-    for name in (RECORDS, EVENTS, "."):
+    for name in (RunFile.RECORDS, RunFile.EVENTS, "."):
         try:
             return (path / name).stat().st_mtime
         except OSError:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import click
-from chameleon_core.api import read_store
+from chameleon_core.api import RecordStore
 
 from chameleon_bench._runs.live_page import LiveRun, PageServer
 
@@ -34,7 +34,8 @@ def command(folder: Path, port: int, as_json: bool) -> None:
 
     Ctrl-C ends the command with exit code 130 and does not affect the run.
     """
-    read_store(folder).close()  # a sentence now if there is no run, instead of a page with it
+    # Without a run, this is an error now, instead of a page with the error.
+    RecordStore.of_run(folder).close()
     run = LiveRun(folder.absolute())
     with PageServer(run, port=port) as server:
         look = run.look()

@@ -11,13 +11,9 @@ from typing import Any
 import attrs
 from chameleon_cli.api import failures
 from chameleon_core.api import (
-    REPORT,
     Origin,
-    among,
-    default_sentences,
-    in_ratio,
+    RunFile,
     in_seconds,
-    slower,
 )
 from chameleon_system.api import write_atomic
 
@@ -44,7 +40,9 @@ def page_of(record: RunRecord) -> str:
         measured=sum(task.operator.measurements for task in record.tasks),
         headline=headline(record),
         facts=facts_of(record),
-        slower=slower(record.network, [task.operator for task in record.tasks]),
+        slower=record.network.slower(
+            {task.operator.name: task.best_seconds for task in record.tasks}
+        ),
         settled=None if settled is None else settled.get("summary", settled),
         network=network_part(record),
         operators=_operators(record),
@@ -234,17 +232,17 @@ def _of_network(record: RunRecord, latency: float) -> list[str]:
     rival = network.fastest_rival
     if rival is not None:
         name, seconds = rival
-        fastest = f"the fastest alternative here{among(network)}"
+        fastest = f"the fastest alternative here{network.among}"
         sentence += f"; {name}, {fastest}, takes {in_seconds(seconds)}"
-        sentence += f", {in_ratio(seconds / latency)} times as long"
+        sentence += f", {_ratio(seconds / latency)} times as long"
     sentences = [f"{sentence}."]
     if network.untuned_seconds:
         times = network.untuned_seconds / latency
         sentences.append(
             f"Compiled by TVM without tuning it takes {in_seconds(network.untuned_seconds)}, "
-            f"{in_ratio(times)} times as long."
+            f"{_ratio(times)} times as long."
         )
-    return [*sentences, *default_sentences(network)]
+    return [*sentences, *network.default_sentences]
 
 
 def _of_kernels(record: RunRecord) -> list[str]:
@@ -262,7 +260,7 @@ def _of_operator(task: TaskRecord) -> str:
         "the first guess": task.first_seconds,
     }
     compared = [
-        f"{name} {in_seconds(seconds)} ({in_ratio(seconds / best)} times as long)"
+        f"{name} {in_seconds(seconds)} ({_ratio(seconds / best)} times as long)"
         for name, seconds in others.items()
         if seconds and best
     ]
@@ -273,19 +271,17 @@ def _of_operators(record: RunRecord, timed: list[TaskRecord]) -> list[str]:
     sentences = [f"{len(timed)} of {len(record.tasks)} operators have a time."]
     if guessed := _times_as_fast(timed, lambda task: task.first_seconds):
         sentences.append(
-            f"{in_ratio(guessed)} times as fast as the first guesses in the geometric mean."
+            f"{_ratio(guessed)} times as fast as the first guesses in the geometric mean."
         )
     ratios = [task.operator.ratio for task in timed if task.operator.ratio]
     if mean := _mean(ratios):
         ahead = sum(ratio >= 1.0 for ratio in ratios)
         sentences.append(
-            f"{in_ratio(mean)} times as fast as the vendor's in the geometric mean, and "
+            f"{_ratio(mean)} times as fast as the vendor's in the geometric mean, and "
             f"at least as fast in {ahead} of {len(ratios)} operators."
         )
     if untuned := _times_as_fast(timed, lambda task: task.operator.untuned_seconds):
-        sentences.append(
-            f"{in_ratio(untuned)} times as fast as untuned ones in the geometric mean."
-        )
+        sentences.append(f"{_ratio(untuned)} times as fast as untuned ones in the geometric mean.")
     return [sentences[0], *(f"Tuned kernels are {rest}" for rest in sentences[1:])]
 
 
@@ -295,6 +291,10 @@ def _times_as_fast(
     """The geometric mean of other times over tuned times; None if no operator has both."""
     pairs = [(other(task), task.best_seconds) for task in timed]
     return _mean([slow / best for slow, best in pairs if slow and best])
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"  # noqa: PLR2004 - five digits
 
 
 def _mean(values: list[float]) -> float | None:
@@ -311,7 +311,7 @@ def _duration(seconds: float) -> str:
 
 def write_report(folder: Path, output: Path | None = None) -> Path:
     """Write the HTML page about a run."""
-    return write_atomic(output or folder / REPORT, page_of(run_record(folder)))
+    return write_atomic(output or folder / RunFile.REPORT, page_of(run_record(folder)))
 
 
 def write_plots(folder: Path, output: Path) -> list[Path]:

@@ -11,16 +11,13 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.api import (
-    EVENTS,
-    PIPELINE,
     NetworkResult,
     OperatorResult,
     Origin,
     RecordStore,
+    RunFile,
     RunView,
     StoredTask,
-    ViewedOperator,
-    disturbance_of,
 )
 from chameleon_core.plugin_api import Disturbance, Task
 from numpy.typing import NDArray
@@ -306,8 +303,8 @@ class RunRecord:
 
 def run_record(folder: Path) -> RunRecord:
     """Read the contents of a run folder for its page, also while the run writes to it."""
-    events = run_events(folder / EVENTS)
-    pipeline = folder / PIPELINE
+    events = run_events(folder / RunFile.EVENTS)
+    pipeline = folder / RunFile.PIPELINE
     with RunView(folder) as run:
         return RunRecord(
             folder=run.folder,
@@ -318,11 +315,19 @@ def run_record(folder: Path) -> RunRecord:
             versions=run.versions,
             settled=run.store.fact("model"),
             pipeline=pipeline.read_text(encoding="utf-8") if pipeline.is_file() else "",
-            tasks=[_task(operator, events) for operator in run.operators],
+            tasks=[
+                TaskRecord(
+                    task=operator.stored.task,
+                    measured=measured_of(operator.store, operator.stored, events.starts),
+                    operator=operator.result,
+                    ended=events.ended.get(operator.stored.task.name, ""),
+                )
+                for operator in run.operators
+            ],
             rounds=events.rounds,
             starts=events.starts,
             network=NetworkResult() if run.result is None else run.result.network,
-            disturbance=disturbance_of(run.store),
+            disturbance=run.disturbance,
         )
 
 
@@ -336,13 +341,3 @@ def network_seconds(record: RunRecord) -> list[float]:
             best[turn.task] = turn.best_seconds
         sums.append(sum(weights[name] * seconds for name, seconds in best.items()))
     return sums
-
-
-def _task(operator: ViewedOperator, events: RunEvents) -> TaskRecord:
-    task = operator.stored.task
-    return TaskRecord(
-        task=task,
-        measured=measured_of(operator.store, operator.stored, events.starts),
-        operator=operator.result,
-        ended=events.ended.get(task.name, ""),
-    )

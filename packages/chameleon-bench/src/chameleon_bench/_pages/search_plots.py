@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from chameleon_core.api import in_seconds
-from chameleon_core.plugin_api import TUNED
 from numpy.typing import NDArray
 
 from chameleon_bench._pages.plots import (
@@ -305,7 +304,7 @@ def _levels(task: TaskRecord, count: int) -> list[dict[str, Any]]:
     """Dashed lines at the times of the final comparison, except for tuned kernels."""
     fastest: dict[str, float] = {}
     for variant in task.operator.variants:
-        if variant.name != TUNED and variant.seconds is not None:
+        if not variant.tuned and variant.seconds is not None:
             fastest[variant.name] = min(variant.seconds, fastest.get(variant.name, np.inf))
     top = float(task.measured.seconds.min()) * _SLOW
     lines = []

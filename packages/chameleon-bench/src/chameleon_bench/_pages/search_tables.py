@@ -9,8 +9,8 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from chameleon_core.api import LISTINGS, in_seconds, listing_folder
-from chameleon_core.plugin_api import TUNED, Task
+from chameleon_core.api import RunFile, in_seconds
+from chameleon_core.plugin_api import Task
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import Measured, TaskRecord, shown
@@ -29,7 +29,7 @@ _LEAST = 5
 def comparison(task: TaskRecord) -> Table | None:
     """A table of the final comparison of an operator; None if nothing was compared."""
     timed = [
-        (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant.name)
+        (variant.seconds, f"{variant.name} {variant.variant}".strip(), variant)
         for variant in task.operator.variants
         if variant.seconds is not None
     ]
@@ -45,7 +45,7 @@ def comparison(task: TaskRecord) -> Table | None:
         ("median", lambda variant: in_seconds(variant[0])),
         ("times tuned", lambda variant: f"{variant[0] / ours:.2f}" if ours else "-"),
     )
-    bars = (bar({name: value}, whole, first=name != TUNED) for value, _, name in timed)
+    bars = (bar({v.name: value}, whole, first=not v.tuned) for value, _, v in timed)
     return table.with_bars("times tuned", bars)
 
 
@@ -173,7 +173,7 @@ class Listing:
 
 def listings_of(folder: Path, task: Task) -> list[Listing]:
     """Read the code of a task's winning kernel, such as its TensorIR and its assembly."""
-    below = Path(LISTINGS, listing_folder(task))
+    below = Path(RunFile.LISTINGS, task.folder_name)
     files = sorted((folder / below).glob("[!.]*"))
     return [_listing(file, below / file.name) for file in files if file.is_file()]
 

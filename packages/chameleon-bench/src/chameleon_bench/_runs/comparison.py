@@ -7,13 +7,14 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import NetworkSummary, OperatorTime, RunState, RunView, ViewedOperator, flat
+from chameleon_core.api import NetworkSummary, RunView
 from chameleon_core.plugin_api import ChameleonError, ConfigError, ExitCode, Task
 from numpy.typing import NDArray
 
@@ -30,8 +31,10 @@ class ComparedOperator:
 
     Attributes:
         weight: The number of times that the operator occurs in the network.
-        time: The time of the operator's best configuration, and the source of this time. None if no
-            configuration has a time.
+        repeats: The repeats (single timings) of the operator's best configuration, in seconds.
+            Their median is the operator's time. There are none if it has no time.
+        source: Whether the time is from the search or from the comparison at the end; empty if
+            there is no time.
         costs: The cost of every measurement in seconds, infinity for failures, in order of arrival,
             shape (n,).
         seconds: The wall-clock seconds that tuning the operator took.
@@ -39,21 +42,17 @@ class ComparedOperator:
 
     name: str
     weight: int
-    time: OperatorTime | None
+    repeats: tuple[float, ...]
+    source: str
     costs: NDArray[np.float64]
     seconds: float
     kind: str = ""
     arguments: Mapping[str, Any] = attrs.field(factory=dict)
 
     @property
-    def repeats(self) -> tuple[float, ...]:
-        """The repeats (single timings) of the operator's best configuration, in seconds."""
-        return () if self.time is None else self.time.measurement.seconds
-
-    @property
     def median(self) -> float:
         """The operator's time in seconds; infinity if it has none."""
-        return math.inf if self.time is None else self.time.seconds
+        return statistics.median(self.repeats) if self.repeats else math.inf
 
     def measurements_to(self, seconds: float) -> int | None:
         """The number of measurements until a configuration was as fast as ``seconds``, or None."""
@@ -75,7 +74,7 @@ class ComparedRun:
 
     folder: Path
     name: str
-    state: RunState
+    state: str
     operators: Mapping[str, ComparedOperator]
     network: NetworkSummary | None
     measurements: int
@@ -100,8 +99,7 @@ def read_run(folder: Path, name: str) -> ComparedRun:
             folder=run.folder,
             name=name,
             state=run.standing.state,
-            # Of several operators with other spaces the one added last.
-            operators={computed(each.stored.task): _operator(each) for each in run.operators},
+            operators=_operators_in(run),
             network=run.network,
             measurements=run.store.measured,
             seconds=run.seconds,
@@ -118,17 +116,22 @@ def computed(task: Task) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _operator(operator: ViewedOperator) -> ComparedOperator:
-    task = operator.stored.task
-    return ComparedOperator(
-        name=operator.result.name,
-        weight=task.weight,
-        time=operator.time,
-        costs=np.array([measured.cost for measured in operator.measurements], np.float64),
-        seconds=operator.result.spending.total,
-        kind=task.operator,
-        arguments=task.arguments,
-    )
+def _operators_in(run: RunView) -> dict[str, ComparedOperator]:
+    """The operators by ``computed``; of several with other spaces, the one that was added last."""
+    operators = {}
+    for operator in run.operators:
+        task, time = operator.stored.task, operator.time
+        operators[computed(task)] = ComparedOperator(
+            name=operator.result.name,
+            weight=task.weight,
+            repeats=() if time is None else time.measurement.seconds,
+            source="" if time is None else time.source,
+            costs=np.array([measured.cost for measured in operator.measurements], np.float64),
+            seconds=operator.result.spending.total,
+            kind=task.operator,
+            arguments=task.arguments,
+        )
+    return operators
 
 
 _NAMED = 4
@@ -187,7 +190,7 @@ def _all_different(folders: Sequence[Path]) -> None:
 
 
 def _has_times(run: ComparedRun) -> None:
-    if any(row.time is not None for row in run.operators.values()) or run.latency is not None:
+    if any(row.repeats for row in run.operators.values()) or run.latency is not None:
         return
     if run.measurements:
         why = f"none of its {run.measurements} measurements is valid"
@@ -292,7 +295,7 @@ def time_json(operator: ComparedOperator) -> dict[str, Any]:
         "low": ends["low"],
         "high": ends["high"],
         "repeats": len(repeats),
-        "seconds_from": None if operator.time is None else str(operator.time.source),
+        "seconds_from": operator.source or None,
         "measurements": len(operator.costs),
         "wall_seconds": operator.seconds,
     }
@@ -350,7 +353,7 @@ def _pair(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
 
 def _mixed(operator: ComparedOperator, other: ComparedOperator) -> bool:
     """Whether one time comes from a search and the other from a final comparison."""
-    sources = {side.time.source for side in (operator, other) if side.time is not None}
+    sources = {side.source for side in (operator, other)} - {""}
     return len(sources) > 1
 
 
@@ -425,16 +428,21 @@ def _lasting(value: Any) -> Any:
 
 
 def _differing(values: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    known = [dict(flat(_opened(value))) for value in values]
+    known = [dict(_flat(value)) for value in values]
     names = sorted({name for mapping in known for name in mapping})
     rows = {name: [mapping.get(name, NOT_SET) for mapping in known] for name in names}
     return {name: row for name, row in rows.items() if any(item != row[0] for item in row)}
 
 
-def _opened(value: Any) -> Any:
-    """JSON values whose lists of mappings become mappings with the index as key."""
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every key of nested JSON values with its value, such as ``budget.patience``.
+
+    In a list of mappings, the index is the key.
+    """
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         value = {str(index): item for index, item in enumerate(value)}
-    if isinstance(value, Mapping):
-        return {key: _opened(inner) for key, inner in value.items()}
-    return value
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, json.dumps(value, default=str)

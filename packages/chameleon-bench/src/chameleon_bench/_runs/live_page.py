@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 import attrs
 import structlog
-from chameleon_core.api import EVENTS, RECORDS, RunView
+from chameleon_core.api import RunFile, RunView
 from chameleon_core.plugin_api import ChameleonError, TargetError
 
 from chameleon_bench._pages.run_page import page_of
@@ -150,7 +150,7 @@ def _look(folder: Path) -> Look:
 def _written(folder: Path) -> tuple[int, int]:
     """Numbers that change if the event log grows or if another run replaces the run."""
     try:
-        return (folder / EVENTS).stat().st_size, (folder / RECORDS).stat().st_ino
+        return (folder / RunFile.EVENTS).stat().st_size, (folder / RunFile.RECORDS).stat().st_ino
     except OSError:
         return 0, 0
 

@@ -22,24 +22,16 @@ from chameleon_core.api import (
     DocumentReader,
     Registry,
     ResolvedPipeline,
-    canonical,
     default_registry,
-    did_you_mean,
-    given_plugins,
+    is_given,
     keys_of,
     listing,
-    merge,
 )
 from chameleon_core.plugin_api import (
     CommandRecord,
-    Item,
-    Mark,
     Node,
     PipelineError,
     PresetRecord,
-    Problem,
-    StageReader,
-    absolute,
     load_factory,
 )
 
@@ -70,7 +62,7 @@ class _SuiteReader(DocumentReader):
         seeds = self._seeds()
         compare = self.value(self.root, "compare", bool, default=False)
         output = self.value(self.root, "output", str, f"bench/{source.stem}")
-        data = None if (path := self.root.get("data")) is None else absolute(path)
+        data = None if (path := self.root.get("data")) is None else path.absolute()
         pipelines = pipelines_of(self)
         tasks = tasks_of(self, data)
         pairings = [
@@ -118,13 +110,10 @@ class _SuiteReader(DocumentReader):
         )
 
     def _resolved(self, pipeline: SuiteEntry, task: SuiteEntry) -> ResolvedPipeline | None:
-        shared = {key: item for key, item in self.root.items() if key in SHARED}
-        sections = merge(merge(shared, pipeline.sections), task.sections)
         # Seeds are dealt later; the output's place is the suite's.
-        output = Node(value="bench", mark=self.root.mark)
-        sections["output"] = Item(key_mark=output.mark, node=output)
+        output = self.root.with_value({"output": "bench"})
         with self.collecting():
-            return self.assembler(sections, task.mark).assemble(None)
+            return self.pipeline(self.root.only(SHARED), output, pipeline.sections, task.sections)
         return None
 
     def _seeds(self) -> tuple[int, ...]:
@@ -168,7 +157,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 @functools.cache
 def version_of(distribution: str, packages: Collection[str]) -> str:
     """The version of a distribution, with a digest of its sources if it is editable."""
-    if any(canonical(plugin.distribution) == canonical(distribution) for plugin in given_plugins()):
+    if is_given(distribution):
         return f"given, sources {_digest(packages)}"
     try:
         installed = metadata.distribution(distribution)
@@ -234,13 +223,11 @@ class SuiteEntry:
 
     Attributes:
         sections: The keys of a pipeline file that the entry sets.
-        mark: The place (line and column) of the entry in the suite file.
         rival: For a pipeline that is another tuner: ``{"name": ..., options}``; otherwise None.
     """
 
     name: str
-    sections: dict[str, Item]
-    mark: Mark
+    sections: Node
     rival: Mapping[str, Any] | None = None
 
 
@@ -257,45 +244,34 @@ def pipelines_of(reader: DocumentReader) -> list[SuiteEntry]:
             reader.say(item.key_mark, _misnamed("pipeline", name))
             continue
         with reader.collecting():
-            entries.append(_pipeline(name, item, reader))
+            entries.append(_pipeline(name, item.node, reader))
     return entries
 
 
-def _pipeline(name: str, item: Item, stages: StageReader) -> SuiteEntry:
-    node = item.node
+def _pipeline(name: str, node: Node, reader: DocumentReader) -> SuiteEntry:
     if isinstance(node.value, str):
-        preset = Item(key_mark=node.mark, node=node)
-        return SuiteEntry(name=name, sections={"preset": preset}, mark=item.key_mark)
+        return SuiteEntry(name=name, sections=node.with_value({"preset": node}))
     if node.value is None:
-        return SuiteEntry(name=name, sections={}, mark=item.key_mark)
+        return SuiteEntry(name=name, sections=node.with_value({}))
     if not node.is_mapping:
         wanted = "must be a preset's name or a mapping of stages"
         raise PipelineError.at(node.mark, f"pipeline '{name}' {wanted}, not {node.in_words()}")
     if node.get("rival") is not None:
-        rival = _rival(node, stages)
-        return SuiteEntry(name=name, sections={}, mark=item.key_mark, rival=rival)
-    wrong = [
-        Problem(
-            mark=inner.key_mark,
-            message=f"'{key}' belongs to the suite and not to pipeline '{name}'"
-            + ("; write it under 'tasks'" if key == "model" else ""),
-        )
-        for key, inner in node.items()
-        if key in _OURS
-    ]
-    if wrong:
-        raise PipelineError(wrong)
-    return SuiteEntry(name=name, sections=dict(node.items()), mark=item.key_mark)
+        return SuiteEntry(name=name, sections=node.with_value({}), rival=_rival(node, reader))
+    for key, item in node.only(_OURS).items():
+        more = "; write it under 'tasks'" if key == "model" else ""
+        message = f"'{key}' belongs to the suite and not to pipeline '{name}'{more}"
+        reader.say(item.key_mark, message)
+    return SuiteEntry(name=name, sections=node.without(*_OURS))
 
 
-def _rival(node: Node, stages: StageReader) -> dict[str, Any]:
+def _rival(node: Node, reader: DocumentReader) -> dict[str, Any]:
     chosen: Node = node.value["rival"].node
     if not isinstance(chosen.value, str):
         raise PipelineError.at(
             chosen.mark, f"'rival' must name a rival, not be {chosen.in_words()}"
         )
-    options = {key: item for key, item in node.items() if key != "rival"}
-    spec = stages.spec("rivals", chosen, lambda _: Node(value=options, mark=node.mark))
+    spec = reader.spec("rivals", chosen, lambda _: node.without("rival"))
     if spec is None:
         raise PipelineError([])
     return {"name": spec.name, **spec.options_json}
@@ -311,7 +287,7 @@ def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
     entries: dict[str, SuiteEntry] = {}
     for task in node.value:
         with reader.collecting():
-            entry = _task(task, reader.root, data)
+            entry = _task(task, reader, data)
             if entry.name in entries:
                 message = f"two tasks are called '{entry.name}'; give one of them another 'name'"
                 reader.say(task.mark, message)
@@ -319,7 +295,7 @@ def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
     return list(entries.values())
 
 
-def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
+def _task(node: Node, reader: DocumentReader, data: Node | None) -> SuiteEntry:
     sources = [key for key in SOURCES if node.get(key) is not None]
     if len(sources) != 1:
         wanted = listing([repr(key) for key in SOURCES])
@@ -328,69 +304,52 @@ def _task(node: Node, root: Node, data: Node | None) -> SuiteEntry:
         raise PipelineError.at(node.mark, message)
     keys = keys_of(default_registry())
     allowed = ["name", *SOURCES, *(key for key in keys if key not in _OURS)]
-    wrong = [
-        Problem(mark=item.key_mark, message=f"unknown key '{key}'{did_you_mean(key, allowed)}")
-        for key, item in node.items()
-        if key not in allowed
-    ]
-    if wrong:
-        raise PipelineError(wrong)
-    source = node.value[sources[0]]
-    sections, name = _SOURCES[sources[0]](source, root, data)
+    reader.expect_keys(node, allowed)
+    source = node.value[sources[0]].node
+    sections, name = _SOURCES[sources[0]](source, reader.root, data)
     chosen = node.get("name")
     if chosen is not None:
         name = str(chosen.value)
     if not _NAME.fullmatch(name):
-        mark = (chosen or source.node).mark
+        mark = (chosen or source).mark
         raise PipelineError.at(mark, _misnamed("task", name))
-    rest = {key: item for key, item in node.items() if key not in {"name", *SOURCES}}
-    return SuiteEntry(name=name, sections={**sections, **rest}, mark=node.mark)
+    own = {key: item.node for key, item in node.items() if key in keys and key not in _OURS}
+    return SuiteEntry(name=name, sections=node.with_value({**sections, **own}))
 
 
-Sections = tuple[dict[str, Item], str]
+Sections = tuple[dict[str, Any], str]
 """The keys of a pipeline file that a task sets, and the task's default name."""
 
 
-def _table(source: Item, root: Node, data: Node | None) -> Sections:
-    node = source.node
+def _table(node: Node, root: Node, data: Node | None) -> Sections:
     if not isinstance(node.value, str):
         raise PipelineError.at(node.mark, f"'table' must be a file's name, not {node.in_words()}")
     file = (
-        absolute(node).value if data is None else Path(data.value) / Path(node.value).expanduser()
+        node.absolute().value if data is None else Path(data.value) / Path(node.value).expanduser()
     )
     path = str(file)
     if not Path(path).exists():
         hint = "say where the tables are with 'data' or --set data=FOLDER"
         raise PipelineError.at(node.mark, f"there is no table {path}; {hint}")
     name = Path(path).name.removesuffix(".gz").removesuffix(".json")
-    sections = {
-        key: _item(value, source)
-        for key, value in RECORDED.items()
-        if key != "target" or root.get("target") is None
-    }
-    return {"model": _item({"table": _item(path, source)}, source), **sections}, name
+    stages = {key: v for key, v in RECORDED.items() if key != "target" or root.get(key) is None}
+    return {"model": {"table": path}, **stages}, name
 
 
-def _operator(source: Item, _root: Node, _data: Node | None) -> Sections:
-    node = source.node
+def _operator(node: Node, _root: Node, _data: Node | None) -> Sections:
     name = "operator"
     if node.is_mapping and len(node.value) == 1:
         ((kind, item),) = node.items()
         own = item.node.get("name")
         name = kind if own is None else str(own.value)
-    model = {"operators": _item((node,), source)}
-    return {"model": _item(model, source)}, name
+    return {"model": {"operators": [node]}}, name
 
 
-def _model(source: Item, _root: Node, _data: Node | None) -> Sections:
-    return {"model": source}, next((key for key, _ in source.node.items()), "model")
+def _model(node: Node, _root: Node, _data: Node | None) -> Sections:
+    return {"model": node}, next((key for key, _ in node.items()), "model")
 
 
 _SOURCES = {"table": _table, "operator": _operator, "model": _model}
-
-
-def _item(value: Any, source: Item) -> Item:
-    return Item(key_mark=source.key_mark, node=Node(value=value, mark=source.node.mark))
 
 
 def _misnamed(noun: str, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from attrs import validators
 from chameleon_core.api import Tags, default_of, tags_of
-from chameleon_core.plugin_api import DURATION, fixed_entries, form_of, former_names, heading_field
+from chameleon_core.plugin_api import DURATION, fixed_entries, form_of, former_names
 
 Schema = dict[str, Any]
 
@@ -138,8 +138,9 @@ class TypeSchemas:
             kind: the options class.
             section: the schema of the section, or a reference to it.
         """
-        field = heading_field(kind)
-        required = any(field.default is attrs.NOTHING for field in attrs.fields(kind) if field.init)
+        fields = [field for field in attrs.fields(kind) if field.init]
+        required = [field for field in fields if field.default is attrs.NOTHING]
+        field = next(iter(required or fields), None)
         members: list[Schema] = [section]
         if not required:
             members.append({"type": "null"})

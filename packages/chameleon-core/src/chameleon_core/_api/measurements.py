@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_core._measurement import NUMBERS, FailureKind, Measurement
+from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._store import RecordStore
 from chameleon_core._words import did_you_mean
 
@@ -235,7 +235,7 @@ class Measurements(Sequence[Trial]):
         """
         if name == "seconds":
             return self.seconds
-        if name in NUMBERS:
+        if name in Measurement.NUMBERS:
             # NumPy turns None into NaN.
             numbers = [getattr(measurement, name) for measurement in self._rows.measurements]
             return np.array(numbers, np.float64)
@@ -296,7 +296,7 @@ class Measurements(Sequence[Trial]):
         return pd.concat([knobs, pd.DataFrame(columns)], axis=1)
 
 
-_QUANTITIES = ("seconds", *NUMBERS)
+_QUANTITIES = ("seconds", *Measurement.NUMBERS)
 
 RESERVED = (*_QUANTITIES, "failure", "origin", "measured_at")
 """Names of the columns that every measurement has; a further quantity must not have such a name."""

@@ -17,8 +17,8 @@ from chameleon_core._loop.end.result import OperatorResult, RunResult, summary_l
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.nodes import expanded
 from chameleon_core._pipeline.schema import Requirement
-from chameleon_core._run_folder import read_store
 from chameleon_core._run_view import RunView
+from chameleon_core._store import RecordStore
 from chameleon_core._words import in_seconds
 
 
@@ -195,5 +195,5 @@ def load_run(folder: str | Path) -> Run:
 
 
 def _rows(folder: Path, task_id: int) -> Rows:
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return Rows.of(store, task_id)

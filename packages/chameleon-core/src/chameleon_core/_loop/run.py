@@ -29,20 +29,20 @@ from chameleon_core._loop.start.tasks import (
     check_runner,
     device_of,
     frontend_of,
-    named_tasks,
     spaces_of,
     target_of,
+    tasks_of,
 )
 from chameleon_core._loop.tuning import Tuning
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._plugins.factory import load_factory
-from chameleon_core._run_folder import BEST, RunFolder
+from chameleon_core._run_files import RunFile
+from chameleon_core._run_folder import RunFolder
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import Archive, Frontend, StageRef
 from chameleon_core._task import Task
-from chameleon_core._trust import sources_in
 
 log = structlog.get_logger()
 
@@ -78,7 +78,7 @@ def run_pipeline(
         folder.claim(pipeline, dump_pipeline(pipeline))
         finished = folder.finished(pipeline)
         if finished is not None:
-            if not (folder.path / BEST).exists():
+            if not (folder.path / RunFile.BEST).exists():
                 folder.finish(pipeline, finished)
             result = RunResult.from_json(finished, folder=folder.path, require=pipeline.require)
             result = unless_gone(result, pipeline.model.name, pipeline.registry)
@@ -152,7 +152,7 @@ def _check(run: RunContext) -> None:
 def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
     """Tune the operators that follow from the frontend's choice, and deliver the network."""
     choice = choice_of(run)
-    tasks = named_tasks(run.pipeline, run.frontend, run.target)
+    tasks = tasks_of(run.pipeline, run.target, run.frontend)
     check_runner(run.pipeline, tasks)
     spaces = spaces_of(run.pipeline, tasks)
     run.records.take(tasks, spaces)
@@ -267,7 +267,7 @@ def _usage(run: RunContext) -> str:
     except PluginError as error:  # the result is worth more than this sentence
         log.warning("the frontend does not say how its result is used", problem=str(error))
         return ""
-    trusted = usage.startswith("chameleon ") and any(sources_in(run.pipeline.model.options))
+    trusted = usage.startswith("chameleon ") and run.pipeline.model.sources
     return f"{usage} --trust-source" if trusted else usage
 
 

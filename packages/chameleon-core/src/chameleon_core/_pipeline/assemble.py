@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from chameleon_core._pipeline import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE, schema
+from chameleon_core._pipeline import schema
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import leaves_of
 from chameleon_core._pipeline.nodes import (
@@ -18,10 +18,10 @@ from chameleon_core._pipeline.nodes import (
     Mark,
     Node,
     Problem,
-    absolute,
     expanded,
     first_field,
 )
+from chameleon_core._pipeline.record_locations import NO_RECORDS, OWN_RECORDS, records_location
 from chameleon_core._pipeline.resolve import SEARCH, STAGES, expand_presets, keys_of
 from chameleon_core._pipeline.stage_reader import StageReader
 from chameleon_core._plugins.first_party import CORE
@@ -73,7 +73,7 @@ def _specs(node: Node, stages: StageReader) -> tuple[schema.StageSpec, ...]:
     text, registry = node.value, stages.registry
     if isinstance(text, str):
         if text == OWN_RECORDS:
-            text = _by_environment()
+            text = records_location() or OWN_RECORDS
         if text == NO_RECORDS:
             return ()
         known = _of_places(registry)
@@ -98,14 +98,6 @@ def _specs(node: Node, stages: StageReader) -> tuple[schema.StageSpec, ...]:
 def _of_places(registry: Registry) -> list[Registration]:
     """The kinds of databases that a path or URL alone can name."""
     return [entry for entry in registry.entries(_KIND) if entry.record.place_option]
-
-
-def _by_environment() -> str:
-    """The place that ``default`` means: a word, a URL, or an absolute path."""
-    text = os.environ.get(RECORDS_VARIABLE, "") or OWN_RECORDS
-    if text in {NO_RECORDS, OWN_RECORDS} or "://" in text:
-        return text
-    return str(expanded(text).absolute())
 
 
 def _shortest(options: dict[str, Any]) -> Any:
@@ -347,7 +339,7 @@ class Assembler(StageReader):
         folders: list[Path] = []
         for entry in node.value if node.is_sequence else (node,):
             with self.collecting():
-                folder = Path(self.structurer.make(absolute(entry), str, "'warm_start'"))
+                folder = Path(self.structurer.make(entry.absolute(), str, "'warm_start'"))
                 if not folder.is_dir():
                     self.say(entry.mark, f"there is no run folder {folder} to start from")
                 folders.append(folder)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from chameleon_core._pipeline.assemble import Assembler
-from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, node_of
+from chameleon_core._pipeline.nodes import Node, PipelineError
 from chameleon_core._pipeline.resolve import apply_overrides, merge
 from chameleon_core._pipeline.schema import ResolvedPipeline, SearchChoice, Subject
 from chameleon_core._pipeline.stage_reader import StageReader
@@ -61,7 +64,7 @@ def from_dict(
     Raises:
         PipelineError: the pipeline has faults. The message has one line for each.
     """
-    root = _overlaid(node_of(document, "pipeline", folder=folder), sections)
+    root = _overlaid(Node.of(document, "pipeline", folder=folder), sections)
     return _assembler(root, overrides, registry).assemble(None)
 
 
@@ -76,7 +79,7 @@ def subject_from_dict(document: Mapping[str, Any]) -> Subject:
     Raises:
         PipelineError: these parts have faults. The message has one line for each.
     """
-    return _assembler(node_of(document, "pipeline"), (), None).subject()
+    return _assembler(Node.of(document, "pipeline"), (), None).subject()
 
 
 def search_from_dict(document: Mapping[str, Any], registry: Registry | None) -> SearchChoice:
@@ -89,14 +92,14 @@ def search_from_dict(document: Mapping[str, Any], registry: Registry | None) -> 
     Raises:
         PipelineError: the search stages have faults. The message has one line for each.
     """
-    return _assembler(node_of(document, "arguments of the tuner"), (), registry).search()
+    return _assembler(Node.of(document, "arguments of the tuner"), (), registry).search()
 
 
 def _overlaid(root: Node, sections: Mapping[str, Any] | None) -> Node:
     """A pipeline with the keys that a program gave as arguments."""
     if not sections or not (root.is_mapping or root.value is None):
         return root
-    over = node_of(sections, "arguments")
+    over = Node.of(sections, "arguments")
     return Node(value=merge(root.value or {}, over.value), mark=root.mark)
 
 
@@ -105,7 +108,7 @@ def _assembler(
 ) -> Assembler:
     known = registry if registry is not None else default_registry()
     if root.value is None:
-        root = Node(value={}, mark=root.mark)
+        root = root.with_value({})
     if not root.is_mapping:
         message = f"a pipeline must be a mapping with 'model:' and 'target:', not {root.in_words()}"
         raise PipelineError.at(root.mark, message)
@@ -147,6 +150,14 @@ class DocumentReader(StageReader):
         super().__init__(registry or default_registry(), problems)
         self.expect_keys(self.root, keys)
 
-    def assembler(self, sections: Mapping[str, Item], mark: Mark) -> Assembler:
-        """An assembler of a pipeline from parts of the file."""
-        return Assembler(Node(value=dict(sections), mark=mark), self.registry, [])
+    def pipeline(self, *parts: Node) -> ResolvedPipeline:
+        """A pipeline from mappings, each of which overrides those before it."""
+        return self._assembler(parts).assemble(None)
+
+    def subject(self, *parts: Node) -> Subject:
+        """The subject of a pipeline from mappings, as for ``pipeline``."""
+        return self._assembler(parts).subject()
+
+    def _assembler(self, parts: Sequence[Node]) -> Assembler:
+        sections = functools.reduce(merge, (part.value for part in parts))
+        return Assembler(attrs.evolve(parts[-1], value=sections), self.registry, [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -12,27 +12,6 @@ from typing import Any
 import attrs
 
 from chameleon_core._errors import ConfigError, ExitCode
-
-
-def absolute(node: Node, *, source: bool = False) -> Node:
-    """Replace every relative path in a node by an absolute path.
-
-    Args:
-        node: a string, or a list or mapping of strings.
-        source: whether the strings name Python objects, as ``file.py:function`` or
-            ``module:function``. Only names of files are then replaced.
-    """
-    value = node.value
-    if isinstance(value, str):
-        value = _source(value, node.mark) if source else _join(value, node.mark)
-    elif node.is_sequence:
-        value = tuple(absolute(item, source=source) for item in value)
-    elif node.is_mapping:
-        value = {
-            key: Item(key_mark=item.key_mark, node=absolute(item.node, source=source))
-            for key, item in node.items()
-        }
-    return Node(value=value, mark=node.mark)
 
 
 def expanded(text: str | Path, mark: Mark | None = None) -> Path:
@@ -202,6 +181,91 @@ class Node:
     value: Any
     mark: Mark
 
+    @classmethod
+    def of(
+        cls,
+        value: Any,
+        source: str,
+        *,
+        folder: Path | None = None,
+        author: str | None = None,
+        mark: Mark | None = None,
+    ) -> Node:
+        """Turn Python values into nodes.
+
+        Args:
+            value: JSON values. Tuples count as lists, and NumPy's numbers as Python's. A node in
+                them stays as it is.
+            source: the origin of the values for error messages, such as ``preset 'paper'``.
+            folder: the folder to which relative paths are relative.
+            author: the distribution that wrote the values (``Mark.author``).
+            mark: the place of all values; if None, ``source`` and the keys above a value are its
+                place.
+
+        Raises:
+            PipelineError: a key is no string, or a value is not possible in YAML.
+        """
+
+        def node(value: Any, path: str) -> Node:
+            if isinstance(value, Node):
+                return value
+            words = f"{source}, {path}" if path else source
+            at = mark or Mark(source=words, folder=folder, author=author)
+            if isinstance(value, Mapping):
+                items = {}
+                for key, inner in value.items():
+                    if not isinstance(key, str):
+                        raise PipelineError.at(at, f"key {key!r} is no text")
+                    below = node(inner, f"{path}.{key}" if path else key)
+                    items[key] = Item(key_mark=below.mark, node=below)
+                return cls(value=items, mark=at)
+            if isinstance(value, list | tuple):
+                nodes = (node(inner, f"{path}[{index}]") for index, inner in enumerate(value))
+                return cls(value=tuple(nodes), mark=at)
+            if isinstance(value, Path):
+                return cls(value=str(value), mark=at)
+            if value is None or isinstance(value, bool | int | float | str):
+                return cls(value=value, mark=at)
+            if isinstance(value, Real):  # NumPy's, whose integers are none of Python's
+                number = int(value) if isinstance(value, Integral) else float(value)
+                return cls(value=number, mark=at)
+            raise PipelineError.at(at, f"{value!r} is no value that a pipeline can hold")
+
+        return node(value, "")
+
+    def with_value(self, value: Any) -> Node:
+        """Another value at the same place: JSON values, in which there may be nodes."""
+        return Node.of(value, self.mark.source, mark=self.mark)
+
+    def only(self, keys: Collection[str]) -> Node:
+        """The mapping with no other keys than these."""
+        return attrs.evolve(self, value={key: item for key, item in self.items() if key in keys})
+
+    def without(self, *keys: str) -> Node:
+        """The mapping without some keys."""
+        return self.only([key for key, _ in self.items() if key not in keys])
+
+    def absolute(self, *, source: bool = False) -> Node:
+        """A copy in which every relative path is absolute.
+
+        The node must be a string, or a list or mapping of strings.
+
+        Args:
+            source: whether the strings name Python objects, as ``file.py:function`` or
+                ``module:function``. Only names of files are then replaced.
+        """
+        value = self.value
+        if isinstance(value, str):
+            value = (_source if source else _join)(value, self.mark)
+        elif self.is_sequence:
+            value = tuple(node.absolute(source=source) for node in value)
+        elif self.is_mapping:
+            value = {
+                key: attrs.evolve(item, node=item.node.absolute(source=source))
+                for key, item in self.items()
+            }
+        return Node(value=value, mark=self.mark)
+
     @property
     def is_mapping(self) -> bool:
         """Whether the value is a mapping."""
@@ -257,53 +321,6 @@ class Item:
     node: Node
 
 
-def node_of(
-    value: Any,
-    source: str,
-    *,
-    folder: Path | None = None,
-    author: str | None = None,
-    mark: Mark | None = None,
-) -> Node:
-    """Turn Python values into nodes.
-
-    Args:
-        value: JSON values. Tuples count as lists, and NumPy's numbers as Python's.
-        source: the origin of the values for error messages, such as ``preset 'paper'``.
-        folder: the folder to which relative paths are relative.
-        author: the distribution that wrote the values (``Mark.author``).
-        mark: the place of all values; if None, ``source`` and the keys above a value are its place.
-
-    Raises:
-        PipelineError: a key is no string, or a value is not possible in YAML.
-    """
-
-    def node(value: Any, path: str) -> Node:
-        words = f"{source}, {path}" if path else source
-        at = mark or Mark(source=words, folder=folder, author=author)
-        if isinstance(value, Mapping):
-            items = {}
-            for key, inner in value.items():
-                if not isinstance(key, str):
-                    raise PipelineError.at(at, f"key {key!r} is no text")
-                below = node(inner, f"{path}.{key}" if path else key)
-                items[key] = Item(key_mark=below.mark, node=below)
-            return Node(value=items, mark=at)
-        if isinstance(value, list | tuple):
-            nodes = (node(inner, f"{path}[{index}]") for index, inner in enumerate(value))
-            return Node(value=tuple(nodes), mark=at)
-        if isinstance(value, Path):
-            return Node(value=str(value), mark=at)
-        if value is None or isinstance(value, bool | int | float | str):
-            return Node(value=value, mark=at)
-        if isinstance(value, Real):  # NumPy's, whose integers are none of Python's
-            number = int(value) if isinstance(value, Integral) else float(value)
-            return Node(value=number, mark=at)
-        raise PipelineError.at(at, f"{value!r} is no value that a pipeline can hold")
-
-    return node(value, "")
-
-
 def first_field(node: Node, kind: type) -> Node:
     """The section as a mapping, also if the user wrote only one value, as in ``model: net.onnx``.
 
@@ -317,21 +334,8 @@ def first_field(node: Node, kind: type) -> Node:
     if node.is_mapping:
         return node
     if node.value is None:
-        return Node(value={}, mark=node.mark)
-    field = heading_field(kind)
-    if field is None:
-        return node
-    return Node(value={field.alias: Item(key_mark=node.mark, node=node)}, mark=node.mark)
-
-
-def heading_field(kind: type) -> attrs.Attribute[Any] | None:
-    """The option that a section's value sets if the value is no mapping (``first_field``).
-
-    The result is None for a class without options.
-
-    Args:
-        kind: the options class of the section.
-    """
+        return node.with_value({})
     fields = [field for field in attrs.fields(kind) if field.init]
     required = [field for field in fields if field.default is attrs.NOTHING]
-    return next(iter(required or fields), None)
+    names = [field.alias for field in required or fields]
+    return node.with_value({names[0]: node}) if names else node

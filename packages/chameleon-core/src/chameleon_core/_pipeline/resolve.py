@@ -10,15 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from chameleon_core._pipeline.nodes import (
-    Item,
-    Mark,
-    Node,
-    PipelineError,
-    Problem,
-    first_field,
-    node_of,
-)
+from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, Problem, first_field
 from chameleon_core._pipeline.schema import LIMITS, ResolvedPipeline, Scope
 from chameleon_core._pipeline.yaml import dump_yaml, parse_value
 from chameleon_core._plugins.first_party import CORE
@@ -116,7 +108,7 @@ def expand_presets(root: Node, preset: str | None, registry: Registry) -> Node:
         # If the user names no preset, it is this project's own, even if a plugin has the same name.
         entry = registry.find("presets", name, author=None if name == preset else CORE)
         # A preset's section replaces the whole section of the default preset.
-        weak |= node_of(entry.record.pipeline, f"preset '{name}'", author=entry.distribution).value
+        weak |= Node.of(entry.record.pipeline, f"preset '{name}'", author=entry.distribution).value
     return Node(value=merge(weak, dict(root.items())), mark=root.mark)
 
 
@@ -181,7 +173,7 @@ def _opened(root: Node, keys: list[str], sections: Sections) -> Node:
     if keys[0] in sections:
         section = first_field(stage, sections[keys[0]].options)
     elif keys[0] in STAGES:
-        section = Node(value={"name": Item(key_mark=stage.mark, node=stage)}, mark=stage.mark)
+        section = stage.with_value({"name": stage})
     else:
         return root
     item = Item(key_mark=root.value[keys[0]].key_mark, node=section)

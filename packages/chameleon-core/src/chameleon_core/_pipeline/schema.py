@@ -16,7 +16,7 @@ from chameleon_core._errors import PluginError
 from chameleon_core._pipeline.nodes import Mark, Node, Problem
 from chameleon_core._plugins.factory import make_stage
 from chameleon_core._plugins.kinds import STAGE_KINDS
-from chameleon_core._plugins.options import option
+from chameleon_core._plugins.options import option, sources_in
 from chameleon_core._plugins.registry import Registry
 
 
@@ -248,6 +248,11 @@ class StageSpec:
     def to_json(self) -> dict[str, Any] | str:
         """The stage as in a pipeline file: a mapping, or only its name if ``by_default``."""
         return self.name if self.by_default else {"name": self.name, **self.options_json}
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the user's code in the options, such as ``nets.py:build``."""
+        return tuple(sources_in(self.options))
 
     @property
     def factory(self) -> str:

@@ -11,7 +11,7 @@ import attrs
 
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import with_members
-from chameleon_core._pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem, node_of
+from chameleon_core._pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._pipeline.structure import Structurer
 from chameleon_core._plugins.manager import Registration
@@ -44,7 +44,7 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
         structurer = Structurer(
             lambda kind, node: StageReader(default_registry(), problems).listed(kind, node)
         )
-        instance = structurer.make(node_of(values, "options"), options, owner)
+        instance = structurer.make(Node.of(values, "options"), options, owner)
     if problems:
         raise PipelineError(problems)
     return instance
@@ -72,6 +72,25 @@ def options_class(factory: Callable[..., Any]) -> type | None:
     hints.pop("return", None)
     expected = next(iter(hints.values()), None)
     return expected if isinstance(expected, type) and attrs.has(expected) else None
+
+
+def stage_of(kind: str, value: Any, *, registry: Registry) -> StageSpec:
+    """Read a stage from JSON values: its name, or a mapping with ``name`` and options.
+
+    Args:
+        kind: the kind of the stage, such as ``spaces``.
+        value: the stage as in a pipeline file.
+        registry: the registry in which names are looked up.
+
+    Raises:
+        PipelineError: the stage is unknown, or its options have faults.
+    """
+    noun = registry.kinds[kind].noun
+    reader = StageReader(registry, [])
+    stage = reader.chosen(with_article(noun), kind, Node.of(value, noun))
+    reader.check()
+    chosen: StageSpec = stage
+    return chosen
 
 
 class StageReader:
@@ -144,8 +163,7 @@ class StageReader:
                 f"leave the key out for the default{also}",
             )
             return None
-        options = {key: item for key, item in node.items() if key != "name"}
-        return self.spec(kind, name, lambda _: Node(value=options, mark=node.mark))
+        return self.spec(kind, name, lambda _: node.without("name"))
 
     def spec(self, kind: str, name: Node, section: Callable[[type], Node]) -> Any:
         """Make a stage of a kind; if it has faults, record these and return None.

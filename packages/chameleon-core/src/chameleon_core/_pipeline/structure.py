@@ -24,7 +24,6 @@ from chameleon_core._pipeline.nodes import (
     Node,
     PipelineError,
     Problem,
-    absolute,
     first_field,
     missing_sources,
 )
@@ -249,7 +248,7 @@ class Structurer:
                 raise self._failed(node.mark, str(error)) from error
         if field.metadata.get("path") or field.metadata.get("source"):
             source = bool(field.metadata.get("source"))
-            node = absolute(node, source=source)
+            node = node.absolute(source=source)
             if source and (missing := missing_sources(node)):
                 said = [self._failed(at.mark, f"there is no file {file}") for at, file in missing]
                 raise PipelineError([problem for error in said for problem in error.problems])

@@ -16,7 +16,7 @@ from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from chameleon_core._errors import ConfigError
-from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, Problem, node_of
+from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, Problem
 
 _TAG = "tag:yaml.org,2002:"
 _MOST = 100_000
@@ -91,7 +91,7 @@ def parse_value(text: str, source: str) -> Node:
         text: the value as YAML.
         source: the origin of the value for error messages, such as ``--set seed=x``.
     """
-    return node_of(parse_yaml(text, source).plain(), source, mark=Mark(source=source))
+    return Node.of(parse_yaml(text, source).plain(), source, mark=Mark(source=source))
 
 
 def dump_yaml(document: Any, *, in_one_line: bool = False) -> str:

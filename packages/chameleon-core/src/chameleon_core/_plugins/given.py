@@ -61,6 +61,12 @@ def given_plugins() -> tuple[GivenPlugin, ...]:
     return all_of(given_paths())
 
 
+def is_given(distribution: str) -> bool:
+    """Whether the user gave a plugin of a distribution with ``--plugin``."""
+    name = canonical(distribution)
+    return any(canonical(plugin.distribution) == name for plugin in given_plugins())
+
+
 def replaces(plugin: GivenPlugin, distribution: str, module: str) -> bool:
     """Whether a plugin given with ``--plugin`` is another copy of an installed plugin.
 

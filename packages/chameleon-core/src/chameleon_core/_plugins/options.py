@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -75,3 +75,26 @@ def renamed(section: Mapping[str, Any], former: Mapping[str, str]) -> dict[str, 
     """
     today = {key: value for key, value in section.items() if key not in former}
     return {former[key]: value for key, value in section.items() if key in former} | today
+
+
+def sources_in(options: Any) -> Iterator[str]:
+    """Yield the names of the user's code in options, such as ``nets.py:build``.
+
+    The user must trust this code before Chameleon runs it. The names are the values of fields whose
+    metadata has ``source``.
+
+    Args:
+        options: the options as an instance of an attrs class, or a mapping, list or value in it.
+    """
+    if attrs.has(type(options)):
+        for field in attrs.fields(type(options)):
+            value = getattr(options, field.name)
+            if not field.metadata.get("source"):
+                yield from sources_in(value)
+            elif value:
+                yield str(value)
+    elif isinstance(options, Mapping):
+        yield from sources_in(tuple(options.values()))
+    elif isinstance(options, list | tuple):
+        for inner in options:
+            yield from sources_in(inner)

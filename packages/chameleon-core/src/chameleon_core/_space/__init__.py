@@ -8,7 +8,6 @@ from chameleon_core._space.knobs import (
     Values,
     flag,
     recorded_features,
-    recorded_names,
 )
 
 __all__ = [
@@ -23,5 +22,4 @@ __all__ = [
     "Values",
     "flag",
     "recorded_features",
-    "recorded_names",
 ]

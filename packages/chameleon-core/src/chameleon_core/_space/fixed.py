@@ -15,31 +15,6 @@ from chameleon_core._space.design import ENUMERABLE, Configs, DesignSpace, Mixed
 from chameleon_core._space.knobs import Knob
 from chameleon_core._words import did_you_mean
 
-_SHOWN = 8
-"""Number of a knob's values that an error message names."""
-
-
-def index_of(knob: Knob, value: Any) -> int:
-    """The index of a value of a knob.
-
-    Args:
-        knob: the knob.
-        value: a value, in the form that ``Knob.decode`` returns. A list counts as a tuple.
-
-    Raises:
-        ConfigError: the knob has no such value.
-    """
-    wanted = _plain(value)
-    for index in range(knob.cardinality):
-        if knob.decode(index) == wanted:
-            return index
-    known = [repr(knob.decode(index)) for index in range(min(knob.cardinality, _SHOWN))]
-    more = f" and {knob.cardinality - _SHOWN} more" if knob.cardinality > _SHOWN else ""
-    raise ConfigError(
-        f"knob '{knob.name}' has no value {value!r}",
-        hint=f"its values are {', '.join(known)}{more}",
-    )
-
 
 def knob_of(space: DesignSpace, name: str) -> Knob:
     """Find a knob of a design space by its name.
@@ -77,7 +52,7 @@ def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int
         )
     row = np.zeros((1, len(space.knobs)), np.int32)
     for name, value in configuration.items():
-        row[0, space.index[knob_of(space, name).name]] = index_of(knob_of(space, name), value)
+        row[0, space.index[knob_of(space, name).name]] = knob_of(space, name).encode(value)
     row = space.canonical(row)
     applies = space.active(row)[0]
     missing = [
@@ -96,13 +71,6 @@ def config_of(space: DesignSpace, configuration: Mapping[str, Any]) -> tuple[int
             hint="choose values that meet the conditions of the space",
         )
     return config
-
-
-def _plain(value: Any) -> Any:
-    """A value in the form that ``Knob.decode`` returns."""
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    return tuple(value) if isinstance(value, list) else value
 
 
 class FixedSpace(DesignSpace):
@@ -221,4 +189,4 @@ def fixed_columns(space: DesignSpace, values: Mapping[str, object]) -> dict[int,
             hint='name the value of each, as in fix={"tile": 4}',
         )
     knobs = ((knob_of(space, name), value) for name, value in values.items())
-    return {space.index[knob.name]: index_of(knob, value) for knob, value in knobs}
+    return {space.index[knob.name]: knob.encode(value) for knob, value in knobs}

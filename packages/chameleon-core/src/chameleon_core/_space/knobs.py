@@ -12,6 +12,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from chameleon_core._errors import ConfigError
+
+_SHOWN = 8
+"""Number of a knob's values that an error message names."""
+
 Scalar = bool | int | float | str
 
 
@@ -41,6 +46,39 @@ class Knob(ABC):
         Args:
             index: the index of the value.
         """
+
+    def encode(self, value: Any) -> int:
+        """The index of a value.
+
+        Args:
+            value: a value, in the form that ``decode`` returns. A list counts as a tuple.
+
+        Raises:
+            ConfigError: the knob has no such value.
+        """
+        wanted = _plain(value)
+        for index in range(self.cardinality):
+            if self.decode(index) == wanted:
+                return index
+        known = [repr(self.decode(index)) for index in range(min(self.cardinality, _SHOWN))]
+        more = f" and {self.cardinality - _SHOWN} more" if self.cardinality > _SHOWN else ""
+        raise ConfigError(
+            f"knob '{self.name}' has no value {value!r}",
+            hint=f"its values are {', '.join(known)}{more}",
+        )
+
+    @staticmethod
+    def magnitude(values: NDArray[Any]) -> NDArray[np.float32]:
+        """Convert numbers to features ``sign(x) * log2(1 + |x|)``.
+
+        Powers of two, such as tile sizes, are then evenly spaced.
+
+        Args:
+            values: numbers, in an array of any shape.
+        """
+        values = np.asarray(values).astype(np.float32)
+        spread: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
+        return spread
 
     @property
     @abstractmethod
@@ -114,8 +152,8 @@ class Choice(Knob):
         if self._symbolic:
             return np.eye(len(self.options), dtype=np.float32)
         if self._aligned_unevenly:
-            return np.stack([magnitude(self.values), alignment(self.values)], axis=1)
-        return magnitude(self.values)[:, None]
+            return np.stack([self.magnitude(self.values), alignment(self.values)], axis=1)
+        return self.magnitude(self.values)[:, None]
 
 
 def aligned(name: str) -> str:
@@ -142,17 +180,11 @@ def alignment(values: NDArray[Any]) -> NDArray[np.float32]:
     return exponents
 
 
-def magnitude(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Convert numbers to features ``sign(x) * log2(1 + |x|)``.
-
-    Powers of two, such as tile sizes, are then evenly spaced.
-
-    Args:
-        values: numbers, in an array of any shape.
-    """
-    values = np.asarray(values).astype(np.float32)
-    spread: NDArray[np.float32] = np.sign(values) * np.log2(1 + np.abs(values))
-    return spread
+def _plain(value: Any) -> Any:
+    """A value in the form that ``Knob.decode`` returns."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    return tuple(value) if isinstance(value, list) else value
 
 
 def flag(name: str, *, when: tuple[str, tuple[int, ...]] | None = None) -> Choice:
@@ -248,8 +280,8 @@ Values = Mapping[str, NDArray[Any]]
 
 
 def recorded_features(
-    choices: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> NDArray[np.float32]:
+    choices: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None
+) -> tuple[Sequence[str], NDArray[np.float32]]:
     """Compute ``DesignSpace.features`` from recorded knob values, without the design space.
 
     A feature is NaN if only the space can compute it (``FeatureBlock``), or if the configuration
@@ -258,11 +290,17 @@ def recorded_features(
     Args:
         choices: n configurations in the form that ``DesignSpace.decode`` returns. Values may be
             lists instead of tuples, as after reading JSON.
-        names: names of features, as in ``DesignSpace.feature_names``.
+        names: names of features, as in ``DesignSpace.feature_names``. If None, all features that
+            can be computed, in order of first appearance.
 
     Returns:
-        Features of shape (n, len(names)).
+        The names of the features, and the features of shape (n, len(names)).
     """
+    if names is None:
+        known_names = (
+            name for decoded in choices for knob in decoded.items() for name, _ in _features(*knob)
+        )
+        names = tuple(dict.fromkeys(known_names))
     out = np.full((len(choices), len(names)), np.nan, np.float32)
     for row, decoded in enumerate(choices):
         known = {name: value for knob in decoded.items() for name, value in _features(*knob)}
@@ -272,20 +310,7 @@ def recorded_features(
                 out[row, column] = known[name]
             elif name.startswith(symbols):
                 out[row, column] = 0.0
-    return out
-
-
-def recorded_names(choices: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Names of all features that ``recorded_features`` can compute for the given configurations.
-
-    Args:
-        choices: configurations, in the same form as for ``recorded_features``.
-
-    Returns:
-        Distinct names in order of first appearance.
-    """
-    met = (name for decoded in choices for knob in decoded.items() for name, _ in _features(*knob))
-    return tuple(dict.fromkeys(met))
+    return names, out
 
 
 def _features(knob: str, value: Any) -> Iterator[tuple[str, float]]:
@@ -299,6 +324,6 @@ def _features(knob: str, value: Any) -> Iterator[tuple[str, float]]:
         for part, factor in enumerate(value):
             yield f"{knob}.{part}", float(np.log2(np.float64(factor)))
     else:
-        yield knob, float(magnitude(np.asarray(value)))
+        yield knob, float(Knob.magnitude(np.asarray(value)))
         if isinstance(value, int):
             yield aligned(knob), float(alignment(np.asarray(value)))

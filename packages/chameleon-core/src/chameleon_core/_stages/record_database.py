@@ -104,6 +104,18 @@ class Record:
     measured_at: float
     spent_seconds: float = 0.0
 
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """A sort key for records of one configuration; a database keeps the lowest rank.
+
+        Successes come before failures, and low times before high ones, because other work on a
+        machine only makes kernels slower. Records with different contents have different ranks, so
+        that databases can be merged in any order.
+        """
+        trial = self.measurement
+        text = json.dumps([attrs.asdict(trial), dict(self.knobs), self.measured_at])
+        return (not trial.ok, trial.cost, str(trial.failure or ""), text, self.spent_seconds)
+
 
 class RecordDatabase(ABC):
     """A database of measurements by ``RecordKey``. One run uses one object, in one thread.
@@ -153,21 +165,6 @@ class RecordDatabase(ABC):
 
     def close(self) -> None:  # noqa: B027 - optional hook
         """Close files and connections. A second call does nothing."""
-
-
-def rank(record: Record) -> tuple[Any, ...]:
-    """A sort key for records of one configuration; a database keeps the one with the lowest rank.
-
-    Successes come before failures, and low times before high ones, because other work on a machine
-    only makes kernels slower. Records with different contents have different ranks, so that
-    databases can be merged in any order.
-
-    Args:
-        record: the record.
-    """
-    trial = record.measurement
-    text = json.dumps([attrs.asdict(trial), dict(record.knobs), record.measured_at])
-    return (not trial.ok, trial.cost, str(trial.failure or ""), text, record.spent_seconds)
 
 
 def _digest(value: Any) -> str:

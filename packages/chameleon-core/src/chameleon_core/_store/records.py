@@ -6,14 +6,17 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, ClassVar, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
 import cattrs
 
 from chameleon_core._errors import ChameleonError, RunFolderError
-from chameleon_core._measurement import NUMBERS, FailureKind, Measurement, Spending
+from chameleon_core._measurement import FailureKind, Measurement, Spending
+from chameleon_core._run_files import RunFile
 from chameleon_core._stages.jobs import TUNED, Contender
+from chameleon_core._stages.record_database import Record, RecordKey
 from chameleon_core._store.sqlite_file import SQLiteFile
 from chameleon_core._task import Task
 
@@ -98,11 +101,11 @@ def measurement_of(row: tuple[Any, ...]) -> Measurement:
         seconds=tuple(json.loads(seconds)),
         failure=None if failure is None else FailureKind(failure),
         message=message,
-        **dict(zip(NUMBERS, numbers, strict=True)),
+        **dict(zip(Measurement.NUMBERS, numbers, strict=True)),
     )
 
 
-_COLUMNS = ("config", "seconds", "failure", "message", *NUMBERS)
+_COLUMNS = ("config", "seconds", "failure", "message", *Measurement.NUMBERS)
 
 _ADDED = (*("task_id", "identity", "knobs", "measured_at", "origin", "score"), *_COLUMNS)
 _ADD = (
@@ -110,6 +113,12 @@ _ADD = (
     f"VALUES ({', '.join('?' for _ in _ADDED)})"
 )
 
+
+CONDITIONS = "conditions"
+"""Key under which a run's store keeps the conditions of its measurements."""
+
+MIXED = "mixed"
+"""Value of ``CONDITIONS`` if a run was continued under other conditions than before."""
 
 _PRESENT = "present/{key}"
 """Key under which the store keeps the id of the task's row with its present design space."""
@@ -181,6 +190,24 @@ class RecordStore(SQLiteFile):
     later = _CONTINUE
     damaged = _DAMAGED
 
+    @classmethod
+    def of_run(cls, folder: Path) -> Self:
+        """Open the record store of a run folder for reading, even while a run writes it.
+
+        Args:
+            folder: the run folder.
+
+        Raises:
+            RunFolderError: the folder holds no run.
+        """
+        path = folder / RunFile.RECORDS
+        if not path.is_file():
+            raise RunFolderError(
+                f"{folder} is no run folder: there is no {RunFile.RECORDS} in it",
+                hint="name the folder that 'chameleon run' wrote (the pipeline's 'output')",
+            )
+        return cls(path, read_only=True)
+
     # -- facts about the run ------------------------------------------------------------------
 
     def fact(self, name: str) -> Any:
@@ -207,6 +234,15 @@ class RecordStore(SQLiteFile):
             for table in ("comparisons", "measurements", "tasks"):
                 execute(f"DELETE FROM {table}", ())  # noqa: S608 - constants
             execute("DELETE FROM facts WHERE name IS NOT ?", (but,))
+
+    @property
+    def conditions(self) -> Mapping[str, Any] | None:
+        """The conditions of all measurements (``RecordKey.conditions``).
+
+        The value is None if the conditions are unknown, or are not the same for all.
+        """
+        conditions = self.fact(CONDITIONS)
+        return None if conditions == MIXED else conditions
 
     # -- tasks --------------------------------------------------------------------------------
 
@@ -252,6 +288,11 @@ class RecordStore(SQLiteFile):
             for stored in self.tasks()
             if self.fact(_PRESENT.format(key=stored.task.key)) in {None, stored.id}
         ]
+
+    def key(self, stored: StoredTask) -> RecordKey:
+        """The key of a task's records. Its ``conditions`` are empty if they are unknown."""
+        conditions = self.conditions or {}
+        return RecordKey.of(stored.task, stored.space, stored.fingerprint, conditions)
 
     # -- measurements -------------------------------------------------------------------------
 
@@ -302,7 +343,7 @@ class RecordStore(SQLiteFile):
                     dumped([float(value) for value in m.seconds]),
                     m.failure,
                     m.message,
-                    *(getattr(m, name) for name in NUMBERS),
+                    *(getattr(m, name) for name in Measurement.NUMBERS),
                 ),
             )
             self.set_spending(task_id, spending)
@@ -390,6 +431,20 @@ class RecordStore(SQLiteFile):
         """
         sql = "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?"
         return self._first(json_of, sql, (task_id, dumped([int(index) for index in config])))
+
+    def records(self, stored: StoredTask) -> list[tuple[Record, str | None]]:
+        """A task's measurements as records, each with the stage that proposed it."""
+        columns = zip(
+            self.measurements(stored.id),
+            self.decoded(stored.id),
+            self.measured_at(stored.id),
+            self.origins(stored.id),
+            strict=True,
+        )
+        return [
+            (Record(measurement=measurement, knobs=knobs, measured_at=at), origin)
+            for measurement, knobs, at, origin in columns
+        ]
 
     # -- the final comparison -----------------------------------------------------------------
 

@@ -22,7 +22,7 @@ import numpy as np
 import structlog
 import torch
 from chameleon_core.api import PLUGINS_VARIABLE, in_one_line
-from chameleon_core.plugin_api import NO_RECORDS, OWN_RECORDS, RECORDS_VARIABLE, ExitCode
+from chameleon_core.plugin_api import ExitCode, records_location
 from chameleon_system.api import (
     cache_key,
     describe_status,
@@ -43,7 +43,7 @@ _OURS = ("chameleon-tuner-networks", "chameleon-tuner-tvm", "chameleon-tuner-one
 _DISTRIBUTIONS = ("apache-tvm", "torch", *_OURS)
 _PROGRAM = "graph.pt2"
 _RESULT = "best.json"
-"""The file ``BEST`` of ``chameleon_core._run_folder``, whose import takes .1 s of a first call."""
+"""``RunFile.BEST`` of ``chameleon_core``, whose import takes .1 s of a first call."""
 _NOT_SHARED = "records_not_shared"
 """The warning of a run whose record database cannot be opened, read or written."""
 _LONGEST = 400
@@ -93,7 +93,7 @@ class Delivery:
     ) -> None:
         self._graph = graph = _in_operators(graph, arguments)
         self._arguments, self._weights = arguments, weights
-        self._records = _place_of(records)
+        self._records = records_location(records)
         _remove_abandoned(user_cache_folder() / "torch")
         self._home = user_cache_folder() / "torch" / digest_of(graph, arguments, weights)
         self._limit(seconds)
@@ -252,14 +252,6 @@ def _exports() -> Any:
     from chameleon_networks._backends import graph_exports  # noqa: PLC0415
 
     return graph_exports
-
-
-def _place_of(records: str | None) -> str | None:
-    """The record database of a run, for a run that works in another folder than the caller."""
-    records = records or os.environ.get(RECORDS_VARIABLE) or None
-    if records in {None, NO_RECORDS, OWN_RECORDS} or "://" in records:
-        return records
-    return str(Path(records).expanduser().absolute())
 
 
 def _error_in(log: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 from chameleon_cli.api import print_network, results_alone
-from chameleon_core.api import NETWORK, NetworkResult, RunView, slower
+from chameleon_core.api import NetworkResult, RunFile, RunView
 from chameleon_core.plugin_api import ChameleonError, Delivery, ExitCode
 
 from chameleon_networks._commands import runs
@@ -34,7 +34,7 @@ def compile_run(
                 target=run.target,
                 winners=(*runs.winners_of(run), *runs.guesses_for(run, pipeline)),
                 space=pipeline.space.create(),
-                folder=(output or folder / NETWORK).absolute(),
+                folder=(output or folder / RunFile.NETWORK).absolute(),
                 threads=runs.threads_of(run),
                 measures=run.document.get("budget", {}).get("measurements") != 0,
             )
@@ -52,7 +52,7 @@ def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:
-        behind = slower(result, ())
+        behind = result.slower()
         if behind is not None:
             click.echo(behind)
         print_network(result)

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import click
 from chameleon_cli.api import results_alone
-from chameleon_core.api import NETWORK, RunView, check_tasks, did_you_mean, frontend_of
+from chameleon_core.api import RunFile, RunView, check_tasks, did_you_mean, frontend_of
 from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner, recalled
 from chameleon_tvm.api import Exported
 
@@ -67,7 +67,7 @@ def export_run(
         if form == TVMSCRIPT:
             return to_tvmscript(winners, space.create(), output)
         if network_alone:
-            return network_to_c(folder / NETWORK, output, name)
+            return network_to_c(folder / RunFile.NETWORK, output, name)
         check_tasks(folder, [winner.task for winner in winners], trust_source=trust_source)
         if form == C:
             return to_c(winners, space.create(), output, threads, name)

@@ -12,7 +12,7 @@ import attrs
 import click
 from chameleon_bench.api import estimate
 from chameleon_cli.api import duration, print_table, results_alone
-from chameleon_core.api import InferenceResult, RivalTime, RunView, counted, default_sentences
+from chameleon_core.api import InferenceResult, RivalTime, RunView, counted
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
 from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
@@ -268,7 +268,7 @@ def _show_times(summary: Summary) -> None:
         click.echo(f"{name} left out: {why}")
     for asked, ratio in ratios.items():
         click.echo(f"{ratio:.2f} times as fast as the best of the others {_in_words(asked)}")
-    for sentence in default_sentences(_result(summary["contenders"])) if ratios else ():
+    for sentence in _result(summary["contenders"]).default_sentences if ratios else ():
         click.echo(sentence)
     if not ratios and summary["ratio"] is not None:
         click.echo(f"{summary['ratio']:.2f} times as fast as the best of the others")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 from chameleon_core.api import (
-    NETWORK,
+    RunFile,
     RunView,
     TaskRecords,
     alternatives,
@@ -109,7 +109,7 @@ def delivered_in(folder: Path) -> Path:
     Raises:
         RunFolderError: No network was delivered.
     """
-    delivered = folder / NETWORK
+    delivered = folder / RunFile.NETWORK
     if not delivered.is_dir():
         raise RunFolderError(
             f"no network was delivered in {folder}",

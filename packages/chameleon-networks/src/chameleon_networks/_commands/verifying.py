@@ -15,7 +15,7 @@ import click
 import numpy as np
 import structlog
 from chameleon_cli.api import print_table, results_alone
-from chameleon_core.api import NETWORK, RunView, counted
+from chameleon_core.api import RunFile, RunView, counted
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitCode
 from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
         RunFolderError: The run folder has no delivered network.
         ConfigError: The inputs do not fit the network.
     """
-    if folder.name == NETWORK and (folder / MANIFEST).exists():
+    if folder.name == RunFile.NETWORK and (folder / MANIFEST).exists():
         folder = folder.parent
     with results_alone(), RunView(folder) as run:
         pipeline = runs.pipeline_of(run, trust_source=trust_source)

@@ -17,20 +17,18 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.api import (
-    RECORDS,
     Interruption,
+    RecordStore,
     Registry,
+    RunFile,
     RunInterrupted,
     device_of,
     did_you_mean,
     from_dict,
-    frontend_of,
-    named_tasks,
-    read_store,
     run_pipeline,
-    sources_in,
     spaces_of,
     target_of,
+    tasks_of,
 )
 from chameleon_core.plugin_api import ChameleonError, ConfigError, Subject, Task
 
@@ -207,10 +205,10 @@ class Collector:
 
     def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
         """Write the measurements of a run as a part (file), unless the part is complete already."""
-        if not (folder / RECORDS).exists():
+        if not (folder / RunFile.RECORDS).exists():
             return 0
         part = self.plan.output / PARTS / f"{name}.parquet"
-        with read_store(folder) as store:
+        with RecordStore.of_run(folder) as store:
             measured = store.measured
         if measured and not (part.exists() and rows_in(part) == measured):
             tasks = tasks_of_run(folder, device=device, source=self.plan.output.name)
@@ -252,18 +250,17 @@ class NetworkTasks:
 
     def _one(self, network: Subject, number: str) -> list[Task]:
         sections = {name: attrs.asdict(value) for name, value in network.sections.items()}
-        options = network.model.options
-        sources = [Path(name) for name in sources_in(options)]
+        sources = [Path(name) for name in network.model.sources]
         # Nobody can tell what a function depends on, so its network is read again each time.
         kept = all(source.is_file() for source in sources)
         facts = [network.model.to_json(), self.target, *([sections] if sections else ())]
-        text = canonical([*facts, *_digests([*sources, *_paths(options)])])
+        text = canonical([*facts, *_digests([*sources, *_paths(network.model.options)])])
         file = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if kept and file.exists():
             return read_tasks(file)
         self.say(f"network {number}: {_words(network)}")
         with self.interruption.at_once():
-            named = named_tasks(network, frontend_of(network), self.target)
+            named = tasks_of(network, self.target)
         # As an alternative, a task would end when it loses to the same operator in float32.
         tasks = [attrs.evolve(task, alternative_of="") for task in named]
         if kept:

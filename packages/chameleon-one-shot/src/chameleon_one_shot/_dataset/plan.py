@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import Assembler, DocumentReader, Registry, ResolvedPipeline, did_you_mean
-from chameleon_core.plugin_api import Item, Mark, Node, Subject, node_of
+from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, did_you_mean
+from chameleon_core.plugin_api import Node, Subject
 
 _SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
 """The keys of a pipeline that a search of a plan may have."""
@@ -123,11 +123,8 @@ class _PlanReader(DocumentReader):
         )
 
     def _amounts(self) -> Amounts:
-        items = {key: item for key, item in self.root.items() if key in _AMOUNTS}
         with self.collecting():
-            amounts: Amounts = self.structurer.make(
-                Node(value=items, mark=self.root.mark), Amounts, "the plan"
-            )
+            amounts: Amounts = self.structurer.make(self.root.only(_AMOUNTS), Amounts, "the plan")
             return amounts
         return Amounts()
 
@@ -140,18 +137,16 @@ class _PlanReader(DocumentReader):
     def _networks(self, key: str, precision: Node | None = None) -> tuple[Subject, ...]:
         networks = []
         for entry in self._listed(self.root.get(key), f"'{key}' is a list of models"):
-            sections = {"model": Item(key_mark=entry.mark, node=entry)}
-            if precision is not None:
-                sections["precision"] = Item(key_mark=precision.mark, node=precision)
+            sections = {"model": entry, **({} if precision is None else {"precision": precision})}
             with self.collecting():
-                networks.append(self._sharing(sections, entry.mark).subject())
+                networks.append(self.subject(*self._shared(), entry.with_value(sections)))
         return tuple(networks)
 
     def _searches(self, amounts: Amounts) -> tuple[ResolvedPipeline, ...]:
         node = self.root.get("searches")
         entries: Sequence[Node]
         if node is None or node.value in (None, ()):
-            entries = [_item(search, self.root.mark).node for search in _DEFAULT_SEARCHES]
+            entries = [self.root.with_value(search) for search in _DEFAULT_SEARCHES]
         else:
             entries = self._listed(node, "'searches' is a list of mappings with stages of a search")
         searches = []
@@ -160,7 +155,6 @@ class _PlanReader(DocumentReader):
                 if key not in _SEARCH:
                     guess = did_you_mean(key, _SEARCH)
                     self.say(item.key_mark, f"a search has no key '{key}'{guess}")
-            sections = {key: item for key, item in entry.items() if key in _SEARCH}
             around = {
                 "model": {"tasks": "tasks.json"},
                 "baselines": [],
@@ -172,9 +166,9 @@ class _PlanReader(DocumentReader):
                     "scope": "task",
                 },
             }
-            more = {key: _item(value, entry.mark) for key, value in around.items()}
+            search = (entry.only(_SEARCH), entry.with_value(around))
             with self.collecting():
-                searches.append(self._sharing({**sections, **more}, entry.mark).assemble(None))
+                searches.append(self.pipeline(*self._shared(), *search))
         return tuple(searches)
 
     def _listed(self, node: Node | None, what: str) -> Sequence[Node]:
@@ -186,13 +180,6 @@ class _PlanReader(DocumentReader):
         entries: Sequence[Node] = node.value
         return entries
 
-    def _sharing(self, sections: dict[str, Item], mark: Mark) -> Assembler:
-        """Assemble a pipeline with the keys that the plan sets for all pipelines."""
-        shared = {key: item for key, item in self.root.items() if key in _SHARED}
-        target, output = _item("native", self.root.mark), _item("run", mark)
-        return self.assembler({"target": target, **shared, **sections, "output": output}, mark)
-
-
-def _item(value: Any, mark: Mark) -> Item:
-    """A node for a value that is not in the file, with a place for error messages."""
-    return Item(key_mark=mark, node=node_of(value, mark.source, mark=mark))
+    def _shared(self) -> tuple[Node, Node]:
+        """The keys that the plan sets for all pipelines, and their default values."""
+        return self.root.with_value({"target": "native", "output": "run"}), self.root.only(_SHARED)

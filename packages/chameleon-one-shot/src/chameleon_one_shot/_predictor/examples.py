@@ -15,8 +15,7 @@ from chameleon_core.plugin_api import (
     Configs,
     DesignSpace,
     SpaceProvider,
-    index_of,
-    read_options,
+    stage_of,
 )
 from numpy.typing import NDArray
 
@@ -161,7 +160,7 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
     configs = np.zeros((len(choices), len(space.knobs)), np.int32)
     for column, knob in enumerate(space.knobs):
         met = {canonical(choice[knob.name]): choice for choice in choices if knob.name in choice}
-        options = {text: index_of(knob, choice[knob.name]) for text, choice in met.items()}
+        options = {text: knob.encode(choice[knob.name]) for text, choice in met.items()}
         texts = [canonical(choice.get(knob.name)) for choice in choices]
         configs[:, column] = [options.get(text, 0) for text in texts]
     return space.canonical(configs)
@@ -169,9 +168,6 @@ def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Co
 
 def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
     """Make the provider of design spaces that a data set names for a task."""
-    registry = default_registry()
-    record = registry.record("spaces", name)
-    space: SpaceProvider = registry.create(
-        "spaces", name, read_options(options, record.options, f"space '{name}'")
-    )
+    stage = stage_of("spaces", {**options, "name": name}, registry=default_registry())
+    space: SpaceProvider = stage.create()
     return space

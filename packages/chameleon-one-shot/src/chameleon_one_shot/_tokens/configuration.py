@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.plugin_api import Configs, DesignSpace, Task, recorded_features, recorded_names
+from chameleon_core.plugin_api import Configs, DesignSpace, Task, recorded_features
 from numpy.typing import NDArray
 
 from chameleon_one_shot._tokens.numbers import named_numbers
@@ -217,9 +217,8 @@ def recorded_tokens(
                 met[text] = len(met)
                 values.append({knob: choice[knob]})
             indices[row, column] = met[text]
-        names = recorded_names(values)
-        table = recorded_features(values, names)
-        tokens.append(KnobToken(name=knob, columns=names, table=table))
+        names, table = recorded_features(values)
+        tokens.append(KnobToken(name=knob, columns=tuple(names), table=table))
     return TaskTokens(fixed=_shared(task, device, threads), knobs=tuple(tokens)), indices
 
 

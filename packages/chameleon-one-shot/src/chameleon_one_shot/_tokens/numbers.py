@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from chameleon_core.plugin_api import magnitude
+from chameleon_core.plugin_api import Knob
 
 _LONGEST_SYMBOL = 32
 """The longest string that is used. Longer strings, such as programs, are different in each task."""
@@ -39,7 +39,7 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, float]]:
         if isinstance(leaf, str):
             yield f"{key}={leaf}", 1.0
         else:
-            yield key, float(magnitude(np.asarray(leaf)))
+            yield key, float(Knob.magnitude(np.asarray(leaf)))
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, float | str]]:

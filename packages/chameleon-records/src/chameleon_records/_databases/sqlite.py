@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import structlog
 from chameleon_core.api import SQLiteFile
-from chameleon_core.plugin_api import ChameleonError, Record, RecordKey, rank
+from chameleon_core.plugin_api import ChameleonError, Record, RecordKey
 
 from chameleon_records._databases.contract import ManagedDatabase, Selection
 from chameleon_records._format import (
@@ -128,7 +128,7 @@ class SQLiteDatabase(ManagedDatabase):
         ).fetchone()
         if known is not None:
             before = self._parse(record_from_json, known[0])
-            if known[0] == text or (before is not None and rank(before) <= rank(record)):
+            if known[0] == text or (before is not None and before.rank <= record.rank):
                 return False
         execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", (row, config, text))
         return True

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.plugin_api import NUMBERS
+from chameleon_core.plugin_api import Measurement
 from chameleon_system.api import write_atomic
 
 from chameleon_records._format import RecordsError
@@ -19,7 +19,7 @@ from chameleon_records._tables.kernel_tuner import as_cache, as_t4
 from chameleon_records._tables.rows import Row, by_task, rows_of
 
 _LISTS = {"configuration": "int64", "repeats": "float64"}
-_NUMBERS = ("seconds", *NUMBERS, "measured_at")
+_NUMBERS = ("seconds", *Measurement.NUMBERS, "measured_at")
 
 
 def as_csv(rows: Sequence[Row]) -> bytes:
@@ -119,7 +119,7 @@ def columns_of(rows: Sequence[Row]) -> Columns:
         "repeats": [list(outcome.seconds) for outcome in measured],
         "failure": [outcome.failure and str(outcome.failure) for outcome in measured],
         "message": [outcome.message or None for outcome in measured],
-        **{name: [getattr(outcome, name) for outcome in measured] for name in NUMBERS},
+        **{name: [getattr(outcome, name) for outcome in measured] for name in Measurement.NUMBERS},
         "origin": [row.origin for row in rows],
         "measured_at": [row.record.measured_at for row in rows],
         **_prefixed(ARGUMENT, [key.arguments for key in keys]),

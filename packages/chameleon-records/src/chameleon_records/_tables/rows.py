@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
-from chameleon_core.api import CONDITIONS, MIXED, RECORDS, kept_records, read_store, stored_rows
+from chameleon_core.api import RecordStore, RunFile, RunView
 from chameleon_core.plugin_api import Record, RecordKey
 
 from chameleon_records._format import Records, RecordsError
@@ -45,7 +45,7 @@ def rows_of(place: str | None) -> list[Row]:
 
 def is_run(place: str | None) -> bool:
     """Whether a place is a run folder."""
-    return place is not None and "://" not in place and (Path(place) / RECORDS).is_file()
+    return place is not None and "://" not in place and (Path(place) / RunFile.RECORDS).is_file()
 
 
 def by_task(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
@@ -57,21 +57,17 @@ def by_task(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
 
 
 def _rows_of_run(folder: Path) -> Iterator[Row]:
-    with read_store(folder) as store:
-        conditions = store.fact(CONDITIONS)
+    with RecordStore.of_run(folder) as store:
         for stored in store.tasks():
-            task = stored.task
-            shared = {} if conditions == MIXED else conditions or {}
-            key = RecordKey.of(task, stored.space, stored.fingerprint, shared)
-            for record, origin in stored_rows(store, stored):
-                yield Row(task=task.name, key=key, record=record, origin=origin)
+            task, key = stored.task.name, store.key(stored)
+            for record, origin in store.records(stored):
+                yield Row(task=task, key=key, record=record, origin=origin)
 
 
 def read_run_records(folder: Path) -> Records:
     """The measurements that a run has made itself, as records by key."""
-    with read_store(folder) as store:
-        records = kept_records(store)
-        measured = store.measured
+    with RunView(folder) as run:
+        records, measured = run.own_records(), run.store.measured
     if measured and not records:
         raise RecordsError(
             f"{folder} does not say under which conditions it was measured",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import RecordStore, StoredTask, read_store
+from chameleon_core.api import RecordStore, StoredTask
 from chameleon_core.plugin_api import ConfigError, FailureKind, Measurement, Task
 
 from chameleon_runners._replay.table import Table, table_of
@@ -142,7 +142,7 @@ def tables_of_run(folder: Path) -> list[Table]:
 
     Only recorded configurations are legal, since others cannot be replayed.
     """
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         tables = [_table(store, stored) for stored in store.tasks()]
     return [table for table in tables if table is not None]
 

@@ -15,7 +15,6 @@ from chameleon_core.plugin_api import (
     FailureKind,
     Knob,
     Measurement,
-    magnitude,
 )
 from numpy.typing import NDArray
 
@@ -45,7 +44,7 @@ class RecordedTuples(Knob):
 
     @property
     def feature_table(self) -> NDArray[np.float32]:
-        return magnitude(self.values)
+        return self.magnitude(self.values)
 
 
 @attrs.frozen(kw_only=True, eq=False)

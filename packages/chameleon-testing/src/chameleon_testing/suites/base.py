@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import ResolvedPipeline, stages_of, tasks_of, to_json, with_hint
+from chameleon_core.api import ResolvedPipeline, stages_of, target_of, tasks_of, to_json, with_hint
 from chameleon_core.plugin_api import (
     KINDS,
     ChameleonError,
@@ -208,7 +208,7 @@ class TaskSuite(StageSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        _, tasks = tasks_of(pipeline)
+        tasks = tasks_of(pipeline, target_of(pipeline))
         return {**super().subjects(pipeline), **({"task": tasks[0]} if tasks else {})}
 
 

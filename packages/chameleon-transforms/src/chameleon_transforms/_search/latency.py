@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.api import (
-    RECORDS,
     Interruption,
+    RecordStore,
     ResolvedPipeline,
+    RunFile,
     from_dict,
-    read_store,
     run_pipeline,
     target_of,
     to_json,
@@ -74,7 +74,7 @@ class OperatorTimes:
             self._read(record)
 
     def _runs(self) -> list[Path]:
-        return sorted(path.parent for path in self._folder.glob(f"*/{RECORDS}"))
+        return sorted(path.parent for path in self._folder.glob(f"*/{RunFile.RECORDS}"))
 
     def key(self, spec: Spec) -> str:
         """A key under which an operator's time is kept.
@@ -140,7 +140,7 @@ class OperatorTimes:
 
     def _read(self, folder: Path) -> None:
         """Add the best times of all convolutions that a run measured on this target."""
-        with read_store(folder) as store:
+        with RecordStore.of_run(folder) as store:
             for stored in store.tasks():
                 task = stored.task
                 if task.target != self.target or task.operator not in CONVOLUTIONS:

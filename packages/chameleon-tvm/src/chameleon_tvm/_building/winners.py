@@ -14,14 +14,7 @@ from collections.abc import Sequence
 
 import attrs
 import structlog
-from chameleon_core.api import (
-    LISTINGS,
-    NetworkResult,
-    OperatorResult,
-    RunContext,
-    RunResult,
-    listing_folder,
-)
+from chameleon_core.api import NetworkResult, OperatorResult, RunContext, RunFile, RunResult
 from chameleon_core.plugin_api import StageRef, Task
 from chameleon_system.api import ChildProcess
 
@@ -78,7 +71,7 @@ def list_winners(run: RunContext, result: RunResult) -> None:
     operators = worth_listing(result.operators, result.network)
     if not operators:
         return
-    folder = result.folder / LISTINGS
+    folder = result.folder / RunFile.LISTINGS
     work = {
         "space": attrs.asdict(StageRef.of(run.pipeline.space)),
         "threads": run.runner.threads,
@@ -86,7 +79,7 @@ def list_winners(run: RunContext, result: RunResult) -> None:
             {
                 "task": dict(row.task),
                 "config": row.config,
-                "folder": str(folder / listing_folder(Task(**row.task))),
+                "folder": str(folder / Task(**row.task).folder_name),
             }
             for row in operators
         ],

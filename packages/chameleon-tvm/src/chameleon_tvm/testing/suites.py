@@ -36,9 +36,9 @@ class _OperatorTaskSuite(ConformanceSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        from chameleon_core.api import tasks_of  # noqa: PLC0415 - imports a frontend
+        from chameleon_core.api import target_of, tasks_of  # noqa: PLC0415 - imports a frontend
 
-        _, tasks = tasks_of(pipeline)
+        tasks = tasks_of(pipeline, target_of(pipeline))
         fitting = [task for task in tasks if task.operator in cls.operators()]
         return {"task": fitting[0]} if fitting else {}
 

@@ -22,7 +22,7 @@ from chameleon_core._loop.start.tasks import delivers, provider_of
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.registry import Registry, default_registry
-from chameleon_core._run_folder import NETWORK
+from chameleon_core._run_files import RunFile
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import ComparisonPlan, Delivery, Frontend, Winner
 from chameleon_core._task import Task
@@ -54,7 +54,7 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
             target=run.target,
             winners=winners(operators),
             space=provider_of(pipeline),
-            folder=run.folder.path / NETWORK,
+            folder=run.folder.path / RunFile.NETWORK,
             threads=run.runner.threads,
             plan=_plan(run.publish, seconds_before),
             measures=measures,
@@ -78,7 +78,7 @@ def unless_gone(result: RunResult, frontend: str, registry: Registry | None = No
         frontend: the name of the run's frontend.
         registry: the plugins; the installed ones if None.
     """
-    named, folder = result.network.folder, result.folder / NETWORK
+    named, folder = result.network.folder, result.folder / RunFile.NETWORK
     if named is None:
         return result
     if not folder.exists():  # the run folder may have been moved since

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import cattrs
 from chameleon_core._dtypes import FLOAT32
 from chameleon_core._errors import ExitCode
 from chameleon_core._measurement import Spending
-from chameleon_core._network_result import InferenceResult, KernelTime, NetworkResult
+from chameleon_core._network_result import FORM, NetworkResult
 from chameleon_core._pipeline.schema import Requirement
 from chameleon_core._stages import Disturbance
 from chameleon_core._stages.jobs import TUNED
@@ -43,6 +43,11 @@ class VariantResult:
     vendor: bool = False
     seconds: float | None = None
     failure: str | None = None
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the contender is a tuned configuration, and no baseline."""
+        return self.name == TUNED
 
 
 @attrs.frozen(kw_only=True)
@@ -118,7 +123,7 @@ class OperatorResult:
     @property
     def untuned_seconds(self) -> float | None:
         """The time of the fastest baseline that is not a vendor's, in seconds, or None."""
-        return _fastest(v.seconds for v in self.variants if v.name != TUNED and not v.vendor)
+        return _fastest(v.seconds for v in self.variants if not (v.tuned or v.vendor))
 
     @property
     def vendor_seconds(self) -> float | None:
@@ -215,7 +220,8 @@ class RunResult:
     @property
     def slower(self) -> str | None:
         """A message that the network is slower than its fastest rival; None if it is not."""
-        return slower(self.network, self.operators)
+        best = {row.name: row.tuned_seconds or row.search_seconds for row in self.operators}
+        return self.network.slower(best)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -263,13 +269,6 @@ class RunResult:
         )
 
 
-_NAMED = 3
-"""Number of kernels that the message about a slow network names."""
-
-_WORTH_NAMING = 0.02
-"""Smallest share of the network's time for which the message names a kernel."""
-
-
 def _network_missed(asked: float, network: NetworkResult) -> list[str]:
     words = f"{asked:g} times the speed of the fastest rival"
     if network.ratio is None:
@@ -281,74 +280,6 @@ def _network_missed(asked: float, network: NetworkResult) -> list[str]:
         for bucket in network.buckets
         if bucket.ratio is not None and bucket.ratio < asked
     ]
-
-
-def slower(network: NetworkResult, operators: Sequence[OperatorResult]) -> str | None:
-    """A message that a network is slower than its fastest rival, by how much, and in which kernels.
-
-    Args:
-        network: the network's result.
-        operators: the results of the run's operators. Their times outside the network are part of
-            the message.
-
-    Returns:
-        The message, or None if no timed rival is faster.
-    """
-    text = _slower_than_fastest(network)
-    if text is None:
-        return _slower_buckets(network)
-    largest = _largest(network, operators)
-    return f"{text}. Most of its time goes to {'; '.join(largest)}" if largest else text
-
-
-def _slower_buckets(network: NetworkResult) -> str | None:
-    """Name the buckets in which a network is slower than a rival, if it is not slower in total."""
-    sentences = (
-        f"in bucket {bucket.name} {words}"
-        for bucket in network.buckets
-        if (words := _slower_than_fastest(bucket)) is not None
-    )
-    return "; ".join(sentences) or None
-
-
-def _slower_than_fastest(result: InferenceResult) -> str | None:
-    """A message that the network is slower than its fastest rival; None if it is not."""
-    rival, ratio = result.fastest_rival, result.ratio
-    if rival is None or ratio is None or ratio >= 1.0:
-        return None
-    ours, theirs = in_seconds(result.latency_seconds), in_seconds(rival[1])
-    words = f"the network is slower than {rival[0]}: {ours} against {theirs}"
-    return f"{words}, {ratio:.2f} times its speed"
-
-
-def _largest(network: NetworkResult, operators: Sequence[OperatorResult]) -> list[str]:
-    """Descriptions of the kernels with the largest times, kernels that were not tuned first."""
-    total = sum(kernel.seconds for kernel in network.kernels)
-    unmeasured = {task.name for task in network.unmeasured}
-    large = [kernel for kernel in network.kernels if kernel.seconds >= _WORTH_NAMING * total]
-    ordered = sorted(
-        large, key=lambda kernel: (kernel.tuned and kernel.name not in unmeasured, -kernel.seconds)
-    )
-    alone = {row.name: row.tuned_seconds or row.search_seconds for row in operators}
-    return [_described(kernel, total, unmeasured, alone) for kernel in ordered[:_NAMED]]
-
-
-def _described(
-    kernel: KernelTime, total: float, unmeasured: Collection[str], alone: Mapping[str, float | None]
-) -> str:
-    name, seconds = kernel.name, kernel.seconds
-    share = f"{in_seconds(seconds)} ({seconds / total:.0%})"
-    if name in unmeasured:
-        return f"{name}, never measured, {share}"
-    if not kernel.tuned:
-        return f"{name}, not tuned, {share}"
-    best = alone.get(name)
-    beside = "" if best is None else f", {in_seconds(best * kernel.calls)} alone"
-    return f"{name}, {share}{beside}"
-
-
-_FORM = "#.3g"
-"""Format of times: timings are accurate to three digits at best."""
 
 
 def summary_lines(result: RunResult) -> list[str]:
@@ -383,54 +314,25 @@ def _network_lines(network: NetworkResult) -> list[str]:
         return ["The network is delivered and verified, but not timed."]
     each = " in each bucket" if network.buckets else ""
     dtype = "" if network.precision == FLOAT32 else f", in {network.precision}"
-    took = in_seconds(network.latency_seconds, _FORM)
+    took = in_seconds(network.latency_seconds, FORM)
     lines = [f"The network takes {took} for one inference{each}{dtype}."]
     rival, ratio = network.fastest_rival, network.ratio
     others = [
-        f"{name} {in_seconds(seconds, _FORM)}"
+        f"{name} {in_seconds(seconds, FORM)}"
         for name, seconds in network.like_rivals.items()
         if seconds is not None and (rival is None or name != rival[0])
     ]
     if rival is not None and ratio is not None:
-        fastest = f"{rival[0]} ({in_seconds(rival[1], _FORM)}), the fastest other{among(network)}"
+        fastest = f"{rival[0]} ({in_seconds(rival[1], FORM)}), the fastest other{network.among}"
         first = f"It is {in_ratio(ratio)} times as fast as {fastest}"
         lines.append("; ".join(filter(None, [first, ", ".join(others)])) + ".")
     elif network.untuned_seconds is not None:
-        lines.append(f"Untuned, it takes {in_seconds(network.untuned_seconds, _FORM)}.")
-    return [*lines, *default_sentences(network)]
-
-
-def among(result: InferenceResult) -> str:
-    """The words ``in float32`` after a space, for the dtype of the rivals that ``ratio`` is about.
-
-    Empty if no rival computes in another dtype by default.
-    """
-    if result.fastest_rival is None or not result.rivals_by_default:
-        return ""
-    name, _ = result.fastest_rival
-    reduced = result.rivals_reduced.get(name)
-    return f" in {reduced.asked if reduced else result.rivals_precision.get(name, FLOAT32)}"
-
-
-def default_sentences(result: InferenceResult) -> list[str]:
-    """Sentences about rivals that by default compute in a dtype that the network lacks.
-
-    They name the line of a pipeline with which Chameleon uses this dtype.
-    """
-    sentences = []
-    for name, rival in result.rivals_by_default.items():
-        error = rival.max_relative_error
-        accuracy = "" if error is None else f", with a largest relative error of {error:.1e}"
-        took = f"{in_seconds(rival.seconds, _FORM)}{accuracy}"
-        sentences += [
-            f"{name}, with its default settings, computes in {rival.precision}: {took}.",
-            f"To ask Chameleon for the same, write `precision: {rival.precision}` in the pipeline.",
-        ]
-    return sentences
+        lines.append(f"Untuned, it takes {in_seconds(network.untuned_seconds, FORM)}.")
+    return [*lines, *network.default_sentences]
 
 
 def _operator_lines(timed: Sequence[OperatorResult], count: int) -> list[str]:
-    total = in_seconds(sum(operator.tuned_seconds or 0.0 for operator in timed), _FORM)
+    total = in_seconds(sum(operator.tuned_seconds or 0.0 for operator in timed), FORM)
     if count == 1:
         lines = [f"{timed[0].name} takes {total}."]
     else:
@@ -456,7 +358,7 @@ def _against(name: str, timed: Sequence[OperatorResult]) -> str | None:
         return None
     ratios = [theirs / ours for theirs, ours in pairs]
     if len(timed) == 1:
-        return f"{in_ratio(ratios[0])} times as fast as {name} ({in_seconds(pairs[0][0], _FORM)})"
+        return f"{in_ratio(ratios[0])} times as fast as {name} ({in_seconds(pairs[0][0], FORM)})"
     span = f"{in_ratio(min(ratios))} to {in_ratio(max(ratios))}"
     mean = in_ratio(statistics.geometric_mean(ratios))
     return f"{mean} times as fast as {name} (geometric mean of {len(ratios)}, from {span})"

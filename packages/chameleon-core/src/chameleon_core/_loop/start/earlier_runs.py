@@ -12,9 +12,8 @@ import numpy as np
 import structlog
 
 from chameleon_core._errors import ConfigError
-from chameleon_core._run_folder import read_store
 from chameleon_core._space import DesignSpace
-from chameleon_core._space.fixed import index_of
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()
@@ -78,7 +77,7 @@ class WarmStart:
 
 def _tasks_of(folder: Path) -> list[_Known]:
     tasks = []
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         for stored in store.tasks():
             measurements = store.measurements(stored.id)
             costs = np.array([m.cost for m in measurements], np.float64)
@@ -157,7 +156,7 @@ def encoded(space: DesignSpace, decoded: Mapping[str, Any]) -> tuple[int, ...] |
     if decoded.keys() != space.index.keys():
         return None
     try:
-        config = tuple(index_of(knob, decoded[knob.name]) for knob in space.knobs)
+        config = tuple(knob.encode(decoded[knob.name]) for knob in space.knobs)
     except ConfigError:
         return None
     return config if space.legal(np.array([config], np.int32))[0] else None

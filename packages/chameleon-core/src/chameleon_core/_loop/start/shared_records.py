@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import attrs
@@ -29,8 +30,8 @@ from chameleon_core._measurement import FailureKind, Measurement, Spending
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import Record, RecordDatabase, RecordKey
-from chameleon_core._stages.record_database import rank
-from chameleon_core._store import RecordStore, StoredTask
+from chameleon_core._store import RecordStore
+from chameleon_core._store.records import CONDITIONS, MIXED
 from chameleon_core._task import Task
 from chameleon_core._versions import versions
 
@@ -38,14 +39,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-CONDITIONS = "conditions"
-"""Key under which a run's store keeps the conditions of its measurements."""
-
 TAKEN = "records"
 """Key under which a run's store keeps a summary of the records taken from databases."""
-
-MIXED = "mixed"
-"""Value of ``CONDITIONS`` if a run was continued under other conditions than before."""
 
 
 def shares_records(store: RecordStore) -> bool:
@@ -167,7 +162,7 @@ class SharedRecords:
         best: dict[Config, Record] = {}
         for record in self._usable(self._records(key), task, space):
             best_so_far = best.setdefault(record.measurement.config, record)
-            if rank(record) < rank(best_so_far):
+            if record.rank < best_so_far.rank:
                 best[record.measurement.config] = record
         if not any(record.measurement.ok for record in best.values()):
             return []
@@ -185,7 +180,7 @@ class SharedRecords:
         for key in nearest(task.arguments, others, lambda source: source.arguments):
             valid = [record for record in self._records(key) if record.measurement.ok]
             if valid:
-                config = encoded(space, min(valid, key=rank).knobs)
+                config = encoded(space, min(valid, key=attrgetter("rank")).knobs)
                 configs += [] if config is None else [config]
         return list(reversed(configs))
 
@@ -349,32 +344,17 @@ def kept_records(store: RecordStore) -> dict[RecordKey, list[Record]]:
     Args:
         store: the run's record store.
     """
-    conditions = store.fact(CONDITIONS)
-    if conditions is None or conditions == MIXED:
+    if store.conditions is None:
         return {}
     records = {}
     for stored in store.tasks():
-        own = [row for row, origin in stored_rows(store, stored) if origin != Origin.RECORD]
-        key = RecordKey.of(stored.task, stored.space, stored.fingerprint, conditions)
-        records[key] = [
+        own = [row for row, origin in store.records(stored) if origin != Origin.RECORD]
+        records[store.key(stored)] = [
             attrs.evolve(record, spent_seconds=stored.spending.total / len(own))
             for record in own
             if record.measurement.failure is not FailureKind.DEVICE_LOST
         ]
     return records
-
-
-def stored_rows(store: RecordStore, stored: StoredTask) -> Iterator[tuple[Record, str | None]]:
-    """A task's measurements in a run's store as records, each with the stage that proposed it."""
-    for measurement, knobs, measured_at, origin in zip(
-        store.measurements(stored.id),
-        store.decoded(stored.id),
-        store.measured_at(stored.id),
-        store.origins(stored.id),
-        strict=True,
-    ):
-        record = Record(measurement=measurement, knobs=knobs, measured_at=measured_at)
-        yield record, origin
 
 
 def _sound(record: Record, space: DesignSpace) -> bool:

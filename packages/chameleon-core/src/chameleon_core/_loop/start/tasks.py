@@ -69,31 +69,21 @@ def device_of(pipeline: ResolvedPipeline, target: str) -> dict[str, Any]:
     return dict(described)
 
 
-def tasks_of(pipeline: ResolvedPipeline) -> tuple[str, list[Task]]:
-    """The resolved target and the tasks of a pipeline.
-
-    Raises:
-        ConfigError: the target or the model does not fit the pipeline.
-        PluginError: the target resolver or the frontend breaks its contract.
-    """
-    target = target_of(pipeline)
-    return target, named_tasks(pipeline, frontend_of(pipeline), target)
-
-
-def named_tasks(subject: Subject, frontend: Frontend, target: str) -> list[Task]:
-    """The frontend's tasks for a resolved target, checked for unique names and keys.
+def tasks_of(pipeline: Subject, target: str, frontend: Frontend | None = None) -> list[Task]:
+    """The tasks of a pipeline for a resolved target, checked for unique names and keys.
 
     Args:
-        subject: the pipeline, for error messages.
-        frontend: the pipeline's frontend.
-        target: the resolved target.
+        pipeline: the pipeline.
+        target: the resolved target (``target_of``).
+        frontend: the pipeline's frontend, which is made if it is None.
 
     Raises:
         ConfigError: the model has no operator, or two tasks have the same operator, arguments and
             target.
         PluginError: the frontend breaks its contract.
     """
-    contract = contract_of(subject.model)
+    frontend = frontend_of(pipeline) if frontend is None else frontend
+    contract = contract_of(pipeline.model)
     with contract.call("name the tasks"):
         tasks = list(frontend.tasks(target))
     if not all(isinstance(task, Task) for task in tasks):

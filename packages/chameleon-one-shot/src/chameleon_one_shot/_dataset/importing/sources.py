@@ -9,15 +9,12 @@ from typing import Any
 import attrs
 import numpy as np
 from chameleon_core.api import (
-    RECORDS,
-    Interruption,
     Registry,
+    RunFile,
     RunView,
     from_dict,
-    frontend_of,
-    named_tasks,
     spaces_of,
-    started,
+    tasks_of,
 )
 from chameleon_core.plugin_api import MeasureJob, StageRef, TargetError, TargetResolver
 from chameleon_system.api import unused_path
@@ -76,7 +73,7 @@ def read_source(source: Path, *, registry: Registry) -> list[DatasetTask]:
     name = source.absolute().name
     if (source / MANIFEST).is_file():
         return list(read_dataset(source).tasks)
-    if (source / RECORDS).is_file():
+    if (source / RunFile.RECORDS).is_file():
         return _of_run(source, registry)
     if source.is_dir():
         files = files_of(source)
@@ -129,10 +126,10 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
         "baselines": [],
     }
     pipeline = from_dict(document, registry=registry)
-    tasks = named_tasks(pipeline, frontend_of(pipeline), "recorded")
+    tasks = tasks_of(pipeline, "recorded")
     imported = []
     space_ref = StageRef.of(pipeline.space)
-    with started(pipeline.runner, space_ref, Interruption(), lambda _: None) as runner:
+    with pipeline.runner.create() as runner:
         for task, space in zip(tasks, spaces_of(pipeline, tasks), strict=True):
             configs = space.all_legal
             if configs is None:
