@@ -40,7 +40,7 @@ from chameleon_networks._running.requests import request_of
 from chameleon_networks._running.verify import SAMPLES, compared
 from chameleon_system._cores import usable_cores
 from chameleon_system._processes.conversation import Message
-from chameleon_tvm._rivals.launch import answer_of, tuning_limit
+from chameleon_tvm._rivals.launch import run_process, tuning_limit
 
 OURS, THEIRS = "chameleon", "metaschedule"
 
@@ -103,7 +103,7 @@ def tuned_by_metaschedule(
         "as_shipped": as_shipped,
         "seed": seed,
     }
-    return answer_of("network_tuner", request, threads, tuning_limit(wall_seconds))
+    return run_process("network_tuner", request, threads, tuning_limit(wall_seconds))
 
 
 def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[str, Any]:

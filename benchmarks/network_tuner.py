@@ -14,7 +14,13 @@ from chameleon_networks._running.requests import requested_network
 from chameleon_system._processes.conversation import Message
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
-from chameleon_tvm._rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, main, workers
+from chameleon_tvm._rivals.metaschedule import (
+    UNLIMITED_TRIALS,
+    Progress,
+    ProgressCallback,
+    main,
+    builder_and_runner,
+)
 from tvm.s_tir import meta_schedule as ms
 
 
@@ -50,9 +56,9 @@ def tune(request: Message, scratch: str) -> Message:
             work_dir=scratch,
             max_trials_global=UNLIMITED_TRIALS,
             num_trials_per_iter=int(request["batch_size"]),
-            **workers(threads, adapted=adapted),
+            **builder_and_runner(threads, adapted=adapted),
             database=database,
-            measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch(progress)],
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), ProgressCallback(progress)],
             seed=int(request["seed"]) + 1,
         )
     except Exception:  # TVM's FFI turns the callback's exception into one of its own.

@@ -69,7 +69,7 @@ def _templates_as_this_test_makes_them():
     """A process keeps templates, and a test may replace what a template consists of."""
     provider = sys.modules.get("chameleon_tvm._spaces.template.provider")
     if provider is not None:
-        provider._made.cache_clear()
+        provider._cached_template.cache_clear()
 
 
 @pytest.fixture(autouse=True)

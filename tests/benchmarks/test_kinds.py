@@ -8,9 +8,9 @@ import kinds
 import numpy as np
 import pytest
 from chameleon_system._processor import parse_cpuinfo
-from chameleon_tvm._device.cpus.naming import name_of
+from chameleon_tvm._device.cpus.naming import closest_cpu_name
 from chameleon_tvm._device.targets import target_info
-from chameleon_tvm._instructions.choosing import own_records_of
+from chameleon_tvm._instructions.selection import package_records_of
 from computing import resolved
 from programs import completed
 
@@ -68,7 +68,7 @@ X86_ONLY = pytest.mark.skipif(
 def test_each_kind_has_the_instructions_of_one_that_is_run():
     def instructions(kind):
         target = resolved(kinds.KINDS[kind].target)
-        names = [record.name for record in own_records_of(target)]
+        names = [record.name for record in package_records_of(target)]
         return (target_info(target).vector_bytes, *names)
 
     run = [*map(instructions, CASES)]
@@ -83,8 +83,8 @@ NAMES = {"AMX-FP16": "sapphirerapids", "Zen 2": "znver3"}
 @pytest.mark.parametrize("kind", [name for name, kind in kinds.KINDS.items() if kind.mcpu])
 def test_native_is_the_kind_of_the_faked_description(kind):
     processor = parse_cpuinfo(kinds.KINDS[kind].cpuinfo, "x86_64")
-    name = name_of(processor, "x86-64", "x86_64-unknown-linux-gnu")
-    assert name.words() == f"-mcpu={NAMES.get(kind, kinds.KINDS[kind].mcpu)}"
+    name = closest_cpu_name(processor, "x86-64", "x86_64-unknown-linux-gnu")
+    assert name.command_line() == f"-mcpu={NAMES.get(kind, kinds.KINDS[kind].mcpu)}"
 
 
 @X86_ONLY
@@ -121,10 +121,10 @@ INSTRUCTIONS = """
 import sys
 from chameleon_core._plugins import NoOptions
 from chameleon_tvm._device.targets import TVMTargets
-from chameleon_tvm._instructions.choosing import own_records_of
+from chameleon_tvm._instructions.selection import package_records_of
 from chameleon_tvm.testing.instructions import check_instruction
 
-for record in own_records_of(TVMTargets(NoOptions()).resolve(sys.argv[1])):
+for record in package_records_of(TVMTargets(NoOptions()).resolve(sys.argv[1])):
     assert check_instruction(record, sys.argv[1]), record.name
     print(record.name)
 """

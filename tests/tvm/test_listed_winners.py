@@ -10,7 +10,7 @@ from chameleon_core._plugins import NoOptions
 from chameleon_core._run_files import RunFile
 from chameleon_core._task import Task
 from chameleon_core.plugin_api import SpaceRecord
-from chameleon_tvm._building.winners import MOST, worth_listing
+from chameleon_tvm._building.winners import MAX_LISTINGS, operators_to_list
 from structlog.testing import capture_logs
 from synthetic import plugin_of
 
@@ -112,14 +112,14 @@ def test_those_that_take_most_of_the_time_are_listed(pipeline):
     [first] = run_pipeline(pipeline(operators=[[5, 5]], baselines=[])).operators
     many = [
         attrs.evolve(first, name=f"op{number}", variants=(), search_seconds=1e-3 * number)
-        for number in range(MOST + 3)
+        for number in range(MAX_LISTINGS + 3)
     ]
-    names = [result.name for result in worth_listing(many, NetworkResult())]
-    assert names == [f"op{number}" for number in range(MOST + 2, 2, -1)]
+    names = [result.name for result in operators_to_list(many, NetworkResult())]
+    assert names == [f"op{number}" for number in range(MAX_LISTINGS + 2, 2, -1)]
     kernels = [
         KernelTime(name=name, tuned=True, calls=1, seconds=seconds)
         for name, seconds in (("op1", 2e-3), ("op0", 3e-3))
     ]
     network = NetworkResult(kernels=tuple(kernels))
-    assert [result.name for result in worth_listing(many, network)] == ["op0", "op1"]
-    assert worth_listing([attrs.evolve(first, config=None)], NetworkResult()) == []
+    assert [result.name for result in operators_to_list(many, network)] == ["op0", "op1"]
+    assert operators_to_list([attrs.evolve(first, config=None)], NetworkResult()) == []

@@ -1,7 +1,7 @@
 """What a winner became: its scheduled loops, and the code that is made of them."""
 
 import pytest
-from chameleon_tvm._building.remote.export import compiling_for
+from chameleon_tvm._building.remote.export import machine_code_context
 from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.auto import AutoSpace
@@ -44,7 +44,7 @@ def test_on_a_gpu_it_is_the_source_of_its_kernels():
 
 
 def test_after_an_export_of_the_same_process_it_is_still_listed():
-    with compiling_for(tvm.target.Target(A100)):
+    with machine_code_context(tvm.target.Target(A100)):
         texts = _listed(A100)
     assert _listed(A100) == texts
 

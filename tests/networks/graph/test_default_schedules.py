@@ -8,7 +8,7 @@ from chameleon_networks._compile.sequence.variants import Placement, placed
 from chameleon_tvm._building.lowering import compile_function
 from chameleon_tvm._device.targets import TVMTargets, tvm_target
 from chameleon_tvm._quick_tvm import te, tirx, tvm
-from chameleon_tvm._spaces.loops.lowered import loops_of
+from chameleon_tvm._spaces.loops.lowering import loops_of
 from computing import NATIVE
 from tvm_ffi.structural import structural_walk
 

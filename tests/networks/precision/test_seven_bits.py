@@ -18,7 +18,7 @@ from chameleon_networks._precision.section import Precision
 from chameleon_networks._quantize.eligibility import eligible
 from chameleon_networks._quantize.weights import encoded_weights
 from chameleon_tvm._device.targets import TVMTargets
-from chameleon_tvm._instructions.choosing import narrow_weights_pay
+from chameleon_tvm._instructions.selection import narrow_weights_pay
 from chameleon_tvm._types import STORAGE
 from chameleon_tvm._words import chosen_types
 

@@ -4,8 +4,8 @@ import pytest
 from chameleon_core._stages import MeasureJob, StageRef
 from chameleon_runners._ray.options import RayOptions
 from chameleon_tvm._operators.specs import DenseSpec
-from chameleon_tvm._spaces.template.algorithms import KNOB
-from chameleon_tvm._spaces.template.tile_tiling import TILED
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS
 from computing import NATIVE, PROVIDER
 
 pytest.importorskip("ray")
@@ -47,7 +47,7 @@ def test_it_measures_without_further_options(runner):
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_kernels_of_tiles_run(runner, dtype):
     spec = DenseSpec(input=[64, 128], units=64, dtype=dtype)
-    result = measured(runner, spec, lambda knobs: knobs.get(KNOB) == TILED)
+    result = measured(runner, spec, lambda knobs: knobs.get(ALGORITHM) == TILE_PRODUCTS)
     if result is None:
         pytest.skip("this CPU has no tile registers")
     assert result.message == ""

@@ -9,7 +9,7 @@ from chameleon_core._errors import DeviceLostError
 from chameleon_runners._rpc.device import RpcDevice
 from chameleon_runners._rpc.options import RpcDeviceOptions
 from chameleon_tvm._device.cpus.naming import native_name
-from chameleon_tvm._instructions.choosing import tile_products_of
+from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_tvm._device.cpus.description import _KNOWN, Core, core_of
+from chameleon_tvm._device.cpus.description import _CORES, Core, core_of
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 from chameleon_tvm._quick_tvm import codegen
-from chameleon_tvm._spaces.template.conv2d import geometry_of
+from chameleon_tvm._spaces.template.convolution import geometry_of
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace
 from chameleon_tvm._spaces.template.winograd_tiling import WinogradTiling
@@ -74,11 +74,11 @@ def test_arm_cores_differ_in_their_units():
 
 def test_every_core_is_a_name_of_llvms_and_sensible():
     known = {
-        triple: [cpu for cpu in _KNOWN if codegen.llvm_is_valid_cpu(cpu, triple)]
+        triple: [cpu for cpu in _CORES if codegen.llvm_is_valid_cpu(cpu, triple)]
         for triple in ("x86_64-linux-gnu", "aarch64-linux-gnu")
     }
-    assert sorted([name for names in known.values() for name in names]) == sorted(_KNOWN)
-    for core in _KNOWN.values():
+    assert sorted([name for names in known.values() for name in names]) == sorted(_CORES)
+    for core in _CORES.values():
         assert core.l1_bytes < core.l2_bytes <= core.l3_bytes
         assert core.memory_rate <= core.l3_rate <= core.l2_rate
     assert core_of("no such name", "x86_64") == Core()

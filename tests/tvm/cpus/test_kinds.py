@@ -11,9 +11,9 @@ from chameleon_system._processor import own_architecture, parse_cpuinfo, parse_s
 from chameleon_tvm._device import targets
 from chameleon_tvm._device.cpus import naming
 from chameleon_tvm._device.cpus.features import (
-    hidden_features,
     reported_features,
     target_features,
+    unreported_features,
     used_features,
 )
 from chameleon_tvm._device.targets import tvm_target
@@ -25,7 +25,7 @@ from chameleon_tvm._operators.specs import (
 )
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
-from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 from computing import NATIVE, require_reference, resolved
 
 LINUX, ARM, MAC = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "arm64-apple-darwin"
@@ -128,14 +128,14 @@ def test_native_is_what_the_flags_allow_and_nothing_more(kind, monkeypatch, tmp_
         naming.native_name.cache_clear()
     assert target == resolved(TARGETS[kind.file])
     assert used_features(tvm_target(target)) == reported_features(processor)
-    assert hidden_features(tvm_target(target)) == kind.hidden
+    assert unreported_features(tvm_target(target)) == kind.hidden
     assert processor.missing_flags == kind.missing_flags
 
 
 @EACH
 def test_products_are_those_that_the_flags_allow(kind):
     expected = dict(zip(TYPES, kind.products, strict=False))
-    assert arithmetic_in_words(resolved(TARGETS[kind.file])) == expected
+    assert describe_arithmetic(resolved(TARGETS[kind.file])) == expected
 
 
 @EACH
@@ -211,7 +211,7 @@ def runs_here(target):
     if own_architecture() != "x86_64":
         return False
     wanted, own = (tvm_target(one) for one in (target, NATIVE))
-    if not used_features(wanted) | hidden_features(wanted) <= target_features(own):
+    if not used_features(wanted) | unreported_features(wanted) <= target_features(own):
         return False
     return "amx-tile" not in used_features(wanted) or not request_permission(AMX)
 

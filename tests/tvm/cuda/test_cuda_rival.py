@@ -35,9 +35,9 @@ class MadeUp(ms.runner.PyRunner):
 def test_it_tunes_for_cuda_and_its_winner_is_a_contender(monkeypatch, tmp_path, nvcc):
     target = resolved("cuda -arch=sm_80")
     task = DenseSpec(input=[64, 64], units=64).task("t", target)
-    local = metaschedule.workers
+    local = metaschedule.builder_and_runner
     monkeypatch.setattr(
-        metaschedule, "workers", lambda *a, **k: {**local(*a, **k), "runner": MadeUp()}
+        metaschedule, "builder_and_runner", lambda *a, **k: {**local(*a, **k), "runner": MadeUp()}
     )
     request = {
         "task": task.to_json(),

@@ -95,7 +95,7 @@ def test_memory_of_copies_serves_the_next_kernel(program):
 )
 def test_blocks_are_kept_within_the_memory_limit(limit, kept, program, monkeypatch):
     spares = []
-    monkeypatch.setattr(rotation, "_spares", spares)
+    monkeypatch.setattr(rotation, "_free_blocks", spares)
     monkeypatch.setattr(rotation.resource, "getrlimit", lambda _: (limit, limit))
     kernels = [TVMKernel(program, TARGET, constants=OPERATOR.constants) for _ in range(2)]
     for kernel in kernels:

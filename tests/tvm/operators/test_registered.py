@@ -15,7 +15,7 @@ from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.template import provider
-from chameleon_tvm._spaces.template.batch_matmul import DenseTemplate
+from chameleon_tvm._spaces.template.matmul import DenseTemplate
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import template_of
 from synthetic import plugin_of

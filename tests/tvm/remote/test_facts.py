@@ -12,12 +12,12 @@ from chameleon_tvm._building.remote import facts as facts_module
 from chameleon_tvm._building.remote.facts import (
     ServerFacts,
     ask,
-    ask_here,
     check,
     own_facts,
-    own_version,
+    query_local,
+    tvm_version,
 )
-from chameleon_tvm._device.cpus.naming import name_of, native_name
+from chameleon_tvm._device.cpus.naming import closest_cpu_name, native_name
 from chameleon_tvm._device.cpus.registers import Reported
 from chameleon_tvm._device.linking import own_triple
 from chameleon_tvm._quick_tvm import tvm
@@ -29,7 +29,7 @@ CPUINFO = Path(__file__).parents[1] / "cpus" / "cpuinfo"
 
 def own(**other):
     name = native_name()
-    facts = {"tvm": own_version(), "triple": own_triple(), "cpu": name.mcpu, "mattr": name.mattr}
+    facts = {"tvm": tvm_version(), "triple": own_triple(), "cpu": name.mcpu, "mattr": name.mattr}
     return ServerFacts(**{**facts, **({"mattr": ()} if "cpu" in other else {}), **other})
 
 
@@ -52,11 +52,11 @@ def refusal(facts, text, *, exists=True):
 def test_another_tvm():
     said = refusal(own(tvm="0.18.0"), "native")
     assert "0.18.0" in said
-    assert own_version() in said
+    assert tvm_version() in said
 
 
 def test_a_patch_of_the_same_release_is_none():
-    release = ".".join(own_version().split(".")[:2])
+    release = ".".join(tvm_version().split(".")[:2])
     accepts(own(tvm=f"{release}.99"), "native")
 
 
@@ -93,7 +93,7 @@ def test_the_flags_of_a_server_count_more_than_its_name():
     guest = own(triple="x86_64-linux-gnu", cpu="rocketlake")
     text = f"{X86}sapphirerapids"
     assert "amx-tile" in refusal(guest, text)
-    output = name_of(described("graniterapids-guest"), "rocketlake", "x86_64-linux-gnu")
+    output = closest_cpu_name(described("graniterapids-guest"), "rocketlake", "x86_64-linux-gnu")
     accepts(attrs.evolve(guest, cpu=output.mcpu, mattr=output.mattr), text)
 
 
@@ -136,9 +136,9 @@ def test_a_server_that_serves_reports_what_it_is_refused(monkeypatch):
 
 
 def test_this_process_goes_by_its_flags():
-    facts = ask_here(tvm.cpu(), "cpu")
+    facts = query_local(tvm.cpu(), "cpu")
     name = native_name()
-    assert (facts.tvm, facts.cpu, facts.mattr) == (own_version(), name.mcpu, name.mattr)
+    assert (facts.tvm, facts.cpu, facts.mattr) == (tvm_version(), name.mcpu, name.mattr)
     assert not facts.guessed
 
 
@@ -157,7 +157,7 @@ def test_asking_our_own_server():
     functions = {"chameleon.server.facts": own_facts, "target.llvm_get_system_cpu": lambda: "i386"}
     facts = ask(server_of(functions), None, "cpu")
     name = native_name()
-    assert (facts.tvm, facts.cpu, facts.mattr) == (own_version(), name.mcpu, name.mattr)
+    assert (facts.tvm, facts.cpu, facts.mattr) == (tvm_version(), name.mcpu, name.mattr)
     assert json.loads(json.dumps(facts.to_json()))["cpu"] == facts.cpu
 
 

@@ -9,7 +9,7 @@ from chameleon_system._permissions import AMX, request_permission
 from chameleon_system._processor import own_architecture, this_processor
 from chameleon_tvm._building.remote.probe import ask_processor, probe_for
 from chameleon_tvm._device.cpus.features import reported_features
-from chameleon_tvm._device.cpus.registers import WORDS, reported
+from chameleon_tvm._device.cpus.registers import WORDS, decode_processor
 from chameleon_tvm._device.linking import LINKER, own_triple
 from chameleon_tvm._quick_tvm import tvm
 
@@ -93,6 +93,6 @@ def program(tmp_path_factory):
 def test_an_arm_processor_is_asked(program, cpu, part, features):
     command = [EMULATOR, "-cpu", cpu, str(program)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    processor = reported([*map(int, printed.split())], "aarch64").processor
+    processor = decode_processor([*map(int, printed.split())], "aarch64").processor
     assert (processor.vendor, processor.model) == ("0x41", part)
     assert reported_features(processor) == features

@@ -13,12 +13,12 @@ from chameleon_tvm._instructions.emission import permissions_of
 from chameleon_tvm._operators.base import operator_of
 from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
 from chameleon_tvm._quick_tvm import tvm
-from chameleon_tvm._spaces.template import tile_products
-from chameleon_tvm._spaces.template.algorithms import KNOB
-from chameleon_tvm._spaces.template.conv2d import geometry_of
+from chameleon_tvm._spaces.template import tile_algorithm
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.convolution import geometry_of
 from chameleon_tvm._spaces.template.provider import template_of
-from chameleon_tvm._spaces.template.tile_products import TileProducts
-from chameleon_tvm._spaces.template.tile_tiling import TILED, Runs
+from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
+from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS, Runs
 from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from chameleon_tvm.testing.loop_tiles import LoopTiles
 from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved, wide_convolutions
@@ -41,23 +41,25 @@ FINISHES = st.fixed_dictionaries(
 @pytest.fixture(autouse=True, scope="module")
 def loops():
     """This machine's CPU has tiles, which are loops."""
-    chosen = tile_products.tile_products_of
+    chosen = tile_algorithm.tile_products_of
 
     def found(target, **types):
         kinds = {"bfloat16": AmxBfloat16, "float16": AmxFloat16}
         product = kinds.get(types["data"], AmxInt8)()
         return [LoopTiles(product)] if target == NATIVE else chosen(target, **types)
 
-    tile_products.tile_products_of = found
+    tile_algorithm.tile_products_of = found
     yield
-    tile_products.tile_products_of = chosen
+    tile_algorithm.tile_products_of = chosen
 
 
 def tiled(space, count, seed):
     """Legal configurations of tile products: the first guess of them, and random ones."""
     drawn = space.sample(400, np.random.default_rng(seed))
     result = [
-        config for config in [*space.first_guesses, *drawn] if space.decode(config)[KNOB] == TILED
+        config
+        for config in [*space.first_guesses, *drawn]
+        if space.decode(config)[ALGORITHM] == TILE_PRODUCTS
     ]
     return [result[0], *result[len(result) - count :]]
 
@@ -143,7 +145,7 @@ def test_registers_are_never_more_than_there_are():
 def test_a_first_guess_multiplies_four_tiles_with_four_loads():
     space = PROVIDER.design_space(LAYER.task("t", SAPPHIRE))
     values = space.decode(space.first_guesses[0])
-    assert values[KNOB] == TILED
+    assert values[ALGORITHM] == TILE_PRODUCTS
     assert values["product_pixels"] == 14
     assert values["product_strips"] * values["product_rows"] == 2
     assert values["product_vectors"] == 2
@@ -158,7 +160,7 @@ def test_a_first_guess_multiplies_four_tiles_with_four_loads():
 )
 def test_pieces_of_a_run_are_equal_and_few(channels, kernel, found):
     spec = Conv2dSpec(input=[1, channels, 9, 9], filters=16, kernel=kernel, layout="NHWC", **INT8)
-    tiles = TileProducts.of(geometry_of(spec, 16), spec, SAPPHIRE)
+    tiles = TileAlgorithm.of(geometry_of(spec, 16), spec, SAPPHIRE)
     runs = Runs.of(tiles.geometry, tiles.product)
     assert (tiles.geometry.ic, runs.pieces, runs.depth) == found
 

@@ -10,11 +10,11 @@ from chameleon_tvm._device.cpus.features import host_features
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import Conv2dSpec
 from chameleon_tvm._spaces.auto import AutoSpace
-from chameleon_tvm._spaces.loops.trees import found
+from chameleon_tvm._spaces.loops.trees import find_nodes
 from chameleon_tvm._spaces.options import AutoOptions
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm._spaces.template.transforms import expected_error, transforms
+from chameleon_tvm._spaces.template.winograd_transforms import expected_error, transforms
 from computing import NATIVE, few, first_of, require_sound, resolved, shapes_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,7 +89,7 @@ def test_the_position_of_a_tile_is_computed_once():
     space = TemplateSpace(TemplateOptions(algorithms=("winograd4",)))
     config = space.design_space(R5.task("t", ZEN4)).first_guesses[0].tolist()
     function = space.builder(R5.task("t", ZEN4), threads=2).program(config).function
-    divisions = found(function.body, (tirx.FloorDiv, tirx.FloorMod))
+    divisions = find_nodes(function.body, (tirx.FloorDiv, tirx.FloorMod))
     # A tile of outputs alone reads 36 products and writes 16 numbers.
     assert 0 < len(divisions) < 16
 

@@ -1,8 +1,7 @@
 """Short functions that write loop nests in TensorIR directly.
 
-The templates write their loops themselves instead of scheduling a definition. TVM has no schedule
-primitives for three things that these functions express directly. They are register tiles as
-straight-line code, overlapping tiles at the border, and loop bounds that skip taps in the padding.
+TVM's schedule primitives have no register tiles as straight-line code, no overlapping tiles at
+borders, and no loop bounds that skip taps in the padding.
 """
 
 from __future__ import annotations
@@ -18,25 +17,18 @@ Expr = Any
 Stmt = Any
 Buffer = Any
 
-_SHORT = 2048
+_MAX_SERIAL_STORES = 2048
 """The most stores of a loop that takes less time than starting threads. A store with its operations
 takes about a cycle, and starting threads takes some thousand cycles."""
 
 
 def buffer(name: str, shape: Sequence[int], *, dtype: str = "float32") -> Buffer:
-    """A buffer; its dtype is float32 by default."""
+    """Declare a buffer."""
     return tirx.decl_buffer(list(shape), dtype, name)
 
 
 def loop(name: str, extent: Expr, body: Callable[[Expr], Stmt], *, start: Expr = 0) -> Stmt:
-    """Write a serial loop over ``[start, start + extent)``; only its body if the extent is 1.
-
-    Args:
-        name: Name of the loop variable.
-        extent: Number of iterations.
-        body: A function of the loop variable, which returns the body.
-        start: First value of the loop variable.
-    """
+    """Write a serial loop over ``[start, start + extent)``; only its body if the extent is 1."""
     if isinstance(extent, int) and extent == 1:
         return body(start)
     variable, kind = tirx.Var(name, "int32"), tirx.ForKind.SERIAL
@@ -55,27 +47,16 @@ def loops(extents: Mapping[str, Expr], body: Callable[..., Stmt]) -> Stmt:
 
 
 def parallel(name: str, extent: int, body: Callable[[Expr], Stmt]) -> Stmt:
-    """Write a loop whose iterations are divided among the threads in contiguous parts.
-
-    If the whole loop takes less time than starting threads does, the loop is serial.
-
-    Args:
-        name: Name of the loop variable.
-        extent: Number of iterations.
-        body: A function of the loop variable, which returns the body.
-    """
+    """Write a parallel loop; a serial one if it takes less time than starting threads does."""
     variable = tirx.Var(name, "int32")
     iteration = body(variable)
-    short = extent * _stores(iteration, _SHORT // max(extent, 1)) <= _SHORT
+    short = extent * _stores(iteration, _MAX_SERIAL_STORES // max(extent, 1)) <= _MAX_SERIAL_STORES
     kind = tirx.ForKind.SERIAL if short else tirx.ForKind.PARALLEL
     return tirx.For(variable, _constant(0), _constant(extent), kind, iteration)
 
 
 def _stores(statement: Stmt, most: int) -> float:
-    """At most how many stores a statement executes; infinity if that is unknown.
-
-    The count ends with infinity above ``most``, because tiles without loops have many statements.
-    """
+    """An upper bound of a statement's stores; infinity above ``most`` or if unknown."""
     if isinstance(statement, tirx.SeqStmt):
         left: float = most
         for part in statement.seq:
@@ -101,7 +82,7 @@ def sequence(statements: Sequence[Stmt]) -> Stmt:
 
 def load(source: Buffer, index: Sequence[Expr], lanes: int = 1) -> Expr:
     """An element, or a vector of ``lanes`` consecutive elements."""
-    return tirx.BufferLoad(source, _place(index, lanes))
+    return tirx.BufferLoad(source, _indices(index, lanes))
 
 
 def splat(value: Expr, lanes: int) -> Expr:
@@ -111,7 +92,7 @@ def splat(value: Expr, lanes: int) -> Expr:
 
 def store(target: Buffer, index: Sequence[Expr], value: Expr, lanes: int = 1) -> Stmt:
     """Write an element, or ``lanes`` consecutive elements."""
-    return tirx.BufferStore(target, value, _place(index, lanes))
+    return tirx.BufferStore(target, value, _indices(index, lanes))
 
 
 def constant(value: float, lanes: int = 1) -> Expr:
@@ -131,92 +112,69 @@ def lanes_of(value: Expr) -> int:
     return int(lanes) if lanes else 1
 
 
-def typed(dtype: str, like: Expr) -> str:
-    """The vector dtype with as many lanes as an expression, such as ``int32x8``.
-
-    Args:
-        dtype: The dtype of an element.
-        like: The expression.
-    """
+def vector_dtype(dtype: str, like: Expr) -> str:
+    """The vector dtype with as many lanes as an expression, such as ``int32x8``."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
-def every(scalar: Expr, like: Expr) -> Expr:
-    """Broadcast a scalar to a vector with as many lanes as the expression ``like``."""
+def broadcast_like(scalar: Expr, like: Expr) -> Expr:
+    """Broadcast a scalar to as many lanes as an expression has."""
     return splat(scalar, lanes_of(like))
 
 
-def number(value: float, like: Expr) -> Expr:
-    """A float32 constant with as many lanes as the expression ``like``."""
+def constant_like(value: float, like: Expr) -> Expr:
+    """A float32 constant with as many lanes as an expression."""
     return constant(value, lanes_of(like))
 
 
-def integer(value: int, like: Expr, dtype: str = "int32") -> Expr:
-    """A constant whole number with as many lanes as the expression ``like``."""
-    return every(tirx.IntImm(dtype, value), like)
+def integer_like(value: int, like: Expr, dtype: str = "int32") -> Expr:
+    """An integer constant with as many lanes as an expression."""
+    return broadcast_like(tirx.IntImm(dtype, value), like)
 
 
 def cast(dtype: str, value: Expr) -> Expr:
     """Convert a scalar or vector to another dtype."""
-    wanted = typed(dtype, value)
+    wanted = vector_dtype(dtype, value)
     return value if str(value.ty) == wanted else tirx.Cast(wanted, value)
 
 
 def widening(kind: StorageType, value: Expr) -> Expr:
-    """Make the expression that converts stored numbers to float32, like ``StorageType.real``.
-
-    Args:
-        kind: A floating-point storage type.
-        value: The stored number, or a vector of stored numbers.
-    """
+    """Make the expression that converts stored numbers to float32, like ``StorageType.real``."""
     if kind.name == FLOAT32:
         return value
     if kind.storage_dtype == kind.name:
         # A conversion of the CPU's own (F16C, NEON), denormals included.
-        return tirx.Cast(typed(FLOAT32, value), value)
-    bits = tirx.Cast(typed("uint32", value), value) << _word(16, value)
-    return tirx.reinterpret(typed(FLOAT32, value), bits)
+        return tirx.Cast(vector_dtype(FLOAT32, value), value)
+    bits = tirx.Cast(vector_dtype("uint32", value), value) << _word(16, value)
+    return tirx.reinterpret(vector_dtype(FLOAT32, value), bits)
 
 
 def rounding(kind: StorageType, value: Expr) -> Expr:
-    """Make the expression that rounds float32 to a stored dtype, like ``StorageType.stored``.
-
-    Args:
-        kind: A floating-point storage type.
-        value: A float32 number, or a vector of float32 numbers.
-    """
+    """Make the expression that rounds float32 to a stored dtype, like ``StorageType.stored``."""
     if kind.name == FLOAT32:
         return value
     if kind.storage_dtype == kind.name:
-        return tirx.Cast(typed(kind.name, value), value)
-    bits = tirx.reinterpret(typed("uint32", value), value)
+        return tirx.Cast(vector_dtype(kind.name, value), value)
+    bits = tirx.reinterpret(vector_dtype("uint32", value), value)
     odd = (bits >> _word(16, value)) & _word(1, value)
     nearest = (bits + _word(0x7FFF, value) + odd) >> _word(16, value)
     # A comparison with itself is one that TVM decides.
     is_nan = (bits & _word(0x7FFFFFFF, value)) > _word(0x7F800000, value)
     word = tirx.Select(is_nan, _word(0x7FC0, value), nearest)
-    return tirx.Cast(typed(kind.storage_dtype, value), word)
+    return tirx.Cast(vector_dtype(kind.storage_dtype, value), word)
 
 
 def _word(value: int, like: Expr) -> Expr:
-    return integer(value, like, "uint32")
+    return integer_like(value, like, "uint32")
 
 
 def registers(
     count: int, lanes: int, *, name: str = "sum", dtype: str = "float32"
 ) -> tuple[Buffer, ...]:
-    """Make vector registers for a kernel, to be allocated with ``local``.
+    """Declare vector registers, to be allocated with ``allocate``.
 
-    Each register is a buffer of its own. TVM puts small buffers of this scope on the stack, and
-    LLVM turns them into registers. For larger buffers, TVM requests memory from its runtime for
-    each tile.
-
-    Args:
-        count: Number of registers.
-        lanes: Number of elements of a register.
-        name: Beginning of the registers' names.
-        dtype: Dtype of the elements.
+    Each is a buffer of its own, because TVM puts only small buffers on the stack.
     """
     return tuple(buffer(f"{name}{index}", (lanes,), dtype=dtype) for index in range(count))
 
@@ -231,35 +189,25 @@ def assign(register: Buffer, value: Expr) -> Stmt:
     return store(register, [0], value, int(register.shape[0]))
 
 
-def local(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
+def allocate(targets: Buffer | Sequence[Buffer], body: Stmt) -> Stmt:
     """A statement with one or more buffers allocated around it."""
-    several = targets if isinstance(targets, Sequence) else (targets,)
-    return tirx.SeqStmt([*(tirx.AllocBuffer(target) for target in several), body])
+    buffers = targets if isinstance(targets, Sequence) else (targets,)
+    return tirx.SeqStmt([*(tirx.AllocBuffer(target) for target in buffers), body])
 
 
-def kept(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
-    """Write a statement that computes indices once and uses each of them often.
+def hoist(values: Sequence[Expr], body: Callable[..., Stmt]) -> Stmt:
+    """Write a statement that computes indices once, in memory that LLVM turns into registers.
 
-    The indices are in memory, which LLVM turns into registers. TVM would put the value of a
-    variable into each index that uses it, and simplify all of them.
-
-    Args:
-        values: The indices.
-        body: A function of the indices, which returns the statement.
+    TVM would put the value of a variable into each index that uses it.
     """
     memory = buffer("kept", (len(values),), dtype="int32")
     stores = [store(memory, [number], value) for number, value in enumerate(values)]
     loads = (load(memory, [number]) for number in range(len(values)))
-    return local(memory, sequence([*stores, body(*loads)]))
+    return allocate(memory, sequence([*stores, body(*loads)]))
 
 
-def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
-    """Write a statement that runs the first case whose condition is true, else ``otherwise``.
-
-    Args:
-        cases: Pairs of a condition and a statement.
-        otherwise: The statement to run if no condition is true.
-    """
+def branch(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
+    """Write a statement that runs the first case whose condition is true, else ``otherwise``."""
     chosen = otherwise
     for condition, statement in reversed(cases):
         chosen = tirx.IfThenElse(condition, statement, chosen)
@@ -267,24 +215,17 @@ def choose(cases: Sequence[tuple[Expr, Stmt]], otherwise: Stmt) -> Stmt:
 
 
 def split(index: Expr, extents: Sequence[int]) -> list[Expr]:
-    """Split an index into one index per axis, outermost first.
-
-    An axis of extent 1 adds no code.
-
-    Args:
-        index: The index, counted over all axes.
-        extents: Extents of the axes, outermost first.
-    """
+    """Split an index into one index per axis, outermost first."""
     digits: list[Expr] = []
-    rest = index
+    remaining = index
     for position, extent in reversed(list(enumerate(extents))):
         if extent == 1:
             digits.append(0)
         elif all(outer == 1 for outer in extents[:position]):
-            digits.append(rest)
+            digits.append(remaining)
         else:
-            digits.append(tirx.floormod(rest, extent))
-            rest = tirx.floordiv(rest, extent)
+            digits.append(tirx.floormod(remaining, extent))
+            remaining = tirx.floordiv(remaining, extent)
     return digits[::-1]
 
 
@@ -297,16 +238,10 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
     return index
 
 
-def within(tile: Expr, size: int, extent: int) -> Expr:
-    """The start of a tile on its axis. The last tile starts earlier if it would exceed the axis.
+def tile_start(tile: Expr, size: int, extent: int) -> Expr:
+    """The start of a tile on its axis; the last tile starts earlier to end with the axis.
 
-    The last two tiles then overlap and compute the same numbers twice. So inner loops need no
-    conditions, and outputs need no padding.
-
-    Args:
-        tile: Number of the tile.
-        size: Number of indices of a tile.
-        extent: Extent of the axis.
+    Tiles then overlap, so loops need no conditions and outputs need no padding.
     """
     start = tile * size
     return start if extent % size == 0 else tirx.min(start, extent - size)
@@ -318,32 +253,24 @@ def function(parameters: Sequence[Buffer], body: Stmt) -> tirx.PrimFunc:
     return result.with_attr("tirx.noalias", True)
 
 
-def with_shapes(written: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
-    """The same function with parameters of other shapes that have as many elements.
-
-    Templates index parameters in the shape that suits their loops. Callers pass arrays in the
-    operator's own shapes.
-
-    Args:
-        written: The function.
-        shapes: The shapes that callers pass, by the parameter's name.
-    """
+def with_shapes(original: tirx.PrimFunc, shapes: Mapping[str, Sequence[int]]) -> tirx.PrimFunc:
+    """The same function with parameters of other shapes that have as many elements."""
     parameters, inside = [], []
-    for old in written.params:
+    for old in original.params:
         shape = list(shapes.get(str(old.name), old.shape))
         if shape == [int(extent) for extent in old.shape]:
             parameters.append(old)
             continue
         parameters.append(buffer(str(old.name), shape, dtype=str(old.dtype)))
         inside.append(tirx.DeclBuffer(old, data=parameters[-1].data))
-    return function(parameters, tirx.SeqStmt([*inside, written.body])) if inside else written
+    return function(parameters, tirx.SeqStmt([*inside, original.body])) if inside else original
 
 
 def _constant(value: Expr) -> Expr:
     return tirx.IntImm("int32", value) if isinstance(value, int) else value
 
 
-def _place(start: Sequence[Expr], lanes: int) -> list[Expr]:
+def _indices(start: Sequence[Expr], lanes: int) -> list[Expr]:
     indices = [_constant(index) for index in start]
     if lanes > 1:
         indices[-1] = tirx.Ramp(indices[-1], tirx.IntImm("int32", 1), lanes)

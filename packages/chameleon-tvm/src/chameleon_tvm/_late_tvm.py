@@ -1,8 +1,6 @@
-"""The same names of TVM as ``quick_tvm``, but the import of TVM waits until a name is used.
+"""The names of ``_quick_tvm``, whose import waits until a name is used.
 
-Some processes import modules that can use TVM, but do not use it. These processes then need not
-wait for the import. Examples are processes that check a vendor's kernel, and commands that only
-show a pipeline.
+Processes that import such modules but do not use TVM start faster.
 """
 
 from __future__ import annotations
@@ -11,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 
-class _Late:
-    """Stands for an object of ``quick_tvm``, and imports it at the first use of an attribute."""
+class _LazyObject:
+    """Stands for an object of ``_quick_tvm``, which it imports at the first use of an attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -32,7 +30,7 @@ class _Late:
 if TYPE_CHECKING:
     from chameleon_tvm._quick_tvm import Schedule, Target, TargetKind, codegen, te, tirx, tvm
 else:
-    Schedule, Target, TargetKind = map(_Late, ("Schedule", "Target", "TargetKind"))
-    codegen, te, tirx, tvm = map(_Late, ("codegen", "te", "tirx", "tvm"))
+    Schedule, Target, TargetKind = map(_LazyObject, ("Schedule", "Target", "TargetKind"))
+    codegen, te, tirx, tvm = map(_LazyObject, ("codegen", "te", "tirx", "tvm"))
 
 __all__ = ["Schedule", "Target", "TargetKind", "codegen", "te", "tirx", "tvm"]

@@ -15,50 +15,49 @@ from chameleon_core.api import with_article
 from chameleon_core.plugin_api import ConfigError
 
 
-def named_object(source: str, who: str) -> Any:
+def named_object(source: str, context: str) -> Any:
     """Import the object named by ``path.py:function`` or ``package.module:function``.
 
     Args:
         source: The object's name in one of these two forms.
-        who: The part of the pipeline that names the object, such as an option, for error messages.
+        context: The part of the pipeline that names the object, for error messages.
 
     Raises:
         ConfigError: The file, module or attribute does not exist, or importing it fails.
     """
     path, _, attribute = source.rpartition(":")
-    module = _file_module(path, who) if path.endswith(".py") else _package_module(path, who)
+    module = _file_module(path, context) if path.endswith(".py") else _package_module(path, context)
     if not hasattr(module, attribute):
-        offered = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        functions = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise ConfigError(
-            f"{who}: {path} has no {attribute!r}",
-            hint=f"It has {', '.join(offered[:8])}." if offered else "It defines no function.",
+            f"{context}: {path} has no {attribute!r}",
+            hint=f"It has {', '.join(functions[:8])}." if functions else "It defines no function.",
         )
     return getattr(module, attribute)
 
 
-def named_function(source: str, who: str, hint: str) -> Callable[..., Any]:
+def named_function(source: str, context: str, hint: str) -> Callable[..., Any]:
     """Import the function named by ``path.py:function`` or ``package.module:function``.
 
     Args:
         source: The function's name in one of these two forms.
-        who: The part of the pipeline that names the function, for error messages.
-        hint: The hint of the error if the object is not callable.
+        context: The part of the pipeline that names the function, for error messages.
 
     Raises:
         ConfigError: The function does not exist, or the object is not callable.
     """
-    function: Callable[..., Any] | None = named_object(source, who)
+    function: Callable[..., Any] | None = named_object(source, context)
     if not callable(function):
         kind = with_article(type(function).__name__)
-        raise ConfigError(f"{who}: {source} is {kind} and no function", hint=hint)
+        raise ConfigError(f"{context}: {source} is {kind} and no function", hint=hint)
     return function
 
 
-def _file_module(file: str, who: str) -> ModuleType:
+def _file_module(file: str, context: str) -> ModuleType:
     path = Path(file).expanduser().resolve()
     if not path.is_file():
         raise ConfigError(
-            f"{who}: there is no file {file}",
+            f"{context}: there is no file {file}",
             hint="Paths are relative to the pipeline file, or without one to the working "
             f"directory, {Path.cwd()}.",
         )
@@ -68,7 +67,9 @@ def _file_module(file: str, who: str) -> ModuleType:
     name = f"_chameleon_user_{folder}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{who}: {file} is not a Python file", hint="Name a file ending in .py.")
+        raise ConfigError(
+            f"{context}: {file} is not a Python file", hint="Name a file ending in .py."
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -76,17 +77,17 @@ def _file_module(file: str, who: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(
-            f"{who}: {file} cannot be imported: {type(error).__name__}: {error}",
+            f"{context}: {file} cannot be imported: {type(error).__name__}: {error}",
             hint=f"Run `python {file}` to see the whole error.",
         ) from error
     return module
 
 
-def _package_module(package: str, who: str) -> ModuleType:
+def _package_module(package: str, context: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
         raise ConfigError(
-            f"{who}: module {package!r} cannot be imported: {error}",
+            f"{context}: module {package!r} cannot be imported: {error}",
             hint="Install it into this environment, or name a file as 'path.py:function'.",
         ) from error

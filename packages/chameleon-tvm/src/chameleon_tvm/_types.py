@@ -65,7 +65,7 @@ class StorageType:
     rounding: float = 0.0
 
     @storage_dtype.default
-    def _own_name(self) -> str:
+    def _name_as_dtype(self) -> str:
         return self.name
 
     @property
@@ -126,14 +126,14 @@ class StorageType:
         return self.real(self.stored(numbers))
 
 
-_USUAL = 1e-4
+_DEFAULT_TOLERANCE = 1e-4
 """Tolerance for sums of some thousand float32 products. The error of a wrong sum is larger by
 orders of magnitude."""
 
 STORAGE = {
-    one.name: one
-    for one in (
-        StorageType(name=FLOAT32, bits=32, operands=(FLOAT32,), tolerance=_USUAL),
+    kind.name: kind
+    for kind in (
+        StorageType(name=FLOAT32, bits=32, operands=(FLOAT32,), tolerance=_DEFAULT_TOLERANCE),
         # Half precision rounds an output, and its inputs once.
         StorageType(
             name=FLOAT16, bits=16, operands=(FLOAT16, FLOAT32), tolerance=2e-3, rounding=2.0**-11
@@ -212,8 +212,8 @@ def _integers(name: str, variant_of: str = "") -> ComputeType:
 
 
 COMPUTE = {
-    one.name: one
-    for one in (
+    kind.name: kind
+    for kind in (
         _floating(FLOAT32, FLOAT32),
         _floating(FLOAT16, FLOAT16, FLOAT32),
         _floating(BFLOAT16, BFLOAT16, FLOAT32),
@@ -229,7 +229,7 @@ HALVES = tuple(name for name in REDUCED if not COMPUTE[name].quantized)
 """Names of the 16-bit floating-point compute types, whose sums are float32."""
 WEIGHTED = tuple(COMPUTE)
 """Names of the compute types of convolutions and of products with constant weights."""
-VARYING = tuple(name for name, one in COMPUTE.items() if not one.variant_of)
+VARYING = tuple(name for name, kind in COMPUTE.items() if not kind.variant_of)
 """Names of the compute types of products of two variable sides. Variants such as int7, which differ
 only in the range of constant weights, are not among them."""
 
@@ -261,7 +261,7 @@ def tolerance_of(dtype: str) -> float:
     Args:
         dtype: Name of the dtype. An unknown dtype has the tolerance of float32.
     """
-    return STORAGE[dtype].tolerance if dtype in STORAGE else _USUAL
+    return STORAGE[dtype].tolerance if dtype in STORAGE else _DEFAULT_TOLERANCE
 
 
 def display_name(dtype: str) -> str:
@@ -273,6 +273,6 @@ def display_name(dtype: str) -> str:
     return (dtype in COMPUTE and COMPUTE[dtype].variant_of) or dtype
 
 
-FLOATING_IN = {one.storage_dtype: one for one in STORAGE.values() if not one.whole}
+FLOATING_IN = {kind.storage_dtype: kind for kind in STORAGE.values() if not kind.whole}
 """The floating-point storage types, by the dtype of instructions' operands and of buffers on
 CPUs."""

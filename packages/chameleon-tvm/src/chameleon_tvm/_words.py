@@ -20,16 +20,16 @@ TVM_ERRORS = (RuntimeError, ValueError, TypeError, LookupError)
 """Classes of errors that TVM raises if it refuses something. TVM's own errors are subclasses of
 ``RuntimeError``."""
 
-_OPERATOR = re.compile(r"^In ir\.Op\(.*?support_level=\d+\), ")
+_OPERATOR_RECORD = re.compile(r"^In ir\.Op\(.*?support_level=\d+\), ")
 """How TVM writes the whole record of an operator in front of a message."""
 
-_LONGEST = 200
+_MAX_CHARACTERS = 200
 """Largest number of characters of a library's message that ``one_line`` returns."""
 
 
 def first_line(error: BaseException) -> str:
     """The class of an error and the first line of its message, for another message."""
-    text = _OPERATOR.sub("", str(error).strip())
+    text = _OPERATOR_RECORD.sub("", str(error).strip())
     kind = type(error).__name__
     return f"{kind}: {text.splitlines()[0][:300]}" if text else kind
 
@@ -37,8 +37,8 @@ def first_line(error: BaseException) -> str:
 def telling_line(error: BaseException) -> str:
     """The most informative line of an error message of TVM, which has a long back trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "rror" in line or "Check failed" in line]
-    return (telling or lines or [type(error).__name__])[-1][:300]
+    informative = [line for line in lines if "rror" in line or "Check failed" in line]
+    return (informative or lines or [type(error).__name__])[-1][:300]
 
 
 def one_line(error: Exception) -> str:
@@ -47,10 +47,10 @@ def one_line(error: Exception) -> str:
     If the error says that a process ended, the line comes from the error's hint, which holds the
     process's last output.
     """
-    words = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
-    lines = [line.strip() for line in (words or str(error)).splitlines() if line.strip()]
+    hint = error.hint if isinstance(error, ChameleonError) and "ended with" in str(error) else None
+    lines = [line.strip() for line in (hint or str(error)).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
 
 
 def identifier(name: str) -> str:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     )
     from chameleon_tvm._emit import rounding, widening, with_shapes
     from chameleon_tvm._instructions.base import Dot, Instruction
-    from chameleon_tvm._instructions.choosing import dots_of, narrow_weights_pay
     from chameleon_tvm._instructions.emission import intrinsic, permissions_of
+    from chameleon_tvm._instructions.selection import dots_of, narrow_weights_pay
     from chameleon_tvm._instructions.tiles import TileProduct
     from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
     from chameleon_tvm._metaschedule.strategy import ChameleonStrategy
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         function_flop,
         loaded_function,
     )
-    from chameleon_tvm._operators.requantizing import QuantizedProduct
+    from chameleon_tvm._operators.requantization import QuantizedProduct
     from chameleon_tvm._operators.spec import (
         FusedSpec,
         OperatorSpec,
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from chameleon_tvm._quick_tvm import te, tirx, tvm
     from chameleon_tvm._sources import named_function, named_object
     from chameleon_tvm._spaces.auto import AutoSpace
-    from chameleon_tvm._spaces.loops.lowered import LANES, loops_of
+    from chameleon_tvm._spaces.loops.lowering import LANES, loops_of
     from chameleon_tvm._spaces.loops.partial_sums import REFUSED, begun, keeping_nan
     from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
     from chameleon_tvm._spaces.loops.template import KIND, plan_of

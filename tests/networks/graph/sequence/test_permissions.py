@@ -5,7 +5,7 @@ import numpy as np
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._graph.relaxed import relax
 from chameleon_system._permissions import AMX
-from chameleon_tvm._instructions.emission import using
+from chameleon_tvm._instructions.emission import with_instructions
 from chameleon_tvm._instructions.multiply_add import MultiplyAdd
 
 from ...modules import expected, module_of  # noqa: TID252 - shared by folders
@@ -32,7 +32,7 @@ def test_permissions_of_kernels_are_those_of_the_network(deliver, monkeypatch):
 
     def asking(self, chain):
         kernel = of(self, chain)
-        return attrs.evolve(kernel, function=using(kernel.function, [Asking()]))
+        return attrs.evolve(kernel, function=with_instructions(kernel.function, [Asking()]))
 
     monkeypatch.setattr(Kernels, "of", asking)
     network = deliver(module, guesses=True)

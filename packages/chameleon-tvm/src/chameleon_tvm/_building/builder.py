@@ -16,12 +16,7 @@ from chameleon_tvm._operators.base import operator_of
 
 
 class TVMBuilder(Builder):
-    """Builds kernels of one task; subclasses define the program of each configuration.
-
-    Args:
-        task: The task to build kernels for.
-        threads: Number of threads that the kernels run with.
-    """
+    """Builds kernels of one task; subclasses define the program of each configuration."""
 
     def __init__(self, task: Task, *, threads: int) -> None:
         self.task = task
@@ -73,11 +68,7 @@ class TVMBuilder(Builder):
         return texts
 
     def _task_that_unpacks(self, program: Program) -> Task | None:
-        """The task from which another process remakes the function that undoes output layouts.
-
-        Raises:
-            NotImplementedError: The function is not the operator's method ``logical``.
-        """
+        """The task from which another process remakes the function that undoes output layouts."""
         if not program.changes_outputs:
             return None
         if program.unpack != self.operator.logical:

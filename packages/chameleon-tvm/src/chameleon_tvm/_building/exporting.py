@@ -35,11 +35,11 @@ def identifiers(names: Sequence[str]) -> list[str]:
         names: Names of tasks, which may contain any characters.
     """
     known: Counter[str] = Counter()
-    words = []
+    results = []
     for name in map(identifier, names):
-        words.append(f"{name}_{known[name]}" if known[name] else name)
+        results.append(f"{name}_{known[name]}" if known[name] else name)
         known[name] += 1
-    return words
+    return results
 
 
 def tvm_builder(space: SpaceProvider, winner: Winner) -> TVMBuilder:
@@ -70,10 +70,10 @@ def unoccupied(folder: Path, names: Sequence[str]) -> None:
     Raises:
         ConfigError: The folder has one of the files, or cannot be made.
     """
-    there = [name for name in names if (folder / name).exists()]
-    if there:
+    existing = [name for name in names if (folder / name).exists()]
+    if existing:
         raise ConfigError(
-            f"{folder} has {', '.join(there)} already", hint="Name another folder, or remove it."
+            f"{folder} has {', '.join(existing)} already", hint="Name another folder, or remove it."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -67,8 +67,7 @@ class Flush:
     Attributes:
         preprocessor: Name of a function of the device's runtime that is called with the arguments
             before each run; empty for none.
-        copies: Whether the device copies other data before each run to empty its caches. The
-            argument ``cold_bytes`` of the timing says how many bytes.
+        copies: Whether the device copies ``cold_bytes`` bytes of other data before each run.
     """
 
     preprocessor: str = ""
@@ -76,19 +75,11 @@ class Flush:
 
 
 class ModuleKernel(Kernel):
-    """A function of a compiled module with its buffers on one device.
+    """A function ``main`` of a compiled module with its buffers on one device.
 
     Args:
-        module: The module, which holds the function as ``main``.
-        device: The device that runs the function, possibly of an RPC session.
-        inputs: The input buffers on the device.
-        outputs: The output buffers on the device.
-        unpack: A function that converts the function's outputs to the operator's logical outputs.
-        flush: The way in which caches are emptied between timed runs; None to leave them as they
-            are.
         cooldown: Pause between repeats, in seconds.
-        guard: A function that returns a context. All calls of the device run in such a context,
-            which translates their errors.
+        guard: Makes a context that translates errors of the device's calls.
     """
 
     def __init__(
@@ -131,11 +122,10 @@ class ModuleKernel(Kernel):
             return self._evaluate(number, count, 0)
 
     def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
-        """Time runs that each follow a flush of the caches.
+        """Time single runs, each after a flush of the caches.
 
-        TVM flushes before each repeat, so each repeat is one run. Copies of the arguments, as in
-        ``TVMKernel``, are no alternative: over a network, the time would include the messages that
-        select a copy.
+        TVM flushes before each repeat. Copies of the arguments, as in ``TVMKernel``, would add the
+        messages that select a copy to times over a network.
         """
         singles = self._evaluate(1, number * count, cold_bytes)
         return tuple(
@@ -144,10 +134,7 @@ class ModuleKernel(Kernel):
         )
 
     def _evaluate(self, number: int, count: int, flushed: int) -> tuple[float, ...]:
-        """Seconds of ``count`` repeats, timed by TVM's evaluator on the kernel's device.
-
-        The evaluator loops in C++. It first runs the kernel once without timing it.
-        """
+        """Seconds of ``count`` repeats of TVM's evaluator, after one run that is not timed."""
         key = number, count, flushed
         if key not in self._evaluators:
             self._evaluators[key] = self._module.time_evaluator(
@@ -163,14 +150,7 @@ class ModuleKernel(Kernel):
 
 
 class TVMKernel(ModuleKernel):
-    """A function compiled in memory for this process's processor or GPU, with its buffers.
-
-    Args:
-        program: The function and its packed inputs.
-        target: The canonical target, as ``TargetResolver.resolve`` returns it.
-        constants: Positions of the inputs that are constants of a network. If any, cold timings
-            evict only these from the caches, else all arguments.
-    """
+    """A function compiled in memory for this process's processor or GPU, with its buffers."""
 
     def __init__(
         self, program: Program, target: str, *, constants: Collection[int] = frozenset()
@@ -192,22 +172,16 @@ class TVMKernel(ModuleKernel):
 
     @property
     def cold_bytes_each(self) -> int:
-        """Number of bytes that one run of the kernel must not find in the caches in cold timings.
-
-        They are the bytes of the constants, or of all arguments if none is constant.
-        """
+        """Bytes that cold timings evict: the constants, or all arguments if none is constant."""
         return sum(size_of(self._arguments[index]) for index in self._cold)
 
     def _cold_repeats(self, number: int, count: int, cold_bytes: int) -> tuple[float, ...]:
         """Time runs in turn on enough copies of the arguments that each copy has left the caches.
 
-        In a network, the previous operator has just written the activations. But the weights of all
-        other operators have been read since this operator's weights were read, so only constants
-        are cold.
-
-        A flush between runs would be worse than copies: TVM's worker threads fall asleep during a
-        flush, and the time would include waking them. Calling the kernel from Python costs about a
-        microsecond per run.
+        In a network, only constants are cold: the previous operator has just written the
+        activations.
+        During a flush, TVM's worker threads would fall asleep, and the time would include waking
+        them.
         """
         each = max(ALIGNMENT * len(self._cold), self.cold_bytes_each)
         copies = 1 + math.ceil(cold_bytes / each)
@@ -233,11 +207,7 @@ class TVMKernel(ModuleKernel):
 
 @cache
 def require_device(target: str) -> None:
-    """Raise an error if this machine has no device that can run a target's kernels.
-
-    Raises:
-        TargetError: TVM finds no such device on this machine.
-    """
+    """Raise an error if this machine has no device that can run a target's kernels."""
     kind = device_kind(tvm_target(target))
     if not tvm.runtime.device(kind).exist:
         raise TargetError(

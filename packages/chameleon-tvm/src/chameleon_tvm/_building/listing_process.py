@@ -13,15 +13,12 @@ from typing import Any
 from chameleon_core.plugin_api import SpaceProvider, Task, load_factory, options_for
 from chameleon_system.api import usable_cores, write_atomic
 
-_LONGEST = 4_000_000
+_MAX_CHARACTERS = 4_000_000
 """Largest number of characters of a listing file. The rest of a longer listing is left out."""
 
 
 def main() -> int:
-    """Write the TensorIR and assembly of a run's winners to files, for users to read.
-
-    The exit code is 1 if any listing failed, else 0.
-    """
+    """Write the TensorIR and assembly of a run's winners; the exit code is 1 if any failed."""
     work = json.load(sys.stdin)
     factory = load_factory(work["space"]["factory"])
     provider: SpaceProvider = factory(options_for(factory, work["space"]["options"]))
@@ -44,8 +41,12 @@ def main() -> int:
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
     for name, text in texts.items():
         folder.mkdir(exist_ok=True)
-        rest = "" if len(text) <= _LONGEST else f"\n... {len(text) - _LONGEST} characters more\n"
-        write_atomic(folder / Path(name).name, text[:_LONGEST] + rest)
+        rest = (
+            ""
+            if len(text) <= _MAX_CHARACTERS
+            else f"\n... {len(text) - _MAX_CHARACTERS} characters more\n"
+        )
+        write_atomic(folder / Path(name).name, text[:_MAX_CHARACTERS] + rest)
 
 
 if __name__ == "__main__":

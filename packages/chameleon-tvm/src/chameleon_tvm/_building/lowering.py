@@ -1,9 +1,7 @@
 """A short pipeline of TVM passes for functions that consist only of loops over arrays.
 
-TVM's default pipeline handles blocks, thread bindings, layouts and dtypes that the templates'
-functions do not contain. On the templates' tiles, which are code without loops, TVM's pipeline
-takes as long as LLVM does. It is not needed: LLVM itself merges common subexpressions and hoists
-invariants.
+On straight-line tiles, TVM's default pipeline takes as long as LLVM, which merges common
+subexpressions and hoists invariants anyway.
 """
 
 from __future__ import annotations
@@ -25,16 +23,7 @@ a third of the build time."""
 def compile_function(
     function: tirx.PrimFunc, target: tvm.target.Target, *, plain_loops: bool = False
 ) -> tvm.runtime.Module:
-    """Compile a function to a module that this process can run, with the name ``main``.
-
-    Args:
-        function: The scheduled function.
-        target: The target to compile for.
-        plain_loops: Whether to compile with Chameleon's short pipeline ``PLAIN_LOOPS``, which takes
-            less time than TVM's default pipeline. True is allowed only for CPU functions without
-            TVM's blocks. They must consist of serial and parallel loops, explicit vectors and local
-            buffers, with 32-bit indices.
-    """
+    """Compile a function to a module that this process can run, as ``lower_function`` does."""
     return lower_function(function, target, plain_loops=plain_loops).jit()
 
 
@@ -70,7 +59,7 @@ def _passes() -> tuple[object, object, object]:
     """The passes of the pipeline, and the passes that finish host and device functions."""
     passes = [
         tirx.transform.FlattenBuffer(),
-        arrays_apart(),
+        separate_buffers(),
         tirx.transform.StmtSimplify(),
         tirx.transform.AnnotateEntryFunc(),
         tirx.transform.MakePackedAPI(),
@@ -79,30 +68,24 @@ def _passes() -> tuple[object, object, object]:
     return tvm.transform.Sequential(passes), host, device
 
 
-def arrays_apart() -> Callable[[tvm.IRModule], tvm.IRModule]:
+def separate_buffers() -> Callable[[tvm.IRModule], tvm.IRModule]:
     """A pass that gives each array memory of its own, so that LLVM can keep arrays in registers.
 
-    TVM's ``StorageRewrite`` lets arrays share memory. With ``merge_static_smem``, it leaves this to
-    the pass that merges the shared memory of GPUs.
+    TVM's ``StorageRewrite`` lets arrays share memory, unless ``merge_static_smem`` is set.
     """
 
-    def rewritten(module: tvm.IRModule, _: object) -> tvm.IRModule:
+    def rewrite(module: tvm.IRModule, _: object) -> tvm.IRModule:
         with tvm.transform.PassContext(config={"tirx.merge_static_smem": True}):
             return tirx.transform.StorageRewrite()(module)
 
-    apart: Callable[[tvm.IRModule], tvm.IRModule] = tvm.transform.module_pass(
-        rewritten, opt_level=0, name="ArraysApart"
+    result: Callable[[tvm.IRModule], tvm.IRModule] = tvm.transform.module_pass(
+        rewrite, opt_level=0, name="ArraysApart"
     )
-    return apart
+    return result
 
 
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
-    """Generate the CUDA source of a function's kernels, without a GPU or nvcc.
-
-    Args:
-        function: The scheduled function.
-        target: A CUDA target.
-    """
+    """Generate the CUDA source of a function's kernels, without a GPU or nvcc."""
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     # If an export has loaded the CUDA compiler into this process, it asks for the target here.
     with target, tvm.transform.PassContext(config=UNCHECKED):

@@ -16,13 +16,13 @@ from chameleon_tvm._late_tvm import tvm
 ALIGNMENT = 64
 """TVM's kernels expect arguments at multiples of this address."""
 
-_UNIT = 1 << 24
+_GRANULARITY = 1 << 24
 """Blocks have a multiple of so many bytes, so that most fit most kernels."""
 
-_SPARES, _SPARE_SHARE = 4, 8
+_MAX_FREE_BLOCKS, _FREE_SHARE = 4, 8
 """The most blocks that are kept, and the part of a process's memory limit that they may take."""
 
-_spares: list[tvm.runtime.Tensor] = []
+_free_blocks: list[tvm.runtime.Tensor] = []
 """Blocks of kernels that are gone. The system takes longer to hand out new memory than the copies
 of a kernel's weights take, and a worker gives up as many kernels with each batch."""
 
@@ -38,17 +38,7 @@ def _padded(content: bytes) -> bytes:
 
 
 class Rotation:
-    """Copies of some arguments of a kernel, side by side in one block of the device's memory.
-
-    Args:
-        arguments: All arguments of the kernel.
-        cold: Positions of the arguments to copy.
-        copies: Number of copies.
-        device: The device that holds the arguments.
-
-    Attributes:
-        copies: Number of copies.
-    """
+    """Copies of some arguments of a kernel, side by side in one block of the device's memory."""
 
     def __init__(
         self,
@@ -63,7 +53,7 @@ class Rotation:
         *starts, self._stride = accumulate(map(len, contents), initial=0)
         self._starts = dict(zip(cold, starts, strict=True))
         self._block = _block(copies * self._stride, device)
-        weakref.finalize(self, _give_back, self._block)
+        weakref.finalize(self, _recycle, self._block)
         pattern = np.frombuffer(b"".join(contents), np.float32)
         on_host = device.dlpack_device_type() == tvm.cpu().dlpack_device_type()
         host = np.empty(0 if on_host else self._block.shape, np.float32)
@@ -92,16 +82,18 @@ class Rotation:
 
 
 def _block(size: int, device: tvm.runtime.Device) -> tvm.runtime.Tensor:
-    """A block of at least ``size`` bytes: a spare one if there is one."""
-    for place, spare in enumerate(_spares):
-        if size <= size_of(spare) and spare.device == device:
-            return _spares.pop(place)
-    return tvm.runtime.empty((math.ceil(size / _UNIT) * _UNIT // 4,), "float32", device)
+    """A block of at least ``size`` bytes: a free one if there is one."""
+    for position, block in enumerate(_free_blocks):
+        if size <= size_of(block) and block.device == device:
+            return _free_blocks.pop(position)
+    return tvm.runtime.empty(
+        (math.ceil(size / _GRANULARITY) * _GRANULARITY // 4,), "float32", device
+    )
 
 
-def _give_back(block: tvm.runtime.Tensor) -> None:
+def _recycle(block: tvm.runtime.Tensor) -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    taken = sum(map(size_of, (*_spares, block)))
-    if limit == resource.RLIM_INFINITY or _SPARE_SHARE * taken <= limit:
-        _spares.append(block)
-        del _spares[:-_SPARES]
+    total = sum(map(size_of, (*_free_blocks, block)))
+    if limit == resource.RLIM_INFINITY or _FREE_SHARE * total <= limit:
+        _free_blocks.append(block)
+        del _free_blocks[:-_MAX_FREE_BLOCKS]

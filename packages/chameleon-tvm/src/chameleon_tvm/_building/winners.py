@@ -1,7 +1,6 @@
 """Writes listings of a run's fastest kernels (winners): files with TensorIR and assembly.
 
-A separate process makes the listings (:mod:`.listing_process`). Making them may crash, and code of
-a candidate must not run in the process of the search.
+A separate process makes them, because the code of a candidate may crash.
 """
 
 from __future__ import annotations
@@ -20,42 +19,33 @@ from chameleon_system.api import ChildProcess
 
 log = structlog.get_logger()
 
-MOST = 8
+MAX_LISTINGS = 8
 """Largest number of operators that get listings: those that take most of the network's time."""
 
-LEAST_SECONDS, SHARE = 20.0, 0.05
+MIN_SECONDS, TIME_SHARE = 20.0, 0.05
 """Making the listings may take this many seconds, or this share of the run's time if that is
 more."""
 
-_LOOK = 0.1
-_SAID = 400
+_POLL_SECONDS = 0.1
+_OUTPUT_CHARACTERS = 400
 
 
-def worth_listing(
+def operators_to_list(
     operators: Sequence[OperatorResult], network: NetworkResult
 ) -> list[OperatorResult]:
-    """The tuned operators that take most of the network's time, at most ``MOST``, slowest first.
-
-    A listing is a file with the TensorIR or assembly code of a winner. Listings are written only
-    for these operators.
-
-    Args:
-        operators: The operators of a run.
-        network: The run's result for the network. If it lists kernels, operators without a kernel
-            are left out.
-    """
+    """The tuned operators that take most of the network's time, at most ``MAX_LISTINGS``."""
     in_place = {kernel.name: kernel.seconds for kernel in network.kernels}
 
     def seconds(row: OperatorResult) -> float:
         alone = row.tuned_seconds or row.search_seconds or 0.0
         return in_place.get(row.name, alone * Task(**row.task).weight)
 
-    listed = [
+    candidates = [
         row
         for row in operators
         if row.config is not None and (not in_place or row.name in in_place)
     ]
-    return sorted(listed, key=seconds, reverse=True)[:MOST]
+    return sorted(candidates, key=seconds, reverse=True)[:MAX_LISTINGS]
 
 
 def list_winners(run: RunContext, result: RunResult) -> None:
@@ -68,7 +58,7 @@ def list_winners(run: RunContext, result: RunResult) -> None:
         run: The run.
         result: The run's result.
     """
-    operators = worth_listing(result.operators, result.network)
+    operators = operators_to_list(result.operators, result.network)
     if not operators:
         return
     folder = result.folder / RunFile.LISTINGS
@@ -84,7 +74,7 @@ def list_winners(run: RunContext, result: RunResult) -> None:
             for row in operators
         ],
     }
-    limit = time.monotonic() + max(LEAST_SECONDS, SHARE * result.seconds)
+    limit = time.monotonic() + max(MIN_SECONDS, TIME_SHARE * result.seconds)
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -93,7 +83,9 @@ def list_winners(run: RunContext, result: RunResult) -> None:
             if child.stdin is not None:
                 child.stdin.write(json.dumps(work).encode())
                 child.stdin.close()
-            while not (child.wait(_LOOK) or run.interruption.requested or time.monotonic() > limit):
+            while not (
+                child.wait(_POLL_SECONDS) or run.interruption.requested or time.monotonic() > limit
+            ):
                 pass
             status = child.kill()
     except OSError as error:
@@ -103,5 +95,5 @@ def list_winners(run: RunContext, result: RunResult) -> None:
         log.warning(
             "not every winner has listings",
             made=len(list(folder.iterdir())),
-            said=child.log[-_SAID:],
+            said=child.log[-_OUTPUT_CHARACTERS:],
         )

@@ -22,7 +22,7 @@ import click
 def command(text: str, measuring: bool, as_json: bool) -> None:
     """Show what CPU a target's code is compiled for, and the facts that first guesses use."""
     # Imports TVM, which --help does without.
-    from chameleon_tvm._commands.cpu_measuring import describe  # noqa: PLC0415
+    from chameleon_tvm._commands.cpu_measurement import describe  # noqa: PLC0415
 
     report = describe(text, measuring=measuring)
     if as_json:
@@ -32,7 +32,7 @@ def command(text: str, measuring: bool, as_json: bool) -> None:
     rows += [(name, " ".join(report[name])) for name in ("features", "instructions")]
     rows += [("kernels", "; ".join(f"{name}: {text}" for name, text in report["kernels"].items()))]
     rows += [
-        (name.replace("_", " "), _shown(value)) for name, value in report["description"].items()
+        (name.replace("_", " "), _format(value)) for name, value in report["description"].items()
     ]
     rows += [(name, str(value)) for name, value in report.get("measured", {}).items()]
     width = max(len(name) for name, _ in rows)
@@ -40,7 +40,7 @@ def command(text: str, measuring: bool, as_json: bool) -> None:
         click.echo(f"{name:{width}}  {value}")
 
 
-def _shown(value: float | bool) -> str:
+def _format(value: float | bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -47,17 +47,13 @@ CUDA programming guide's table of technical specifications)."""
 
 @attrs.frozen(kw_only=True)
 class GpuInfo:
-    """The facts that a GPU schedule needs about its target.
+    """The facts that a GPU schedule needs about its target. Sizes of memory are in bytes.
 
     Attributes:
         arch: nvcc's name of the architecture, such as ``sm_80``.
-        max_threads_per_block: Largest number of threads of a block.
-        max_shared_memory_per_block: Bytes of shared memory that a block can declare.
         registers_per_block: 32-bit registers that the threads of a block share.
-        warp_size: Number of threads that execute together.
-        threads_per_multiprocessor: Largest number of resident threads of a multiprocessor.
-        shared_per_multiprocessor: Bytes of shared memory of a multiprocessor.
-        blocks_per_multiprocessor: Largest number of resident blocks of a multiprocessor.
+        threads_per_multiprocessor: Largest number of resident threads.
+        blocks_per_multiprocessor: Largest number of resident blocks.
     """
 
     arch: str
@@ -87,16 +83,11 @@ def capability(arch: str) -> tuple[int, int]:
     return version
 
 
-def with_limits(value: dict[str, Any], *, device: bool) -> dict[str, Any]:
+def add_limits(value: dict[str, Any], *, device: bool) -> dict[str, Any]:
     """Add the usual limits of NVIDIA GPUs to a CUDA target's options.
 
-    Args:
-        value: The options that the user wrote.
-        device: Whether this machine has a GPU. If so, TVM finds out the architecture.
-
     Raises:
-        TargetError: The target names an unknown architecture, or names none and this machine has no
-            GPU.
+        TargetError: The architecture is unknown, or missing on a machine without a GPU.
     """
     arch = value.get("arch")
     if arch is None and not device:
@@ -112,9 +103,6 @@ def with_limits(value: dict[str, Any], *, device: bool) -> dict[str, Any]:
 @cache
 def gpu_info(target: str) -> GpuInfo:
     """The limits of the GPU that a CUDA target names, such as its shared memory.
-
-    Args:
-        target: The canonical target.
 
     Raises:
         TargetError: The target is no CUDA target, or its architecture is missing or unknown.

@@ -17,7 +17,7 @@ LINKER = "CHAMELEON_LINKER"
 ``aarch64-linux-gnu-g++``. If it is ``none``, objects are sent to the device's machine and linked
 there."""
 
-_SAME = {"amd64": "x86_64", "arm64": "aarch64"}
+_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 @attrs.frozen(kw_only=True)
@@ -25,10 +25,8 @@ class Linking:
     """The way in which the library of a kernel is linked for a target.
 
     Attributes:
-        name: Name of the file. The ending is ``.so`` for a library and ``.tar`` for objects that
-            are not linked yet.
-        fcompile: Function that links objects, an argument of TVM's ``export_library``; None for
-            TVM's default.
+        name: Name of the file: ``.so`` for a library, ``.tar`` for objects that are not linked yet.
+        fcompile: Function that links objects, for ``export_library``; None for TVM's default.
     """
 
     name: str
@@ -45,22 +43,18 @@ _LIBRARY = Linking(name="kernel.so")
 
 
 def linking_for(target: tvm.target.Target) -> Linking:
-    """Choose how to link for a target: on this machine with a suitable linker, or on the device.
-
-    Args:
-        target: TVM's target object.
-    """
-    wanted = os.environ.get(LINKER, "")
-    if wanted == "none":
+    """Choose how to link for a target: on this machine with a suitable linker, or on the device."""
+    linker = os.environ.get(LINKER, "")
+    if linker == "none":
         return _OBJECTS
-    if wanted:
-        return _cross(wanted)
+    if linker:
+        return _cross_linker(linker)
     triple = host_triple(target)
     if architecture(triple) == architecture(own_triple()) and _system(triple) == "linux":
         return _LIBRARY
     for name in _linkers(triple):
         if shutil.which(name):
-            return _cross(name)
+            return _cross_linker(name)
     return _OBJECTS
 
 
@@ -79,7 +73,7 @@ def host_triple(target: tvm.target.Target) -> str:
 def architecture(triple: str) -> str:
     """The processor architecture in a triple such as ``amd64-linux-gnu``, by Linux's name."""
     first = triple.partition("-")[0].lower()
-    return _SAME.get(first, first)
+    return _ALIASES.get(first, first)
 
 
 def _system(triple: str) -> str:
@@ -95,7 +89,7 @@ def _linkers(triple: str) -> Iterable[str]:
         yield f"{prefix}-gcc"
 
 
-def _cross(compiler: str) -> Linking:
+def _cross_linker(compiler: str) -> Linking:
     from tvm.support import cc  # noqa: PLC0415 - only where something is linked for another machine
 
     return Linking(name="kernel.so", fcompile=cc.cross_compiler(compiler))

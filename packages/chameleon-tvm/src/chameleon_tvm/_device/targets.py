@@ -16,8 +16,8 @@ from chameleon_system.api import own_architecture, usable_cores
 from chameleon_tvm._device.cpus.description import TargetInfo, describe
 from chameleon_tvm._device.cpus.features import used_features
 from chameleon_tvm._device.cpus.naming import native_name
-from chameleon_tvm._device.gpus import gpu_info, with_limits
-from chameleon_tvm._device.kept_answers import kept
+from chameleon_tvm._device.file_cache import cached_in_file
+from chameleon_tvm._device.gpus import add_limits, gpu_info
 from chameleon_tvm._device.linking import architecture, host_triple, own_triple
 from chameleon_tvm._late_tvm import Target, TargetKind, codegen, tvm
 
@@ -34,13 +34,13 @@ class TVMTargets(TargetResolver):
         del options
 
     def resolve(self, text: str) -> str:
-        return _resolved(text.strip())
+        return _resolve(text.strip())
 
     def describe(self, target: str) -> dict[str, Any]:
         value = json.loads(target)
         kind = str(value["kind"])
         if kind == "cuda":
-            return _described_gpu(target)
+            return _describe_gpu(target)
         if kind != "llvm":
             return {"kind": kind}
         features = sorted(used_features(tvm_target(target)))
@@ -52,13 +52,13 @@ class TVMTargets(TargetResolver):
         }
 
 
-@kept(lambda target: kind_of(target) == "llvm")
-def _resolved(text: str) -> str:
+@cached_in_file(lambda target: kind_of(target) == "llvm")
+def _resolve(text: str) -> str:
     """The canonical form of a text; what GPUs are here is looked up each time."""
     if text == "native":
         text = "llvm -mcpu=native"
     if text.startswith("{"):
-        return _canonical(_parsed_json(text))
+        return _canonical(_parse_json(text))
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -66,12 +66,12 @@ def _resolved(text: str) -> str:
     if not words:
         raise TargetError("the target is empty", hint=_HINT)
     if "/" in words[0]:
-        return _canonical(_tagged(words))
+        return _canonical(_parse_tag(words))
     kind = _known_kind(words[0])
-    return _canonical({"kind": kind, **_options(kind, words[1:])})
+    return _canonical({"kind": kind, **_parse_options(kind, words[1:])})
 
 
-def _described_gpu(target: str) -> dict[str, Any]:
+def _describe_gpu(target: str) -> dict[str, Any]:
     """A GPU's limits; only its kind if the limits of its architecture are unknown."""
     try:
         return {"kind": "cuda", "features": [], **attrs.asdict(gpu_info(target))}
@@ -79,7 +79,7 @@ def _described_gpu(target: str) -> dict[str, Any]:
         return {"kind": "cuda"}
 
 
-def _parsed_json(text: str) -> dict[str, Any]:
+def _parse_json(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -122,15 +122,15 @@ def _known_kind(kind: str) -> str:
 def _did_you_mean(
     word: str,
     known: Iterable[str],
-    written: str = "{!r}",
+    template: str = "{!r}",
     *,
     count: int = 1,
     cutoff: float = 0.6,
     otherwise: str = _HINT,
 ) -> str:
     """A hint that names what resembles a word, at most ``count`` of them; else ``otherwise``."""
-    near = difflib.get_close_matches(word, list(known), n=count, cutoff=cutoff)
-    return f"Did you mean {' or '.join(map(written.format, near))}?" if near else otherwise
+    matches = difflib.get_close_matches(word, list(known), n=count, cutoff=cutoff)
+    return f"Did you mean {' or '.join(map(template.format, matches))}?" if matches else otherwise
 
 
 def _known_options(kind: str) -> dict[str, str]:
@@ -138,16 +138,16 @@ def _known_options(kind: str) -> dict[str, str]:
     return {str(k): str(v) for k, v in TargetKind.options_from_name(kind).items()}
 
 
-def _tagged(words: list[str]) -> dict[str, Any]:
+def _parse_tag(words: list[str]) -> dict[str, Any]:
     tags = [str(tag) for tag in tvm.target.list_tags()]
     if words[0] not in tags:
         hint = _did_you_mean(words[0], tags, "{}", count=3, cutoff=0.5)
         raise TargetError(f"there is no target tag {words[0]!r}", hint=hint)
     exported = json.loads(str(Target(words[0])))
-    return {**exported, **_options(str(exported["kind"]), words[1:])}
+    return {**exported, **_parse_options(str(exported["kind"]), words[1:])}
 
 
-def _options(kind: str, words: list[str]) -> dict[str, Any]:
+def _parse_options(kind: str, words: list[str]) -> dict[str, Any]:
     """Parse options in the form ``-name=value`` into values of TVM's types."""
     known = _known_options(kind)
     options: dict[str, Any] = {}
@@ -157,11 +157,11 @@ def _options(kind: str, words: list[str]) -> dict[str, Any]:
             otherwise = f"It has {', '.join(sorted(known))}."
             hint = _did_you_mean(name, known, "-{}", otherwise=otherwise)
             raise TargetError(f"target {kind!r} has no option {word!r}", hint=hint)
-        options[name] = _typed(name, known[name], value if equals else "1")
+        options[name] = _parse_option(name, known[name], value if equals else "1")
     return options
 
 
-def _typed(name: str, kind: str, value: str) -> Any:
+def _parse_option(name: str, kind: str, value: str) -> Any:
     if kind == "int":
         try:
             return int(value)
@@ -181,7 +181,7 @@ def _canonical(value: dict[str, Any]) -> str:
     if value["kind"] == "llvm":
         triple = str(value.get("mtriple", codegen.llvm_get_system_triple()))
         if value.get("mcpu") == "native":
-            value = _with_native(value, triple)
+            value = _resolve_native(value, triple)
         mcpu = value.get("mcpu")
         if mcpu is not None and not codegen.llvm_is_valid_cpu(mcpu, triple):
             cpus = [str(cpu) for cpu in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm"}))]
@@ -189,7 +189,7 @@ def _canonical(value: dict[str, Any]) -> str:
             raise TargetError(f"LLVM knows no CPU {mcpu!r} for {triple}", hint=hint)
         value.setdefault("num-cores", len(usable_cores()))
     if value["kind"] == "cuda":
-        value = with_limits(value, device=tvm.runtime.device("cuda").exist)
+        value = add_limits(value, device=tvm.runtime.device("cuda").exist)
     try:
         resolved = json.loads(str(Target(value)))
     except (ValueError, TypeError, tvm.error.InternalError) as error:
@@ -200,7 +200,7 @@ def _canonical(value: dict[str, Any]) -> str:
     return json.dumps(options, sort_keys=True)
 
 
-def _with_native(value: dict[str, Any], triple: str) -> dict[str, Any]:
+def _resolve_native(value: dict[str, Any], triple: str) -> dict[str, Any]:
     """A target for this machine's CPU; the user's features come after the CPU's own features."""
     if architecture(triple) != own_architecture():
         raise TargetError(
@@ -269,5 +269,5 @@ def foreign_kind(target: str) -> str:
     resolved = tvm_target(target)
     if resolved.kind.name != "llvm":
         return str(resolved.kind.name)
-    wanted = architecture(host_triple(resolved))
-    return "" if wanted == architecture(own_triple()) else wanted
+    required = architecture(host_triple(resolved))
+    return "" if required == architecture(own_triple()) else required

@@ -1,10 +1,8 @@
 """Products of tiles of 16 rows of 64 bytes: Intel's Advanced Matrix Extensions (AMX).
 
 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.)
-
-Each thread has tiles of its own. Each parallel body loads the tile configuration at its start and
-releases it at its end. So other code of the process can use the tiles in between. Linux lets a
-process use tiles only after a request to the kernel.
+Each parallel body loads the tile configuration at its start and releases it at its end, so that
+other code of the process can use the tiles in between.
 """
 
 from __future__ import annotations
@@ -26,11 +24,7 @@ _PALETTE = 1
 
 
 class Amx(TileProduct):
-    """The common parts of AMX's tile products for all dtypes.
-
-    Attributes:
-        suffix: Ending of the name of the instruction's LLVM intrinsic.
-    """
+    """The common parts of AMX's tile products for all dtypes."""
 
     permission: ClassVar[str] = AMX
     sums: ClassVar[str] = "float32"
@@ -41,13 +35,7 @@ class Amx(TileProduct):
     cost: ClassVar[float] = 16.0
 
     def configuration(self, registers: Sequence[Register]) -> bytes:
-        """The 64 bytes that ``ldtilecfg`` reads to set the sizes of the tiles.
-
-        They name the palette, and for each tile the bytes of a row and the number of rows.
-
-        Args:
-            registers: The tiles that a kernel uses.
-        """
+        """The 64 bytes of ``ldtilecfg``: the palette, and each tile's row bytes and rows."""
         row_bytes, rows = [0] * 16, [0] * 16
         for register in registers:
             size = np.dtype(self.element(register.holds)).itemsize
@@ -58,14 +46,14 @@ class Amx(TileProduct):
     def around(self, registers: Sequence[Register], body: Stmt) -> Stmt:
         words = np.frombuffer(self.configuration(registers), np.int64)
         memory = tirx.decl_buffer([len(words)], "int64", "tile_configuration")
-        stored = [
+        stores = [
             tirx.BufferStore(memory, tirx.IntImm("int64", int(word)), [index])
             for index, word in enumerate(words)
         ]
         return tirx.SeqStmt(
             [
                 tirx.AllocBuffer(memory),
-                *stored,
+                *stores,
                 _call("ldtilecfg", _address(memory, 0)),
                 body,
                 _call("tilerelease"),
@@ -143,7 +131,7 @@ def _address(buffer: Buffer, index: Expr) -> Expr:
 
 
 def _strided(register: Register, buffer: Buffer, start: Expr, stride: Expr) -> tuple[Expr, ...]:
-    """The tile's number, the first address and the bytes from row to row: a load's arguments."""
+    """The arguments of a load or store: tile number, first address, bytes from row to row."""
     size = np.dtype(str(buffer.dtype)).itemsize
     step = tirx.IntImm("int64", stride * size) if isinstance(stride, int) else stride * size
     return _number(register), _address(buffer, start), step

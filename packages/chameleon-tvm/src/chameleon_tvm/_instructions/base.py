@@ -1,8 +1,7 @@
 """The base classes of instructions: what they compute, how they are emitted, what they need.
 
-A template is written for a kind of instruction (:class:`Dot`, :class:`.TileProduct`), not for a
-single instruction. So an instruction of another CPU needs only one more small file. The tests of an
-instruction are made from its method ``meaning``.
+Templates are written for a kind of instruction (:class:`Dot`, :class:`.TileProduct`), so another
+CPU's instruction needs only one more class. Its tests follow from its method ``meaning``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BFLOAT16_BITS = STORAGE[BFLOAT16].storage_dtype
 """The dtype of bfloat16 operands in instructions: integers that hold the bits."""
 
 
-_OWN = {record.name: record for record in INSTRUCTIONS}
+_PACKAGE_RECORDS = {record.name: record for record in INSTRUCTIONS}
 
 
 class Instruction(ABC):
@@ -44,7 +43,7 @@ class Instruction(ABC):
         permission: Permission that a process must request from the operating system before its
             threads start. Empty if the instruction needs no permission.
         prelude: LLVM IR of functions that the emitted code calls, for dtypes that TVM's code
-            generator does not support. ``emission.using`` adds this IR to a function.
+            generator does not support. ``emission.with_instructions`` adds this IR to a function.
         flushes: Whether denormal operands and results count as zero, whatever mode the CPU is set
             to.
     """
@@ -61,7 +60,7 @@ class Instruction(ABC):
     def __init_subclass__(cls) -> None:
         """Copies summary, architecture and features from this package's record of the class."""
         super().__init_subclass__()
-        record = _OWN.get(cls.__dict__.get("name", ""))
+        record = _PACKAGE_RECORDS.get(cls.__dict__.get("name", ""))
         if record is not None:
             cls.summary, cls.architecture = record.summary, record.architecture
             cls.features = frozenset(record.features)
@@ -147,14 +146,14 @@ class Dot(Instruction):
         Raises:
             ChameleonError: The magnitude of a weight is above ``largest_weight``.
         """
-        most = self.largest_weight
-        if most is None:
+        limit = self.largest_weight
+        if limit is None:
             return
-        least, largest = int(weights.min(initial=0)), int(weights.max(initial=0))
-        if least < -most or largest > most:
+        smallest, largest = int(weights.min(initial=0)), int(weights.max(initial=0))
+        if smallest < -limit or largest > limit:
             raise ChameleonError(
-                f"{self.name} is exact with weights between -{most} and {most}, and there are some "
-                f"between {least} and {largest}",
+                f"{self.name} is exact with weights between -{limit} and {limit}, and there are "
+                f"some between {smallest} and {largest}",
                 hint=f"Compute the operator in {INT8}, or quantize its weights to seven bits.",
             )
 

@@ -22,23 +22,16 @@ def intrinsic(dtype: str, name: str, *arguments: Expr) -> Expr:
     The intrinsic must have no effect besides its result.
 
     Args:
-        dtype: Dtype of the result.
         name: Name of the intrinsic in LLVM IR.
         arguments: Expressions of the types that the intrinsic declares.
     """
     return tirx.call_llvm_pure_intrin(dtype, name, *arguments)
 
 
-def fenced(sums: Expr, lanes: int) -> Expr:
+def fence(sums: Expr, lanes: int) -> Expr:
     """Wrap integer sums in a fence, so that LLVM does not reorder their additions.
 
-    In an unrolled loop, LLVM would otherwise add up the products of several iterations before it
-    adds them to the sums. There are not enough registers for these products. The fence itself emits
-    no instruction.
-
-    Args:
-        sums: A vector of int32.
-        lanes: Number of elements of the vector.
+    In an unrolled loop, LLVM would need registers for the products of several iterations.
     """
     # LLVM has such a fence for floating-point numbers alone.
     floats = f"float32x{lanes}"
@@ -46,32 +39,20 @@ def fenced(sums: Expr, lanes: int) -> Expr:
     return tirx.reinterpret(f"int32x{lanes}", barrier)
 
 
-def function(dtype: str, name: str, *arguments: Expr) -> Expr:
-    """Call a function in an instruction's ``prelude``, as an expression of TensorIR.
-
-    The function must have no effect besides its result.
-
-    Args:
-        dtype: Dtype of the result.
-        name: Name of the function in the prelude.
-        arguments: Expressions of the types that the prelude declares. Bfloat16 numbers are passed
-            as integers.
-    """
+def call_function(dtype: str, name: str, *arguments: Expr) -> Expr:
+    """Call a function without side effects of an instruction's ``prelude``."""
     return tirx.call_pure_extern(dtype, name, *arguments)
 
 
-def using(function: tirx.PrimFunc, instructions: Iterable[Instruction]) -> tirx.PrimFunc:
-    """Complete a function that uses instructions: add their LLVM IR and their permissions.
-
-    Args:
-        function: The complete function.
-        instructions: The instructions that the function uses.
-    """
+def with_instructions(
+    function: tirx.PrimFunc, instructions: Iterable[Instruction]
+) -> tirx.PrimFunc:
+    """Add the LLVM IR and the permissions of instructions to a function that uses them."""
     used = list(instructions)
-    body = importing(function.body, used)
-    changed = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+    body = with_preludes(function.body, used)
+    result = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
     permissions = sorted({instruction.permission for instruction in used if instruction.permission})
-    return changed.with_attr(PERMISSIONS, permissions) if permissions else changed
+    return result.with_attr(PERMISSIONS, permissions) if permissions else result
 
 
 def permissions_of(function: Any) -> frozenset[str]:
@@ -86,32 +67,21 @@ def permissions_of(function: Any) -> frozenset[str]:
 def require_permissions(function: tirx.PrimFunc) -> None:
     """Request the permissions that a function's instructions need, such as AMX.
 
-    Args:
-        function: The function.
-
     Raises:
         TargetError: The operating system refuses a permission.
     """
     for permission in sorted(permissions_of(function)):
-        refused = request_permission(permission)
-        if refused:
+        reason = request_permission(permission)
+        if reason:
             raise TargetError(
-                f"the system refuses {permission.upper()} to this process: {refused}",
+                f"the system refuses {permission.upper()} to this process: {reason}",
                 hint="Allow the system call arch_prctl, which containers may forbid, or use a "
                 "target without it, such as -mattr=-amx-tile.",
             )
 
 
-def importing(body: Any, instructions: Iterable[Instruction]) -> Any:
-    """Add to a function's body the LLVM IR functions that its instructions call.
-
-    TVM's code generator inlines these functions, so the same names in two kernels of a library do
-    not clash.
-
-    Args:
-        body: The function's body, a TensorIR statement.
-        instructions: The instructions that the body uses.
-    """
+def with_preludes(body: Any, instructions: Iterable[Instruction]) -> Any:
+    """Add the LLVM IR functions of instructions to a body; TVM's code generator inlines them."""
     for prelude in sorted({item.prelude for item in instructions if item.prelude}):
         body = tirx.AttrStmt(0, "pragma_import_llvm", tvm.ir.StringImm(prelude), body)
     return body

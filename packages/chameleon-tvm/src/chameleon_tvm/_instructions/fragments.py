@@ -22,9 +22,6 @@ class Intrinsics:
 
     Attributes:
         load: Two intrinsics that load the left and the right side from shared memory.
-        fill: The intrinsic that sets sums to zero.
-        multiply: The intrinsic that adds a product to the sums.
-        store: The intrinsic that writes sums to shared memory.
     """
 
     load: tuple[str, str]
@@ -36,48 +33,36 @@ class Intrinsics:
 class Fragments(Instruction):
     """``sums[m, n] += sum over k of data[m, k] * weights[k, n]`` on a GPU's tensor cores.
 
-    The matrices are fragments that the threads of a warp hold together, with float32 sums.
-    Schedules insert the instruction with ``tensorize``, by the names of its intrinsics.
+    The threads of a warp hold the fragments together, with float32 sums. Schedules insert the
+    intrinsics with ``tensorize``.
 
     Attributes:
-        data: Dtype of the left side.
-        weights: Dtype of the right side.
-        short: Abbreviation of the dtype in the names of TVM's intrinsics, such as ``f16``.
+        abbreviation: The dtype in the names of TVM's intrinsics, such as ``f16``.
     """
 
     mnemonics: ClassVar[tuple[str, ...]] = ("mma_sync",)
     data: ClassVar[str]
     weights: ClassVar[str]
-    short: ClassVar[str]
+    abbreviation: ClassVar[str]
 
     def meaning(self, sums: Array, data: Array, weights: Array) -> Array:
-        """Compute what the instruction computes, for tests; all arrays have shape (16, 16).
-
-        Args:
-            sums: The sums before the instruction.
-            data: The left side of the product.
-            weights: The right side of the product.
-        """
+        """Compute what the instruction computes, for tests; all arrays have shape (16, 16)."""
         result = sums.copy()
         for k in range(SIDE):
             result += np.multiply.outer(data[:, k], weights[k]).astype(np.float32)
         return result
 
     def intrinsics(self, *, transposed: bool) -> Intrinsics:
-        """Register the instruction's intrinsics with TVM and return their names.
-
-        Args:
-            transposed: Whether the right side is stored as (n, k).
-        """
+        """Register the intrinsics with TVM; ``transposed`` weights are stored as (n, k)."""
         self.register()
-        turned = "_trans" if transposed else ""
+        suffix = "_trans" if transposed else ""
         return Intrinsics(
             load=(
-                f"wmma_load_16x16x16_{self.short}_a_shared",
-                f"wmma_load_16x16x16_{self.short}_b{turned}_shared",
+                f"wmma_load_16x16x16_{self.abbreviation}_a_shared",
+                f"wmma_load_16x16x16_{self.abbreviation}_b{suffix}_shared",
             ),
             fill="wmma_fill_16x16x16_f32",
-            multiply=f"wmma_sync_16x16x16_{self.short}{self.short}f32{turned}",
+            multiply=f"wmma_sync_16x16x16_{self.abbreviation}{self.abbreviation}f32{suffix}",
             store="wmma_store_16x16x16_f32_shared_dyn",
         )
 
@@ -92,7 +77,7 @@ class Float16Fragments(Fragments):
     name: ClassVar[str] = "wmma.f16"
     data: ClassVar[str] = "float16"
     weights: ClassVar[str] = "float16"
-    short: ClassVar[str] = "f16"
+    abbreviation: ClassVar[str] = "f16"
 
 
 class Bfloat16Fragments(Fragments):
@@ -101,7 +86,7 @@ class Bfloat16Fragments(Fragments):
     name: ClassVar[str] = "wmma.bf16"
     data: ClassVar[str] = "bfloat16"
     weights: ClassVar[str] = "bfloat16"
-    short: ClassVar[str] = "bf16"
+    abbreviation: ClassVar[str] = "bf16"
 
     def register(self) -> None:
         super().register()
@@ -109,7 +94,7 @@ class Bfloat16Fragments(Fragments):
 
 
 FRAGMENTS: dict[str, Fragments] = {
-    one.data: one for one in (Float16Fragments(), Bfloat16Fragments())
+    instruction.data: instruction for instruction in (Float16Fragments(), Bfloat16Fragments())
 }
 """The instructions for fragments, by the dtype of their operands."""
 
@@ -122,14 +107,14 @@ def _register_bfloat16() -> None:
     def register(name: str, pair: tuple[Any, Any]) -> None:
         tvm.s_tir.TensorIntrin.register(name, *pair, override=True)
 
-    def load(*, is_b: bool, turned: bool) -> tuple[Any, Any]:
+    def load(*, is_b: bool, transposed: bool) -> tuple[Any, Any]:
         pair: tuple[Any, Any] = cuda.get_wmma_load_intrin(
-            SIDE, SIDE, SIDE, "bfloat16", "shared", is_b, turned
+            SIDE, SIDE, SIDE, "bfloat16", "shared", is_b, transposed
         )
         return pair
 
-    register("wmma_load_16x16x16_bf16_a_shared", load(is_b=False, turned=False))
-    for name, turned in (("", False), ("_trans", True)):
-        register(f"wmma_load_16x16x16_bf16_b{name}_shared", load(is_b=True, turned=turned))
-        product = cuda.get_wmma_sync_intrin(SIDE, SIDE, SIDE, "bfloat16", "float32", turned)
+    register("wmma_load_16x16x16_bf16_a_shared", load(is_b=False, transposed=False))
+    for name, transposed in (("", False), ("_trans", True)):
+        register(f"wmma_load_16x16x16_bf16_b{name}_shared", load(is_b=True, transposed=transposed))
+        product = cuda.get_wmma_sync_intrin(SIDE, SIDE, SIDE, "bfloat16", "float32", transposed)
         register(f"wmma_sync_16x16x16_bf16bf16f32{name}", product)

@@ -43,10 +43,7 @@ class MultiplyAdd(Dot):
 
 
 class Bfloat16Weights(MultiplyAdd):
-    """A float32 multiply-add with bfloat16 weights, which a shift widens to float32.
-
-    The weights take half the memory of float32, which pays if reading them is the bottleneck.
-    """
+    """A float32 multiply-add with bfloat16 weights, which a shift widens to float32."""
 
     name: ClassVar[str] = "multiply-add-bfloat16-weights"
     mnemonics: ClassVar[tuple[str, ...]] = (
@@ -59,10 +56,7 @@ class Bfloat16Weights(MultiplyAdd):
 
 
 class Float16Weights(MultiplyAdd):
-    """A float32 multiply-add with float16 weights, which the CPU converts to float32.
-
-    The weights take half the memory of float32, which pays if reading them is the bottleneck.
-    """
+    """A float32 multiply-add with float16 weights, which the CPU converts to float32."""
 
     name: ClassVar[str] = "multiply-add-float16-weights"
     mnemonics: ClassVar[tuple[str, ...]] = ("vcvtph2ps",)
@@ -72,11 +66,7 @@ class Float16Weights(MultiplyAdd):
 
 
 class Float16MultiplyAdd(MultiplyAdd):
-    """A multiply-add with data, weights and sums in float16.
-
-    A vector has twice as many lanes as in float32, but numbers have 11 bits of precision instead of
-    24.
-    """
+    """A multiply-add with data, weights and sums in float16."""
 
     name: ClassVar[str] = "vfmadd231ph"
     mnemonics: ClassVar[tuple[str, ...]] = ("vfmadd132ph", "vfmadd213ph", "vfmadd231ph")

@@ -12,7 +12,7 @@ import numpy as np
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._instructions.base import BFLOAT16_BITS, IntegerDot
-from chameleon_tvm._instructions.emission import function, intrinsic
+from chameleon_tvm._instructions.emission import call_function, intrinsic
 from chameleon_tvm._instructions.tiles import Register, TileProduct
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._types import INT8, UINT8
@@ -49,10 +49,9 @@ _BYTES = 16
 
 
 class NeonTiles(TileProduct):
-    """The common parts of ARM's tile products: one vector register holds all rows of a tile.
+    """ARM's tile products: one vector register holds all rows of a tile, columns of weights.
 
-    (Arm Architecture Reference Manual for A-profile.) A register of weights holds one column after
-    the other, as a register of data holds one row after the other.
+    (Arm Architecture Reference Manual for A-profile.)
     """
 
     rows: ClassVar[int] = 2
@@ -72,17 +71,17 @@ class NeonTiles(TileProduct):
     def load(self, register: Register, source: Buffer, start: Expr, stride: Expr) -> Stmt:
         width = register.width
         rows = range(register.rows)
-        loaded = [emit.load(source, [start + row * stride], width) for row in rows]
+        vectors = [emit.load(source, [start + row * stride], width) for row in rows]
         return emit.sequence(
-            [emit.store(register.buffer, [row * width], loaded[row], width) for row in rows]
+            [emit.store(register.buffer, [row * width], vectors[row], width) for row in rows]
         )
 
     def product(self, sums: Register, data: Register, weights: Register) -> Stmt:
-        whole = [emit.read(register.buffer) for register in (sums, data, weights)]
-        return emit.assign(sums.buffer, self.multiplied(*whole))
+        operands = [emit.read(register.buffer) for register in (sums, data, weights)]
+        return emit.assign(sums.buffer, self.multiply(*operands))
 
     @abstractmethod
-    def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
+    def multiply(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
         """The expression of the instruction, with whole vectors as operands."""
 
     def store(self, register: Register, target: Buffer, start: Expr, stride: Expr) -> Stmt:
@@ -95,10 +94,9 @@ class NeonTiles(TileProduct):
 
 
 class Bfmmla(NeonTiles):
-    """ARM's instruction that multiplies tiles of bfloat16, and adds the products to float32 sums.
+    """ARM's product of tiles of bfloat16, added to float32 sums.
 
-    The instruction adds two products to each other, and then adds the result to a sum. So the sums
-    may differ by rounding from those of single multiply-adds. Denormal numbers count as zero.
+    It adds two products to each other first. Denormal numbers count as zero.
     """
 
     name: ClassVar[str] = "bfmmla"
@@ -120,8 +118,8 @@ define <4 x float> @chameleon_bfmmla(<4 x float> %sums, <8 x i16> %data, <8 x i1
     depth: ClassVar[int] = 4
     pack: ClassVar[int] = 4
 
-    def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
-        return function("float32x4", "chameleon_bfmmla", sums, data, weights)
+    def multiply(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
+        return call_function("float32x4", "chameleon_bfmmla", sums, data, weights)
 
 
 class Smmla(NeonTiles):
@@ -135,6 +133,6 @@ class Smmla(NeonTiles):
     depth: ClassVar[int] = 8
     pack: ClassVar[int] = 8
 
-    def multiplied(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
+    def multiply(self, sums: Expr, data: Expr, weights: Expr) -> Expr:
         name = f"llvm.aarch64.neon.{self.name}.v4i32.v16i8"
         return intrinsic("int32x4", name, sums, data, weights)

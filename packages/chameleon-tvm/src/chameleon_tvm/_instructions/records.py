@@ -1,7 +1,4 @@
-"""The records with which this package registers its instructions: names, CPU features, classes.
-
-Commands such as ``chameleon plugins`` read the records without importing TVM or an instruction.
-"""
+"""The records with which this package registers its instructions, without importing TVM."""
 
 from __future__ import annotations
 

@@ -120,9 +120,9 @@ class TileProduct(Instruction):
                 ``self.shorter`` is True, it may be smaller than ``self.depth``.
         """
         depth = depth or self.depth
-        whole = depth // self.pack if holds == WEIGHTS else self.rows
+        all_rows = depth // self.pack if holds == WEIGHTS else self.rows
         width = {SUMS: self.columns, DATA: depth, WEIGHTS: self.columns * self.pack}[holds]
-        return Register(number=number, holds=holds, rows=rows or whole, width=width)
+        return Register(number=number, holds=holds, rows=rows or all_rows, width=width)
 
     def around(self, registers: Sequence[Register], body: Stmt) -> Stmt:
         """Wrap a statement in code that sets registers up before it and releases them after it.

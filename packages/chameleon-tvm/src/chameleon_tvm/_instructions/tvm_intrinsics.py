@@ -14,12 +14,10 @@ _LOCK = threading.Lock()
 
 
 @contextmanager
-def quick_stack_inspection() -> Iterator[None]:
+def skip_source_lines() -> Iterator[None]:
     """Let ``inspect.stack`` skip source lines while the context lasts, to import TVM faster.
 
-    Every TVMScript decorator calls ``inspect.stack()`` to capture variables, and does not use the
-    source lines that this call reads for every frame. Reading them takes most of the time to import
-    ``tvm.s_tir.tensor_intrin``, which decorates hundreds of functions.
+    TVMScript's decorators call it to capture variables, for hundreds of functions.
     """
     with _LOCK:
         original = inspect.stack
@@ -41,5 +39,5 @@ def quick_stack_inspection() -> Iterator[None]:
 
 def load_tensor_intrinsics() -> None:
     """Register TVM's tensor intrinsics. TVM's rules for tensor cores and VNNI need them."""
-    with quick_stack_inspection():
+    with skip_source_lines():
         importlib.import_module("tvm.s_tir.tensor_intrin")

@@ -8,16 +8,15 @@ from typing import ClassVar
 import numpy as np
 
 from chameleon_tvm._instructions.base import BFLOAT16_BITS, Array, Dot, Expr, IntegerDot
-from chameleon_tvm._instructions.emission import fenced, function, intrinsic
+from chameleon_tvm._instructions.emission import call_function, fence, intrinsic
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._types import BFLOAT16, INT8, STORAGE, UINT8
 
 
 class Vpdpbusd(IntegerDot):
-    """The dot product of four unsigned by four signed bytes per lane.
+    """The dot product of four unsigned by four signed bytes per lane, exact modulo 2**32.
 
-    The 32-bit sums are exact modulo 2**32. The instruction ``vpdpbusds``, which saturates, is not
-    used (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
+    (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.)
     """
 
     name: ClassVar[str] = "vpdpbusd"
@@ -44,9 +43,7 @@ class VexVpdpbusd(Vpdpbusd):
 class Vpmaddwd(IntegerDot):
     """Dot product of 16-bit integers, exact in 32-bit sums.
 
-    8-bit integers are widened to 16 bits for this instruction. ``vpmaddubsw`` multiplies 8-bit
-    integers directly, but its sums of two products saturate at 16 bits unless weights have 7 bits.
-    If the CPU has VNNI, LLVM combines the product and its addition into one ``vpdpwssd``.
+    LLVM combines the product and its addition into one ``vpdpwssd`` if the CPU has VNNI.
     """
 
     name: ClassVar[str] = "vpmaddwd"
@@ -63,7 +60,7 @@ class Vpmaddwd(IntegerDot):
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
         pairs = tirx.reinterpret(f"int16x{2 * lanes}", data)
         name = {8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
-        return fenced(sums + intrinsic(f"int32x{lanes}", name, pairs, weights), lanes)
+        return fence(sums + intrinsic(f"int32x{lanes}", name, pairs, weights), lanes)
 
 
 _PAIR = 2
@@ -73,9 +70,7 @@ class Vpmaddubsw(IntegerDot):
     """The dot product of unsigned by signed bytes with AVX2, for weights of 7 bits.
 
     (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.) Sums of two products
-    saturate at 16 bits. ``vpmaddwd`` by ones then adds up the two 16-bit sums of a lane in 32 bits.
-    With weights between -64 and 64, a sum of two products is at most 2 * 255 * 64 = 32640, so that
-    nothing saturates.
+    saturate at 16 bits, which weights between -64 and 64 cannot reach: 2 * 255 * 64 = 32640.
     """
 
     name: ClassVar[str] = "vpmaddubsw"
@@ -108,10 +103,10 @@ class Vpmaddubsw(IntegerDot):
             16: ("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
         }[lanes]
         pairs = intrinsic(f"int16x{_PAIR * lanes}", bytes_name, groups, weights)
-        return fenced(sums + intrinsic(f"int32x{lanes}", words_name, pairs, ones), lanes)
+        return fence(sums + intrinsic(f"int32x{lanes}", words_name, pairs, ones), lanes)
 
 
-_FUNCTION = """
+_DPBF16_FUNCTION = """
 declare <{lanes} x float> @llvm.x86.avx512bf16.dpbf16ps.{bits}(
   <{lanes} x float>, <{pairs} x bfloat>, <{pairs} x bfloat>)
 define <{lanes} x float> @chameleon_vdpbf16ps_{lanes}(
@@ -128,15 +123,14 @@ define <{lanes} x float> @chameleon_vdpbf16ps_{lanes}(
 class Vdpbf16ps(Dot):
     """The dot product of two bfloat16 numbers per lane, with a float32 sum.
 
-    The odd product is added before the even product. Each addition is rounded to nearest, and
-    denormals count as zeros (Intel 64 and IA-32 Architectures Software Developer's Manual, volume
-    2).
+    The odd product is added first. Each addition is rounded to nearest, and denormals count as
+    zeros (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
     """
 
     name: ClassVar[str] = "vdpbf16ps"
     mnemonics: ClassVar[tuple[str, ...]] = ("vdpbf16ps",)
     prelude: ClassVar[str] = "".join(
-        _FUNCTION.format(lanes=lanes, pairs=2 * lanes, bits=32 * lanes) for lanes in (8, 16)
+        _DPBF16_FUNCTION.format(lanes=lanes, pairs=2 * lanes, bits=32 * lanes) for lanes in (8, 16)
     )
     flushes: ClassVar[bool] = True
     data: ClassVar[str] = BFLOAT16_BITS
@@ -154,4 +148,6 @@ class Vdpbf16ps(Dot):
         return result
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        return function(f"float32x{lanes}", f"chameleon_vdpbf16ps_{lanes}", sums, data, weights)
+        return call_function(
+            f"float32x{lanes}", f"chameleon_vdpbf16ps_{lanes}", sums, data, weights
+        )

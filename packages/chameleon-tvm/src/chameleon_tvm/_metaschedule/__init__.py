@@ -1,8 +1,4 @@
-"""Chameleon as a search strategy of TVM's MetaSchedule.
-
-The strategy learns from the records in MetaSchedule's database. MetaSchedule adds the measurements
-of the strategy's candidates to the same database.
-"""
+"""Chameleon as a search strategy of TVM's MetaSchedule."""
 
 import chameleon_tvm._quick_tvm
 from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics

@@ -37,105 +37,78 @@ from chameleon_tvm._words import telling_line
 
 log = structlog.get_logger()
 
-_FRUITLESS = 8
+_MAX_EMPTY_BATCHES = 8
 """Number of consecutive batches without a program after which a search gives up."""
 
 
 class TraceSearch:
-    """Tunes one task of MetaSchedule: a tuner's configurations become MetaSchedule's schedules.
-
-    Args:
-        name: Name of the task, for the log.
-        plan: The task's sketches and their design spaces.
-        tuner: Chameleon's tuner, which proposes configurations and learns from measurements.
-        max_trials: Largest number of schedules to return in total.
-    """
+    """Tunes one task of MetaSchedule: a tuner's configurations become MetaSchedule's schedules."""
 
     def __init__(self, name: str, plan: SketchPlan, tuner: TaskTuner, *, max_trials: int) -> None:
         self._name = name
         self._plan = plan
         self._tuner = tuner
-        self._left = max_trials
-        self._waiting: list[tuple[int, ...]] = []
-        self._refused: list[Measurement] = []
+        self._trials_left = max_trials
+        self._pending: list[tuple[int, ...]] = []
+        self._invalid: list[Measurement] = []
 
     def adopt(self, records: Iterable[Any]) -> int:
-        """Learn the measurements of this task that a MetaSchedule database has from earlier tuning.
-
-        Args:
-            records: MetaSchedule's tuning records.
-
-        Returns:
-            Number of distinct configurations of this design space among the records.
-        """
+        """Learn a database's earlier records, and return the number of distinct configurations."""
         known: dict[tuple[int, ...], Measurement] = {}
         for record in records:
             config = config_of(self._plan, record.trace)
             if config is not None and self._tuner.space.legal(np.array([config], np.int32))[0]:
-                known.setdefault(config, measured(config, record.run_secs))
+                known.setdefault(config, to_measurement(config, record.run_secs))
         self._tuner.adopt(list(known.values()))
         return len(known)
 
     def schedules(self) -> list[Schedule]:
-        """The next batch of schedules to measure.
-
-        It is empty if the limit of trials is reached, or if no configuration is left.
-        """
-        for _ in range(_FRUITLESS):
-            if not self._left:
+        """The next batch of schedules to measure; empty if no trial or configuration is left."""
+        for _ in range(_MAX_EMPTY_BATCHES):
+            if not self._trials_left:
                 return []
-            asked = self._tuner.ask(self._left)
-            if not len(asked):
+            configs = self._tuner.ask(self._trials_left)
+            if not len(configs):
                 return []
             schedules = []
-            for config in (tuple(row) for row in asked.tolist()):
+            for config in (tuple(row) for row in configs.tolist()):
                 try:
                     schedules.append(applied(self._plan, config))
                 except InvalidConfigurationError as error:
-                    self._refused.append(
+                    self._invalid.append(
                         Measurement(config=config, failure=FailureKind.INVALID, message=str(error))
                     )
                 else:
-                    self._waiting.append(config)
+                    self._pending.append(config)
             if schedules:
-                self._left -= len(schedules)
+                self._trials_left -= len(schedules)
                 return schedules
             self.learn(())
-        log.warning("no_schedulable_configuration", task=self._name, batches=_FRUITLESS)
+        log.warning("no_schedulable_configuration", task=self._name, batches=_MAX_EMPTY_BATCHES)
         return []
 
     def learn(self, results: Sequence[Any]) -> None:
-        """Let the tuner learn how fast the schedules of the last batch were.
-
-        Args:
-            results: MetaSchedule's runner results, in the order of ``schedules``.
-        """
-        outcomes = [
-            measured(config, result.run_secs, problem=result.error_msg)
-            for config, result in zip(self._waiting, results, strict=True)
+        """Let the tuner learn from the runner results of the schedules of the last batch."""
+        measurements = [
+            to_measurement(config, result.run_secs, problem=result.error_msg)
+            for config, result in zip(self._pending, results, strict=True)
         ]
-        refused, self._waiting, self._refused = self._refused, [], []
-        self._tuner.tell([*outcomes, *refused])
+        invalid, self._pending, self._invalid = self._invalid, [], []
+        self._tuner.tell([*measurements, *invalid])
 
 
-def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> Measurement:
-    """Convert a result of MetaSchedule's builder and runner to a measurement.
-
-    Args:
-        config: The configuration's knob indices.
-        run_secs: Seconds of each repeat, or None.
-        problem: The error message of the builder or runner, or None.
-    """
+def to_measurement(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> Measurement:
+    """Convert a result of MetaSchedule, with seconds of each repeat, to a measurement."""
     seconds = tuple(float(value) for value in run_secs or ())
     if problem is None and seconds and all(0.0 < value < math.inf for value in seconds):
         return Measurement(config=config, seconds=seconds)
     message = "the runner gave no time" if problem is None else str(problem).strip()
-    who = message.partition("\n")[0]
-    building, late = "Builder" in who, "Timeout" in who
-    if building:
-        kind = FailureKind.BUILD_TIMEOUT if late else FailureKind.BUILD_ERROR
+    source = message.partition("\n")[0]
+    in_builder, timed_out = "Builder" in source, "Timeout" in source
+    if in_builder:
+        kind = FailureKind.BUILD_TIMEOUT if timed_out else FailureKind.BUILD_ERROR
     else:
-        kind = FailureKind.RUN_TIMEOUT if late else FailureKind.RUN_ERROR
+        kind = FailureKind.RUN_TIMEOUT if timed_out else FailureKind.RUN_ERROR
     return Measurement(config=config, failure=kind, message=message)
 
 
@@ -143,15 +116,11 @@ def measured(config: tuple[int, ...], run_secs: Any, *, problem: Any = None) -> 
 class Workload:
     """The facts about a task that the search strategy takes from MetaSchedule's tuning context.
 
-    The strategy keeps this object instead of the context. A context refers to its strategy, so a
-    reference back to the context would keep both in memory.
+    A context refers to its strategy, so keeping the context would keep both in memory.
 
     Attributes:
-        name: Name of the task.
         module: Module that holds the unscheduled function as ``main``.
-        target: Target to tune for.
-        postprocessors: MetaSchedule's post-processors, which are applied to each schedule whose
-            decisions are made.
+        postprocessors: MetaSchedule's post-processors, applied to each schedule.
         seed: The context's seed, at least 0.
     """
 
@@ -163,10 +132,7 @@ class Workload:
 
     @classmethod
     def of(cls, context: Any) -> Workload:
-        """Read the facts about a task from MetaSchedule's tuning context.
-
-        Args:
-            context: The ``TuneContext``.
+        """Read the facts about a task from MetaSchedule's ``TuneContext``.
 
         Raises:
             ConfigError: The context has no module, no target or no space generator.
@@ -200,12 +166,6 @@ class Workload:
 class TracePlan(SketchPlan):
     """A ``SketchPlan`` of sketches that the space generator of a MetaSchedule user has made.
 
-    Args:
-        work: The workload that the sketches belong to.
-        sketches: MetaSchedule's design spaces.
-        options: Options of the space ``sketch``. ``rules``, ``seed`` and the rewriting options have
-            no effect, because the sketches exist already and MetaSchedule builds the kernels.
-
     Raises:
         ConfigError: The traces cannot be read, or the list of sketches is empty.
     """
@@ -223,7 +183,7 @@ class TracePlan(SketchPlan):
             base=Schedule(work.module), sketches=tuple(sketches), postprocessors=work.postprocessors
         )
         try:
-            self._read(work.task, work.target, generated, options)
+            self._read_sketches(work.task, work.target, generated, options)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ConfigError(
                 f"the traces of {work.name!r} hold instructions that make no knobs: "
@@ -234,8 +194,8 @@ class TracePlan(SketchPlan):
 
 def canonical_target(target: Target) -> str:
     """Convert a target object of TVM to Chameleon's canonical form, a JSON string."""
-    described = json.loads(str(target))
-    options = {key: value for key, value in described.items() if not key.startswith("feature.")}
+    values = json.loads(str(target))
+    options = {key: value for key, value in values.items() if not key.startswith("feature.")}
     return TVMTargets(NoOptions()).resolve(json.dumps(options))
 
 
@@ -244,28 +204,24 @@ Stage = str | Mapping[str, Any]
 
 _HINT = "Pass it as `strategy=` to ms.tune_tir or tune_relax."
 
-_KNOWN = 1024
+_MAX_RECORDS = 1024
 """Largest number of records of earlier tuning to learn, the fastest first."""
 
 
 def strategy_pipeline(**sections: Any) -> ResolvedPipeline:
     """Resolve the search stages that a user of the strategy has named.
 
-    Args:
-        sections: ``preset``, ``explorer``, ``cost_model``, ``sampler``, ``synthesizer``. The preset
-            decides the stages that are None.
-
     Raises:
         ConfigError: A stage or an option is unknown.
     """
-    chosen = {key: value for key, value in sections.items() if value is not None}
+    stages = {key: value for key, value in sections.items() if value is not None}
     # A pipeline has to name a model and a target; here MetaSchedule brings both.
     model = {"operators": [{"primfunc": {"source": "_metaschedule:module"}}]}
-    return from_dict({"model": model, "target": "native", **chosen})
+    return from_dict({"model": model, "target": "native", **stages})
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _hint_in_message() -> Iterator[None]:
     """Put an error's hint into its message, because TVM's FFI passes only the message on."""
     try:
         yield
@@ -287,7 +243,6 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         cost_model: Name of the cost model, or a mapping with ``name`` and options.
         sampler: Name of the sampler, or a mapping with ``name`` and options.
         synthesizer: Name of the synthesizer, or a mapping with ``name`` and options.
-        seed: Seed of all stages; None to use MetaSchedule's seed.
         prune: Whether the design space leaves out configurations that cannot be fast.
         archive: Archive of measurements that the tasks of one call share, for stages that learn
             across tasks.
@@ -327,7 +282,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
         """Keep the task of the tuning context."""
-        with _told():
+        with _hint_in_message():
             self._workload = Workload.of(context)
 
     def pre_tuning(
@@ -346,12 +301,12 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             RuntimeError: The design spaces cannot be read, or a stage cannot be made.
         """
         del cost_model
-        with _told():
-            self._search = self._made(
+        with _hint_in_message():
+            self._search = self._make_search(
                 int(max_trials), int(num_trials_per_iter), design_spaces, database
             )
 
-    def _made(
+    def _make_search(
         self, max_trials: int, batch_size: int, design_spaces: Sequence[Schedule], database: Any
     ) -> TraceSearch:
         work = self._required_workload()
@@ -368,7 +323,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         known = 0
         if database is not None and database.has_workload(work.module):
             workload = database.commit_workload(work.module)
-            known = search.adopt(database.get_top_k(workload, _KNOWN))
+            known = search.adopt(database.get_top_k(workload, _MAX_RECORDS))
         log.info("design_space", task=task.name, knobs=len(space.knobs), records_known=known)
         return search
 
@@ -378,7 +333,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
 
     def generate_measure_candidates(self) -> list[Any] | None:
         """Return the next batch of schedules to MetaSchedule, or None if the search is over."""
-        with _told():
+        with _hint_in_message():
             schedules = self._required_search().schedules()
         return [
             ms.MeasureCandidate(
@@ -392,7 +347,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
     ) -> None:
         """Learn the measurements of the last batch."""
         del measure_candidates
-        with _told():
+        with _hint_in_message():
             self._required_search().learn(results)
 
     def clone(self) -> Any:

@@ -26,21 +26,18 @@ def applied(plan: SketchPlan, config: Sequence[int]) -> Schedule:
     Raises:
         InvalidConfigurationError: The configuration has no program.
     """
-    generated, base = plan.generated, _Fresh(plan.generated.base)
-    marked = (_EnterPostprocessing(), *generated.postprocessors)
+    generated, base = plan.generated, _UncopiedBase(plan.generated.base)
+    postprocessors = (_EnterPostprocessing(), *generated.postprocessors)
     schedule(
-        attrs.evolve(generated, base=base, postprocessors=marked),
+        attrs.evolve(generated, base=base, postprocessors=postprocessors),
         plan.decisions,
-        plan.plain.decode(config),
+        plan.bare_space.decode(config),
     )
     return base.schedule
 
 
-class _Fresh:
-    """A stand-in for a base schedule, which starts with an empty trace.
-
-    Its method ``copy`` returns the same schedule each time, so that the caller can read it later.
-    """
+class _UncopiedBase:
+    """A base schedule with an empty trace, whose method ``copy`` returns itself."""
 
     def __init__(self, base: Schedule) -> None:
         self.schedule = Schedule(base.mod)
@@ -58,16 +55,11 @@ class _EnterPostprocessing:
 
 
 def config_of(plan: SketchPlan, trace: Trace) -> tuple[int, ...] | None:
-    """The configuration that a trace belongs to; None if no sketch of the plan has this trace.
-
-    Args:
-        plan: The task's sketches.
-        trace: The trace that a database recorded.
-    """
+    """The configuration that a trace belongs to; None if no sketch of the plan has this trace."""
     instructions, decisions = _before_postprocessing(trace)
     for number, sketch in enumerate(plan.generated.sketches):
         if _before_postprocessing(sketch.trace)[0] == instructions:
-            return _chosen(plan, number, decisions)
+            return _configuration(plan, number, decisions)
     return None
 
 
@@ -79,9 +71,9 @@ def _before_postprocessing(trace: Trace) -> tuple[list[Any], list[Any]]:
     return instructions[:end], [value for number, value in sorted(decisions) if number < end]
 
 
-def _chosen(plan: SketchPlan, number: int, values: Sequence[Any]) -> tuple[int, ...] | None:
-    indices = dict.fromkeys(plan.plain.index, 0)
-    indices[plan.plain.knobs[0].name] = number
+def _configuration(plan: SketchPlan, number: int, values: Sequence[Any]) -> tuple[int, ...] | None:
+    indices = dict.fromkeys(plan.bare_space.index, 0)
+    indices[plan.bare_space.knobs[0].name] = number
     for decision, value in zip(plan.decisions[number], values, strict=True):
         if decision.knob is None:
             continue
@@ -94,7 +86,7 @@ def _chosen(plan: SketchPlan, number: int, values: Sequence[Any]) -> tuple[int, 
 
 def _index(plan: SketchPlan, decision: Decision, value: Any) -> int:
     assert decision.knob is not None  # noqa: S101 - narrows the type; the caller checked
-    knob = plan.plain.knobs[plan.plain.index[decision.knob]]
+    knob = plan.bare_space.knobs[plan.bare_space.index[decision.knob]]
     if isinstance(knob, ThinnedFactorization):
         return knob.index_of(tuple(int(factor) for factor in value))
     if decision.sample.kind == "SampleCategorical":
@@ -105,16 +97,16 @@ def _index(plan: SketchPlan, decision: Decision, value: Any) -> int:
 
 def trace_json(trace: Trace) -> Any:
     """Convert a trace of MetaSchedule to JSON values, as its databases store it."""
-    return _plain(trace.as_json())
+    return _to_json(trace.as_json())
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, str | bytes):
         return str(value)
     if isinstance(value, int | float | bool) or value is None:
         return value
     if hasattr(value, "items"):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): _to_json(entry) for key, entry in value.items()}
     if hasattr(value, "__iter__"):
-        return [_plain(entry) for entry in value]
+        return [_to_json(entry) for entry in value]
     return int(value) if "Int" in type(value).__name__ else float(value)

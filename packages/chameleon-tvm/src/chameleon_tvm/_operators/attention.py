@@ -19,10 +19,10 @@ _HIDDEN_ONE_IN = 7
 
 
 class Attention(TypedOperator):
-    """The operator of attention: its TensorIR function and its NumPy reference.
+    """The operator of attention.
 
-    Inputs are query, key and value, or one packed array of the three; then the mask, if any. The
-    mask is float32, whatever the dtype of query, key and value.
+    Inputs are query, key and value, or one packed array of the three; then the mask, if any, in
+    float32.
     """
 
     def inputs(self) -> Arrays:
@@ -51,19 +51,19 @@ class Attention(TypedOperator):
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
-        wide = [array.astype(np.float64) for array in inputs]
-        query, key, value, *mask = self._parts(wide)
+        inputs64 = [array.astype(np.float64) for array in inputs]
+        query, key, value, *mask = self._parts(inputs64)
         key, value = (np.repeat(part, spec.group, axis=1) for part in (key, value))
         scores = spec.scale * (query @ key.swapaxes(2, 3))
         for added in mask:
             scores = scores + added
         if spec.causal:
-            seen = np.tri(*spec.scores[2:], dtype=np.bool_)
-            scores = np.where(seen, scores, -np.inf)
-        most = scores.max(axis=3, keepdims=True)
-        powers = np.exp(scores - np.where(np.isfinite(most), most, 0.0))
-        sums = powers.sum(axis=3, keepdims=True)
-        return [(powers / np.where(sums > 0.0, sums, 1.0)) @ value]
+            visible = np.tri(*spec.scores[2:], dtype=np.bool_)
+            scores = np.where(visible, scores, -np.inf)
+        maxima = scores.max(axis=3, keepdims=True)
+        exponentials = np.exp(scores - np.where(np.isfinite(maxima), maxima, 0.0))
+        sums = exponentials.sum(axis=3, keepdims=True)
+        return [(exponentials / np.where(sums > 0.0, sums, 1.0)) @ value]
 
     def _parts(self, inputs: Arrays) -> Arrays:
         if not self.spec.packed:
@@ -93,7 +93,7 @@ class Attention(TypedOperator):
 
         products = te.compute(spec.scores, product, name="products")
 
-        def masked(b: Any, h: Any, q: Any, k: Any) -> Any:
+        def score_of(b: Any, h: Any, q: Any, k: Any) -> Any:
             score = products[b, h, q, k] * tirx.FloatImm("float32", spec.scale)
             for added in mask:
                 indices = (
@@ -103,35 +103,37 @@ class Attention(TypedOperator):
                 score = score + added(*indices)
             return tirx.Select(k <= q, score, -tirx.infinity("float32")) if spec.causal else score
 
-        scores = te.compute(spec.scores, masked, name="scores")
+        scores = te.compute(spec.scores, score_of, name="scores")
         j = te.reduce_axis((0, spec.scores[3]), name="j")
         rows = spec.scores[:3]
-        most = te.compute(rows, lambda b, h, q: te.max(scores[b, h, q, j], axis=j), name="most")
-        powers = te.compute(
+        maxima = te.compute(rows, lambda b, h, q: te.max(scores[b, h, q, j], axis=j), name="most")
+        exponentials = te.compute(
             spec.scores,
-            lambda b, h, q, k: tirx.exp(scores[b, h, q, k] - most[b, h, q]),
+            lambda b, h, q, k: tirx.exp(scores[b, h, q, k] - maxima[b, h, q]),
             name="powers",
         )
         i = te.reduce_axis((0, spec.scores[3]), name="i")
-        sums = te.compute(rows, lambda b, h, q: te.sum(powers[b, h, q, i], axis=i), name="sums")
+        sums = te.compute(
+            rows, lambda b, h, q: te.sum(exponentials[b, h, q, i], axis=i), name="sums"
+        )
         # The largest score adds 1; where every key is hidden, the sums are 0. What sums values is
         # the last step, since TVM's rules cannot tile a sum into a step that reads other sums.
-        shares = te.compute(
+        probabilities = te.compute(
             spec.scores,
-            lambda b, h, q, k: powers[b, h, q, k] / tirx.max(sums[b, h, q], 1.0),
+            lambda b, h, q, k: exponentials[b, h, q, k] / tirx.max(sums[b, h, q], 1.0),
             name="shares",
         )
         t = te.reduce_axis((0, spec.scores[3]), name="t")
 
-        def mixed(*indices: Any) -> Any:
+        def weighted_sum(*indices: Any) -> Any:
             b, h, q, d = (indices[spec.output_layout.index(axis)] for axis in "BHSD")
-            return te.sum(shares[b, h, q, t] * element(2, b, h // spec.group, t, d), axis=t)
+            return te.sum(probabilities[b, h, q, t] * element(2, b, h // spec.group, t, d), axis=t)
 
         shape = ordered(spec.output, spec.output_layout)
-        out = result = te.compute(shape, mixed, name="attention")
+        out = result = te.compute(shape, weighted_sum, name="attention")
         if spec.output_dtype != "float32":
-            written = STORAGE[spec.output_dtype]
-            out = te.compute(shape, lambda *at: emit.rounding(written, result(*at)), name="out")
+            output_type = STORAGE[spec.output_dtype]
+            out = te.compute(shape, lambda *at: emit.rounding(output_type, result(*at)), name="out")
         return te.create_prim_func([*arrays.values(), *mask, out])
 
 

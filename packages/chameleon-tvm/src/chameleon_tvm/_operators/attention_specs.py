@@ -1,7 +1,4 @@
-"""The arguments of attention in a pipeline file, their checks, and the shapes that follow.
-
-This module is cheap to import, because a pipeline file is checked without TVM or NumPy.
-"""
+"""The arguments of attention in a pipeline file, their checks, and the shapes that follow."""
 
 from __future__ import annotations
 
@@ -11,7 +8,13 @@ from typing import ClassVar
 import attrs
 from chameleon_core.plugin_api import option
 
-from chameleon_tvm._operators.spec import TypedSpec, computed_in, converted, positive, times
+from chameleon_tvm._operators.spec import (
+    TypedSpec,
+    check_dtype,
+    check_positive,
+    converted_option,
+    format_extents,
+)
 from chameleon_tvm._types import FLOAT32, HALVES
 
 TOKENS_INSIDE = ("BHSD", "BSHD")
@@ -50,16 +53,16 @@ class AttentionSpec(TypedSpec):
 
     kind: ClassVar[str] = "attention"
 
-    query: tuple[int, int, int, int] = converted(f"queries {_SHAPE}")
-    key: tuple[int, int, int, int] = converted(f"keys {_SHAPE}")
-    value: tuple[int, int, int, int] = converted(f"values {_SHAPE}")
-    scale: float = converted(
+    query: tuple[int, int, int, int] = converted_option(f"queries {_SHAPE}")
+    key: tuple[int, int, int, int] = converted_option(f"keys {_SHAPE}")
+    value: tuple[int, int, int, int] = converted_option(f"values {_SHAPE}")
+    scale: float = converted_option(
         "factor of the products, usually one over the root of features",
         default=1.0,
         converter=float,
     )
     causal: bool = option(False, "whether query i sees keys 0 to i only")
-    mask: tuple[int, ...] = converted(
+    mask: tuple[int, ...] = converted_option(
         "shape of a mask that is broadcast and added to products; empty for none", default=()
     )
     query_layout: str = option("BHSD", " or ".join(TOKENS_INSIDE))
@@ -72,7 +75,7 @@ class AttentionSpec(TypedSpec):
     dtype: str = option(FLOAT32, f"dtype: float32, or {' or '.join(HALVES)} on CPUs")
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, (FLOAT32, *HALVES))
+        check_dtype(self, self.dtype, (FLOAT32, *HALVES))
         super().__attrs_post_init__()
         for what in ("query", "key", "value"):
             shape = getattr(self, what)
@@ -80,7 +83,7 @@ class AttentionSpec(TypedSpec):
                 raise self.fail(
                     f"{what} needs 4 numbers", f"Write {what} as [batch, heads, tokens, features]."
                 )
-            positive(self, **{what: shape})
+            check_positive(self, **{what: shape})
             known = KEY_LAYOUTS if what == "key" else TOKENS_INSIDE
             self._check_layout(f"{what}_layout", known)
         self._check_layout("output_layout", TOKENS_INSIDE)
@@ -177,8 +180,8 @@ class AttentionSpec(TypedSpec):
     @property
     def sizes(self) -> str:
         batch = self.query[:1] if self.query[0] > 1 else ()
-        heads = times(self.query[1], self.query[3])
-        return f"{heads} @{times(*batch, self.query[2], self.key[2])}"
+        heads = format_extents(self.query[1], self.query[3])
+        return f"{heads} @{format_extents(*batch, self.query[2], self.key[2])}"
 
     @property
     def flop(self) -> float:

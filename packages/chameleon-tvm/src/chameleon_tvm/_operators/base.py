@@ -16,7 +16,7 @@ from chameleon_tvm._late_tvm import tvm
 from chameleon_tvm._operators.records import OPERATORS
 from chameleon_tvm._types import BFLOAT16, FLOAT32, UINT8, StorageType, array_type, tolerance_of
 
-OWN = {record.name: record for record in OPERATORS}
+PACKAGE_OPERATORS = {record.name: record for record in OPERATORS}
 """The records of this package's operators by name. No plugin can replace them (``Kind.unique``), so
 worker processes load no plugins for them."""
 
@@ -102,19 +102,16 @@ class TypedOperator(Operator):
 
 def is_operator(kind: str) -> bool:
     """Whether this package or an installed plugin defines an operator of this kind."""
-    return kind in OWN or kind in default_registry().names("operators")
+    return kind in PACKAGE_OPERATORS or kind in default_registry().names("operators")
 
 
 def record_of(task: Task) -> OperatorRecord:
     """The plugin record of a task's kind of operator.
 
-    Args:
-        task: The task.
-
     Raises:
         ConfigError: No installed distribution defines this kind of operator.
     """
-    record: OperatorRecord | None = OWN.get(task.operator)
+    record: OperatorRecord | None = PACKAGE_OPERATORS.get(task.operator)
     if record is not None:
         return record
     try:
@@ -159,7 +156,6 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
 
     Args:
         shape: Logical shape of the array.
-        dtype: Dtype of the array.
         stream: A number that differs between the inputs of an operator.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
@@ -175,21 +171,16 @@ def seeded_integers(shape: tuple[int, ...], kind: StorageType, stream: int) -> N
 
     Args:
         shape: Shape of the array.
-        kind: Storage type of the integers.
-        stream: A number that differs between the inputs of an operator.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
     return rng.integers(kind.low, kind.high, shape, kind.storage_dtype, endpoint=True)
 
 
-def widened(outputs: Arrays) -> Arrays:
+def to_comparable(outputs: Arrays) -> Arrays:
     """Convert bfloat16 and uint8 outputs to float32, so that they can be compared with a reference.
 
     NumPy has no bfloat16. References are floating-point numbers, and a difference of unsigned
     integers would never be negative.
-
-    Args:
-        outputs: The outputs of a kernel.
     """
     narrow = {BFLOAT16, UINT8}
     return [array.astype(np.float32) if array.dtype.name in narrow else array for array in outputs]

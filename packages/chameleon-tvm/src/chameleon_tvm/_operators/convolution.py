@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._late_tvm import te, tvm
-from chameleon_tvm._operators.epilogues import FusedOperator
+from chameleon_tvm._operators.epilogues import EpilogueOperator
 from chameleon_tvm._operators.layouts import (
     SPATIAL,
     channel_block,
@@ -23,11 +23,11 @@ _TAPS = ("rz", "ry", "rx")
 """Names of the loops over a filter's axes."""
 
 
-class Convolution(FusedOperator):
-    """The operator of convolutions, possibly grouped: a TensorIR function and a reference.
+class Convolution(EpilogueOperator):
+    """The operator of convolutions, possibly grouped. Inputs are data, weights, [bias], [residual].
 
-    Inputs are data, weights, [bias], [residual]. The unscheduled function takes weights as (spatial
-    axes, I, O) if channels come last, else as (O, I, spatial axes).
+    The unscheduled function takes weights as (spatial axes, I, O) if channels come last, else as
+    (O, I, spatial axes).
     """
 
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
@@ -56,14 +56,14 @@ class Convolution(FusedOperator):
         filters = weights.reshape(groups, oc // groups, ic, *kernel)
         out = np.zeros((n, groups, oc // groups, *extents))
         for tap in np.ndindex(*kernel):
-            where = tuple(
+            window = tuple(
                 slice(at * dilation, at * dilation + (extent - 1) * stride + 1, stride)
                 for at, dilation, extent, stride in zip(
                     tap, spec.dilations, extents, spec.strides, strict=True
                 )
             )
-            seen = data[(slice(None),) * 3 + where].reshape(n, groups, ic, -1)
-            out += (filters[(slice(None),) * 3 + tap] @ seen).reshape(out.shape)
+            patch = data[(slice(None),) * 3 + window].reshape(n, groups, ic, -1)
+            out += (filters[(slice(None),) * 3 + tap] @ patch).reshape(out.shape)
         return [self.epilogue.reference(out.reshape(spec.output_shape), inputs[2:])]
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
@@ -100,7 +100,7 @@ class Convolution(FusedOperator):
                 varargs_names=_axis_names(spec.layout, "c"),
             )
 
-        def seen(*indices: Any) -> Any:
+        def input_element(*indices: Any) -> Any:
             return padded(*indices) if any(spec.pads) else element(data(*indices))
 
         channel_axis = te.reduce_axis((0, ic), name="rc")
@@ -120,27 +120,22 @@ class Convolution(FusedOperator):
             ]
             tap = (*taps, channel_axis, o) if last else (o, channel_axis, *taps)
             return te.sum(
-                operand(seen(*physical_index((b, source, *at), spec.layout)))
+                operand(input_element(*physical_index((b, source, *at), spec.layout)))
                 * operand(weights(*tap)),
                 axis=[*taps, channel_axis] if last else [channel_axis, *taps],
             )
 
         out_shape = physical_shape(spec.output_shape, spec.output_layout)
         names = _axis_names(spec.output_layout, "oc")
-        summed = te.compute(out_shape, convolve, name=f"conv{spec.rank}d", varargs_names=names)
-        more, out = self.epilogue.apply(
-            summed, lambda indices: _logical_index(indices, spec.output_layout)[1], names
+        convolution = te.compute(out_shape, convolve, name=f"conv{spec.rank}d", varargs_names=names)
+        constants, out = self.epilogue.apply(
+            convolution, lambda indices: _logical_index(indices, spec.output_layout)[1], names
         )
-        return te.create_prim_func([data, weights, *more, out])
+        return te.create_prim_func([data, weights, *constants, out])
 
 
 def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
-    """Copy an image (N, C, spatial axes) into a contiguous array in a layout such as NHWC.
-
-    Args:
-        image: The logical image.
-        layout: The name of the layout.
-    """
+    """Copy an image (N, C, spatial axes) into a contiguous array in a layout such as NHWC."""
     if is_channels_last(layout):
         return np.ascontiguousarray(np.moveaxis(image, 1, -1))
     block = channel_block(layout)
@@ -151,12 +146,7 @@ def to_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
 
 
 def from_layout(image: NDArray[Any], layout: str) -> NDArray[Any]:
-    """View an image in a layout such as NHWC as an array (N, C, spatial axes), without a copy.
-
-    Args:
-        image: The physical image.
-        layout: The name of the layout.
-    """
+    """View an image in a layout such as NHWC as an array (N, C, spatial axes), without a copy."""
     if is_channels_last(layout):
         return np.moveaxis(image, -1, 1)
     if not channel_block(layout):

@@ -1,7 +1,4 @@
-"""The arguments of convolutions of one, two and three spatial axes: checks, shapes and kinds.
-
-This module is cheap to import, because a pipeline file is checked without TVM or NumPy.
-"""
+"""The arguments of convolutions of one, two and three spatial axes: checks, shapes and kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +10,13 @@ import attrs
 from chameleon_core.plugin_api import Task, option
 
 from chameleon_tvm._operators import layouts
-from chameleon_tvm._operators.spec import FusedSpec, computed_in, converted, positive, times
+from chameleon_tvm._operators.spec import (
+    FusedSpec,
+    check_dtype,
+    check_positive,
+    converted_option,
+    format_extents,
+)
 from chameleon_tvm._types import FLOAT32, HALVES, INT7, INT8, WEIGHTED
 
 PerAxis = int | tuple[int, ...]
@@ -44,18 +47,20 @@ class ConvolutionSpec(FusedSpec):
     rank: ClassVar[int]
     """Number of spatial axes."""
 
-    input: tuple[int, ...] = converted(
+    input: tuple[int, ...] = converted_option(
         "input shape, channels second ([N, C, H, W]), whatever the layout"
     )
-    kernel: PerAxis = converted("filter size, one number or one for each axis", converter=_numbers)
-    stride: PerAxis = converted("stride along each axis", default=1, converter=_numbers)
-    padding: PerAxis = converted(
+    kernel: PerAxis = converted_option(
+        "filter size, one number or one for each axis", converter=_numbers
+    )
+    stride: PerAxis = converted_option("stride along each axis", default=1, converter=_numbers)
+    padding: PerAxis = converted_option(
         "one number, one for each axis, or those before and those after "
         "([top, left, bottom, right])",
         default=0,
         converter=_numbers,
     )
-    dilation: PerAxis = converted(
+    dilation: PerAxis = converted_option(
         "distance between taps along each axis", default=1, converter=_numbers
     )
     layout: str = option("", "input layout; NCHW, NCW or NCDHW if missing. " + layouts.LAYOUT_HINT)
@@ -67,7 +72,7 @@ class ConvolutionSpec(FusedSpec):
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, WEIGHTED)
+        check_dtype(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
         # One number and as many as there are axes are the same operator.
         for name, value in (
@@ -82,7 +87,7 @@ class ConvolutionSpec(FusedSpec):
         if not self.output_layout:
             object.__setattr__(self, "output_layout", self.layout)
         self._check_lengths()
-        positive(
+        check_positive(
             self,
             input=self.input,
             kernel=self.kernel_size,
@@ -94,7 +99,9 @@ class ConvolutionSpec(FusedSpec):
         if any(pad < 0 for pad in self.pads):
             raise self.fail(f"padding {self.pads} is negative", "Give padding of at least 0.")
         if min(self.output_shape[2:]) < 1:
-            covered, size = ("x".join(map(str, sizes)) for sizes in (self.reach, self.input[2:]))
+            covered, size = (
+                "x".join(map(str, sizes)) for sizes in (self.dilated_kernel, self.input[2:])
+            )
             raise self.fail(
                 f"a filter that covers {covered} does not fit into an input of {size} "
                 f"with padding {self.pads}",
@@ -165,7 +172,7 @@ class ConvolutionSpec(FusedSpec):
         return _both_sides(self.padding, self.rank)
 
     @property
-    def reach(self) -> tuple[int, ...]:
+    def dilated_kernel(self) -> tuple[int, ...]:
         """The extent of a dilated filter along each axis."""
         sizes = zip(self.kernel_size, self.dilations, strict=True)
         return tuple((kernel - 1) * dilation + 1 for kernel, dilation in sizes)
@@ -175,9 +182,9 @@ class ConvolutionSpec(FusedSpec):
         """The output's logical shape (N, C, spatial axes)."""
         before, after = self.pads[: self.rank], self.pads[self.rank :]
         spatial = (
-            (size + first + last - reach) // stride + 1
-            for size, first, last, reach, stride in zip(
-                self.input[2:], before, after, self.reach, self.strides, strict=True
+            (size + first + last - dilated_kernel) // stride + 1
+            for size, first, last, dilated_kernel, stride in zip(
+                self.input[2:], before, after, self.dilated_kernel, self.strides, strict=True
             )
         )
         return (self.input[0], self.output_channels, *spatial)
@@ -194,9 +201,9 @@ class ConvolutionSpec(FusedSpec):
     @property
     def sizes(self) -> str:
         batch = self.input[:1] if self.input[0] > 1 else ()
-        channels = times(self.input[1], self.output_channels)
-        where = times(*batch, *self.output_shape[2:])
-        return f"{channels} {times(*self.kernel_size)} @{where}"
+        channels = format_extents(self.input[1], self.output_channels)
+        where = format_extents(*batch, *self.output_shape[2:])
+        return f"{channels} {format_extents(*self.kernel_size)} @{where}"
 
     @property
     def flop(self) -> float:

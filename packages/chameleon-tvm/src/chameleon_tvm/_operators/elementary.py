@@ -1,14 +1,13 @@
 """Elementary functions as TensorIR expressions of float32 scalars or vectors.
 
-They compute all lanes of a vector at once. A call of the C library would compute one lane at a
-time, which takes about twenty times as long.
+A call of the C library would compute one lane at a time, which takes twenty times as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chameleon_tvm._emit import Expr, integer, number, typed
+from chameleon_tvm._emit import Expr, constant_like, integer_like, vector_dtype
 from chameleon_tvm._late_tvm import tirx
 
 _ERF_NUMERATOR = (
@@ -62,57 +61,55 @@ _LOG2_E = 1.44269504088896341
 _LOG_2_HIGH, _LOG_2_LOW = 0.693359375, -2.12194440e-4
 """log(2) as the sum of two numbers: one with few bits, so that its multiples are exact, and a small
 one."""
-_LEAST_EXPONENT, _MOST_POWER = -88.0, 127.0
+_MIN_ARGUMENT, _MAX_POWER = -88.0, 127.0
 """At the least x, the exponent field of e^x is that of zero. The largest power of two is float32's;
 the rest of a larger x makes the polynomial overflow."""
 _EXPONENT_BIAS, _FRACTION_BITS = 127, 23
 
 
 def polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
-    """The value of a polynomial at ``x``, by Horner's rule.
-
-    Args:
-        coefficients: Coefficients, that of the highest power first.
-        x: The expression at which the polynomial is evaluated.
-    """
-    value = number(coefficients[0], x)
+    """The value of a polynomial at ``x``, by Horner's rule."""
+    value = constant_like(coefficients[0], x)
     for coefficient in coefficients[1:]:
-        value = value * x + number(coefficient, x)
+        value = value * x + constant_like(coefficient, x)
     return value
 
 
 def exp(x: Expr) -> Expr:
     """e^x as a TensorIR expression, accurate to two units in the last place (six for x above 88.3).
 
-    The result is 1 at 0, 0 below the least normal number, and infinity where float32 ends. NaN
-    stays NaN, because the bounds are the first operands of ``max`` and ``min``.
-
-    Args:
-        x: A float32 scalar or vector.
+    The result is 0 below the least normal number. NaN stays NaN, because the bounds are the first
+    operands of ``max`` and ``min``.
     """
 
-    def of_inside(inside: Expr) -> Expr:
-        power = tirx.floor(inside * number(_LOG2_E, x) + number(0.5, x))
-        power = tirx.min(number(_MOST_POWER, x), power)
-        return _named(power, lambda power: of_power(inside, power))
+    def from_clamped(clamped: Expr) -> Expr:
+        power = tirx.floor(clamped * constant_like(_LOG2_E, x) + constant_like(0.5, x))
+        power = tirx.min(constant_like(_MAX_POWER, x), power)
+        return _let(power, lambda power: from_power(clamped, power))
 
-    def of_power(inside: Expr, power: Expr) -> Expr:
-        rest = inside - power * number(_LOG_2_HIGH, x) - power * number(_LOG_2_LOW, x)
-        exponent = tirx.Cast(typed("int32", x), power) + integer(_EXPONENT_BIAS, x)
-        shifted = exponent << integer(_FRACTION_BITS, x)
-        scale = tirx.reinterpret(typed("float32", x), shifted)
-        return _named(rest, lambda rest: scale * of_rest(rest))
+    def from_power(clamped: Expr, power: Expr) -> Expr:
+        remainder = (
+            clamped - power * constant_like(_LOG_2_HIGH, x) - power * constant_like(_LOG_2_LOW, x)
+        )
+        exponent = tirx.Cast(vector_dtype("int32", x), power) + integer_like(_EXPONENT_BIAS, x)
+        shifted = exponent << integer_like(_FRACTION_BITS, x)
+        scale = tirx.reinterpret(vector_dtype("float32", x), shifted)
+        return _let(remainder, lambda remainder: scale * from_remainder(remainder))
 
-    def of_rest(rest: Expr) -> Expr:
-        return polynomial(_EXP_COEFFICIENTS, rest) * rest * rest + rest + number(1.0, x)
+    def from_remainder(remainder: Expr) -> Expr:
+        return (
+            polynomial(_EXP_COEFFICIENTS, remainder) * remainder * remainder
+            + remainder
+            + constant_like(1.0, x)
+        )
 
-    return _named(tirx.max(number(_LEAST_EXPONENT, x), x), of_inside)
+    return _let(tirx.max(constant_like(_MIN_ARGUMENT, x), x), from_clamped)
 
 
 def sigmoid(x: Expr) -> Expr:
     """The logistic function 1 / (1 + e^-x)."""
-    unit = number(1.0, x)
-    return unit / (unit + exp(number(0.0, x) - x))
+    unit = constant_like(1.0, x)
+    return unit / (unit + exp(constant_like(0.0, x) - x))
 
 
 def tanh(x: Expr) -> Expr:
@@ -130,20 +127,24 @@ def _odd_quotient(
 ) -> Expr:
     """``x * N(x^2) / D(x^2)`` with polynomials N and D; beyond ``limit``, its value there."""
 
-    def of_inside(inside: Expr) -> Expr:
-        return _named(
-            inside * inside,
-            lambda square: inside * polynomial(numerator, square) / polynomial(denominator, square),
+    def from_clamped(clamped: Expr) -> Expr:
+        return _let(
+            clamped * clamped,
+            lambda square: (
+                clamped * polynomial(numerator, square) / polynomial(denominator, square)
+            ),
         )
 
-    return _named(tirx.max(number(-limit, x), tirx.min(number(limit, x), x)), of_inside)
+    return _let(
+        tirx.max(constant_like(-limit, x), tirx.min(constant_like(limit, x), x)), from_clamped
+    )
 
 
 FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "tanh": tanh, "erf": erf}
 """The functions by the names that TensorIR's intrinsics have after ``tirx.``."""
 
 
-def _named(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """An expression that computes a value once, although ``body`` may read it several times."""
+def _let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """A TensorIR ``Let``: computes a value once, although ``body`` may read it several times."""
     variable = tirx.Var("t", value.ty)
     return tirx.Let(variable, value, body(variable))

@@ -25,9 +25,9 @@ from chameleon_tvm._operators.base import (
     is_for_cpu,
     seeded_array,
     seeded_integers,
-    widened,
+    to_comparable,
 )
-from chameleon_tvm._operators.requantizing import LARGEST, KernelNumbers, finished
+from chameleon_tvm._operators.requantization import LARGEST, PackedConstants, requantize
 from chameleon_tvm._operators.specs import FusedSpec
 from chameleon_tvm._types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8
 
@@ -35,18 +35,10 @@ from chameleon_tvm._types import COMPUTE, FLOAT32, INT32, STORAGE, UINT8
 class Epilogue:
     """The inputs of an operator, and the steps from its sums to its output.
 
-    The steps are bias, residual and activation. All numbers between data and output are float32.
-    The output is rounded once to its dtype.
+    The steps are bias, residual and activation, in float32. The output is rounded once.
 
     Args:
-        spec: The operator's arguments.
-        on_cpu: Whether buffers have CPUs' storage dtypes, such as uint16 for bfloat16. On GPUs,
-            buffers have the operator's dtypes.
-
-    Attributes:
-        data_type: Dtype of the data.
-        weights_type: Dtype of the weights.
-        centred_type: Dtype of the expression that ``centred_element`` returns.
+        on_cpu: Whether buffers have CPUs' storage dtypes, such as uint16 for bfloat16.
     """
 
     operand_type: ClassVar[str] = FLOAT32
@@ -72,39 +64,24 @@ class Epilogue:
         return [seeded_array(data, self.spec.dtype, 0), seeded_array(weights, self.spec.dtype, 1)]
 
     def stored(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
-        """Convert a logical input to the dtype of its buffer. The layout does not change.
-
-        Args:
-            index: Position of the input among the operator's inputs.
-            array: The logical input.
-        """
+        """Convert a logical input to the dtype of its buffer."""
         if not self._on_cpu:
             return array
-        added = self.spec.residual and index == 2 + self.spec.bias
-        return STORAGE[self.spec.output_dtype if added else self.spec.dtype].stored(array)
+        is_residual = self.spec.residual and index == 2 + self.spec.bias
+        return STORAGE[self.spec.output_dtype if is_residual else self.spec.dtype].stored(array)
 
     def logical(self, outputs: Arrays) -> Arrays:
         """Convert the kernel's outputs to a dtype that can be compared with the reference."""
         if self._on_cpu:
             return [STORAGE[self.spec.output_dtype].real(array) for array in outputs]
-        return widened(outputs)
+        return to_comparable(outputs)
 
     def operand(self, element: Any) -> Any:
-        """Convert an element of data or weights to the dtype in which products are computed.
-
-        The element and the result are TensorIR expressions.
-        """
+        """Convert an element of data or weights to the dtype in which products are computed."""
         return self._real(self.spec.dtype, element)
 
     def centred(self, data: NDArray[Any], more: Arrays) -> Exact:
-        """Convert the data to float64, for the operator's reference.
-
-        The zero point of quantized data is subtracted, so that padding is zero.
-
-        Args:
-            data: The data as the operator takes them.
-            more: The operator's inputs after the weights.
-        """
+        """Convert the data to float64 and subtract their zero point, for the reference."""
         del more
         return data.astype(np.float64)
 
@@ -118,10 +95,7 @@ class Epilogue:
         return frozenset({1, 2} if self.spec.bias else {1})
 
     def inputs(self) -> Arrays:
-        """Random arrays for the optional inputs after data and weights: the bias, the residual.
-
-        They are the same in every process.
-        """
+        """Random arrays for the inputs after the weights, the same in every process."""
         spec, arrays = self.spec, []
         if spec.bias:
             arrays.append(seeded_array((spec.output_channels,), spec.dtype, 2))
@@ -130,21 +104,13 @@ class Epilogue:
         return arrays
 
     def split(self, more: Sequence[Any]) -> tuple[Any, Any]:
-        """Find bias and residual among the inputs after the weights.
-
-        Either is None if the operator does not have it.
-        """
+        """The bias and the residual among the inputs after the weights, or None for each."""
         rest = list(more)
         bias = rest.pop(0) if self.spec.bias else None
         return bias, rest.pop(0) if self.spec.residual else None
 
     def reference(self, sums: Exact, more: Arrays) -> Exact:
-        """Compute the operator's logical output from its sums in float64, for checks.
-
-        Args:
-            sums: The operator's sums before the epilogue. Channels are axis 1.
-            more: The operator's inputs after the weights: [bias], [residual].
-        """
+        """Compute the operator's logical output from its sums in float64, for checks."""
         bias, residual = self.split(more)
         if bias is not None:
             sums = sums + bias.astype(np.float64).reshape(-1, *(1,) * (sums.ndim - 2))
@@ -163,12 +129,8 @@ class Epilogue:
         """Add the epilogue to the sums, as tensor expressions.
 
         Args:
-            sums: The operator's sums in its physical layout, possibly in a wider dtype than the
-                output.
-            channel: A function of an index of the output in its physical layout. It returns the
-                output channel.
-            names: Names of the output's axes.
-            shape: Shape of the output, if it is smaller than that of ``sums``; else None.
+            channel: A function from an index of the output in its physical layout to the channel.
+            shape: Shape of the output, if it is smaller than that of ``sums``.
 
         Returns:
             The additional parameters ([bias], [residual]) and the output.
@@ -204,7 +166,7 @@ PARAMETERS = 5
 
 
 @attrs.frozen(kw_only=True)
-class Quantization(KernelNumbers):
+class Quantization(PackedConstants):
     """The constants of an int8 operator that all channels share.
 
     The kernel gets them as one float32 array, in this order.
@@ -240,9 +202,6 @@ class QuantizedEpilogue(Epilogue):
     A residual in uint8 counts as ``(residual - residual_zero_point) * residual_scale``. The output
     in uint8 is ``round(real * out_multiplier) + out_zero_point``, clipped to 0 to 255, with halves
     rounded to even numbers.
-
-    Args:
-        spec: The operator's arguments.
     """
 
     operand_type = INT32
@@ -294,28 +253,23 @@ class QuantizedEpilogue(Epilogue):
         return data.astype(np.float64) - zero
 
     def reference(self, sums: Exact, more: Arrays) -> Exact:
-        """The output that a kernel must compute, in the operator's logical layout.
-
-        Sums are scaled in float32, as the class defines the output. Later steps use float64.
-
-        Args:
-            sums: Exact sums. Channels are axis 1.
-            more: The inputs after the weights: scale, bias, quantization, [residual].
-        """
+        """The logical output; sums are scaled in float32, later steps use float64."""
         scale, bias, numbers, *residual = more
-        known = Quantization.of(numbers)
+        quantization = Quantization.of(numbers)
         channel = (-1, *(1,) * (sums.ndim - 2))
         total = (sums + bias.astype(np.float64).reshape(channel)).astype(np.float32)
         real = (total * scale.reshape(channel)).astype(np.float64)
         if residual and self._rounds:
-            steps = residual[0].astype(np.float64) - known.residual_zero_point
-            real = real + steps * known.residual_scale
+            steps = residual[0].astype(np.float64) - quantization.residual_zero_point
+            real = real + steps * quantization.residual_scale
         elif residual:
             real = real + residual[0].astype(np.float64)
         real = activated(real, self.spec.activation)
         if not self._rounds:
             return real
-        return np.clip(np.rint(real * known.out_multiplier) + known.out_zero_point, 0, LARGEST)
+        return np.clip(
+            np.rint(real * quantization.out_multiplier) + quantization.out_zero_point, 0, LARGEST
+        )
 
     @cached_property
     def _numbers(self) -> te.Tensor:
@@ -342,21 +296,17 @@ class QuantizedEpilogue(Epilogue):
 
         def finish(*index: Any) -> Any:
             real = (sums(*index) + bias[channel(index)]).astype(FLOAT32) * scale[channel(index)]
-            added = residual[0](*index) if residual else None
-            return finished(real, added, spec, [numbers[at] for at in range(PARAMETERS)])
+            residual_element = residual[0](*index) if residual else None
+            return requantize(
+                real, residual_element, spec, [numbers[at] for at in range(PARAMETERS)]
+            )
 
         out = te.compute(shape, finish, name="out", varargs_names=names)
         return [scale, bias, numbers, *residual], out
 
 
-class FusedOperator(TypedOperator):
-    """An operator with an epilogue. Inputs are data, weights, [bias], [residual].
-
-    Inputs of int8 operators are listed in :class:`.QuantizedEpilogue`.
-
-    Args:
-        task: The task to compute.
-    """
+class EpilogueOperator(TypedOperator):
+    """An operator with an epilogue. Inputs are data, weights, [bias], [residual]."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)

@@ -9,11 +9,7 @@ from chameleon_tvm._operators.frontend_options import OperatorsOptions
 
 
 class OperatorsFrontend(Frontend):
-    """Makes one task per operator of the pipeline's list.
-
-    Args:
-        options: Options with the list of operators.
-    """
+    """Makes one task per operator of the pipeline's list."""
 
     def __init__(self, options: OperatorsOptions) -> None:
         self._specs = options.operators

@@ -1,7 +1,4 @@
-"""Functions that read names of image layouts, such as NHWC, without importing TVM.
-
-An image has one, two or three spatial axes: W, HW or DHW.
-"""
+"""Functions that read names of image layouts, such as NHWC, without importing TVM."""
 
 from __future__ import annotations
 
@@ -22,20 +19,12 @@ _LAST = re.compile(r"N(D?HW|W)C")
 
 
 def channels_first(rank: int) -> str:
-    """The layout with channels before the spatial axes, such as NCHW.
-
-    Args:
-        rank: Number of spatial axes.
-    """
+    """The layout with channels before the spatial axes, such as NCHW."""
     return f"NC{SPATIAL[-rank:]}"
 
 
 def channels_last(rank: int) -> str:
-    """The layout with channels after the spatial axes, such as NHWC.
-
-    Args:
-        rank: Number of spatial axes.
-    """
+    """The layout with channels after the spatial axes, such as NHWC."""
     return f"N{SPATIAL[-rank:]}C"
 
 
@@ -57,12 +46,7 @@ def spatial_rank(layout: str) -> int:
 
 
 def with_rank(layout: str, rank: int) -> str:
-    """A layout with another number of spatial axes, such as NCW for NCHW.
-
-    Args:
-        layout: Name of the layout.
-        rank: Number of spatial axes.
-    """
+    """A layout with another number of spatial axes, such as NCW for NCHW."""
     return layout.replace(_match(layout)[1], SPATIAL[-rank:])
 
 
@@ -85,7 +69,6 @@ def physical_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
 
     Args:
         shape: The logical shape of the image.
-        layout: The name of the layout.
     """
     n, c, *spatial = shape
     if is_channels_last(layout):
@@ -95,12 +78,7 @@ def physical_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
 
 
 def physical_index(indices: Sequence[Any], layout: str) -> list[Any]:
-    """The index in memory of an element of an image in a layout.
-
-    Args:
-        indices: The logical index (N, C, spatial axes).
-        layout: The name of the layout.
-    """
+    """The index in memory of an element of an image in a layout."""
     n, c, *at = indices
     if is_channels_last(layout):
         return [n, *at, c]

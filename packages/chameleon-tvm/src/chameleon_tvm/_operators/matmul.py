@@ -17,19 +17,19 @@ from chameleon_tvm._operators.base import (
     is_for_cpu,
     seeded_array,
     seeded_integers,
-    widened,
+    to_comparable,
 )
-from chameleon_tvm._operators.epilogues import FusedOperator
-from chameleon_tvm._operators.requantizing import (
+from chameleon_tvm._operators.epilogues import EpilogueOperator
+from chameleon_tvm._operators.requantization import (
     PRODUCT_PARAMETERS,
     QuantizedProduct,
-    example,
-    finished_product,
+    example_product,
+    requantize_product,
 )
 from chameleon_tvm._types import COMPUTE, FLOAT32, STORAGE
 
 
-class Dense(FusedOperator):
+class Dense(EpilogueOperator):
     """The product (rows, features) x (units, features)^T of data and constant weights.
 
     Inputs are data, weights, [bias], [residual]. The unscheduled function takes weights as
@@ -59,15 +59,14 @@ class Dense(FusedOperator):
             lambda m, n: te.sum(operand(centred(data[m, k])) * operand(weights[k, n]), axis=k),
             name="dense",
         )
-        more, out = self.epilogue.apply(sums, lambda indices: indices[1], ["m", "n"])
-        return te.create_prim_func([data, weights, *more, out])
+        constants, out = self.epilogue.apply(sums, lambda indices: indices[1], ["m", "n"])
+        return te.create_prim_func([data, weights, *constants, out])
 
 
 class BatchMatmul(TypedOperator):
     """The product (batch, m, k) x (batch, k, n); the right side may be stored transposed.
 
-    An int8 operator has a third input: a constant array with the fields of
-    :class:`.QuantizedProduct`.
+    An int8 operator has a third input, the fields of :class:`.QuantizedProduct`.
     """
 
     def __init__(self, task: Task) -> None:
@@ -81,7 +80,7 @@ class BatchMatmul(TypedOperator):
         if spec.quantized:
             data = COMPUTE[spec.dtype].data
             sides = [seeded_integers(shape, data, at) for at, shape in enumerate((spec.a, spec.b))]
-            return [*sides, example(spec.a[2]).array]
+            return [*sides, example_product(spec.a[2]).array]
         return [seeded_array(shape, spec.dtype, at) for at, shape in enumerate((spec.a, spec.b))]
 
     def arranged(self, index: int, array: NDArray[Any]) -> NDArray[Any]:
@@ -93,17 +92,17 @@ class BatchMatmul(TypedOperator):
     def logical(self, outputs: Arrays) -> Arrays:
         kind = STORAGE[self.spec.output_dtype]
         if kind.whole or not self._on_cpu:
-            return widened(outputs)
+            return to_comparable(outputs)
         return [kind.real(array) for array in outputs]
 
     def reference(self, inputs: Arrays) -> Arrays:
         spec = self.spec
         left, right = (array.astype(np.float64) for array in inputs[:2])
-        numbers = QuantizedProduct.of(inputs[2]) if spec.quantized else None
-        if numbers is not None:
-            left, right = left - numbers.left_zero_point, right - numbers.right_zero_point
+        quantization = QuantizedProduct.of(inputs[2]) if spec.quantized else None
+        if quantization is not None:
+            left, right = left - quantization.left_zero_point, right - quantization.right_zero_point
         sums = left @ (right.swapaxes(1, 2) if spec.transpose_b else right)
-        return [sums if numbers is None else numbers.output(sums, spec.output_dtype)]
+        return [sums if quantization is None else quantization.output(sums, spec.output_dtype)]
 
     @cached_property
     def _numbers(self) -> te.Tensor:
@@ -117,13 +116,13 @@ class BatchMatmul(TypedOperator):
             return widening(STORAGE[self.spec.dtype], element)
         return element.astype(FLOAT32)
 
-    def _finished(self, sums: Any) -> Any:
+    def _to_output(self, sums: Any) -> Any:
         """A sum in the form that is written to the output, as an expression."""
-        written = self.spec.output_dtype
+        output_dtype = self.spec.output_dtype
         if self.spec.quantized:
-            numbers = [self._numbers[at] for at in range(PRODUCT_PARAMETERS)]
-            return finished_product(sums.astype(FLOAT32), written, numbers)
-        return rounding(STORAGE[written], sums) if self._on_cpu else sums.astype(written)
+            quantization = [self._numbers[at] for at in range(PRODUCT_PARAMETERS)]
+            return requantize_product(sums.astype(FLOAT32), output_dtype, quantization)
+        return rounding(STORAGE[output_dtype], sums) if self._on_cpu else sums.astype(output_dtype)
 
     def prim_func(self) -> tvm.tirx.PrimFunc:
         spec = self.spec
@@ -134,13 +133,13 @@ class BatchMatmul(TypedOperator):
         k = te.reduce_axis((0, spec.a[2]), name="k")
 
         def product(b: Any, m: Any, n: Any) -> Any:
-            other = right[b, n, k] if spec.transpose_b else right[b, k, n]
-            return te.sum(self._operand(0, left[b, m, k]) * self._operand(1, other), axis=k)
+            right_element = right[b, n, k] if spec.transpose_b else right[b, k, n]
+            return te.sum(self._operand(0, left[b, m, k]) * self._operand(1, right_element), axis=k)
 
         out = sums = te.compute(spec.result_shape, product, name="batch_matmul")
         if spec.dtype != FLOAT32:
             out = te.compute(
-                spec.result_shape, lambda b, m, n: self._finished(sums[b, m, n]), name="out"
+                spec.result_shape, lambda b, m, n: self._to_output(sums[b, m, n]), name="out"
             )
-        numbers = [self._numbers] if spec.quantized else []
-        return te.create_prim_func([left, right, *numbers, out])
+        quantization = [self._numbers] if spec.quantized else []
+        return te.create_prim_func([left, right, *quantization, out])

@@ -1,7 +1,4 @@
-"""The arguments of matrix products, their checks, and the shapes that follow.
-
-This module is cheap to import, because a pipeline file is checked without TVM or NumPy.
-"""
+"""The arguments of matrix products, their checks, and the shapes that follow."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ from chameleon_core.plugin_api import option
 from chameleon_tvm._operators.spec import (
     FusedSpec,
     TypedSpec,
+    check_dtype,
+    check_positive,
     check_products,
-    computed_in,
-    converted,
-    positive,
-    times,
+    converted_option,
+    format_extents,
 )
 from chameleon_tvm._types import FLOAT32, HALVES, INT7, INT8, LARGEST_DIFFERENCES, VARYING, WEIGHTED
 
@@ -28,18 +25,18 @@ class DenseSpec(FusedSpec):
 
     kind: ClassVar[str] = "dense"
 
-    input: tuple[int, int] = converted("input shape as [rows, features]")
+    input: tuple[int, int] = converted_option("input shape as [rows, features]")
     units: int = option(attrs.NOTHING, "number of outputs per row")
     dtype: str = option(
         FLOAT32, f"dtype: {FLOAT32}, {' or '.join(HALVES)}, or {INT8} or {INT7} on CPUs"
     )
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, WEIGHTED)
+        check_dtype(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
         if len(self.input) != 2:  # noqa: PLR2004
             raise self.fail("input needs 2 numbers", "Write input as [rows, features].")
-        positive(self, input=self.input, units=self.units)
+        check_positive(self, input=self.input, units=self.units)
         self._check_sums()
 
     @property
@@ -62,7 +59,7 @@ class DenseSpec(FusedSpec):
     @property
     def sizes(self) -> str:
         rows = f" @{self.input[0]}" if self.input[0] > 1 else ""
-        return times(self.input[1], self.units) + rows
+        return format_extents(self.input[1], self.units) + rows
 
     @property
     def flop(self) -> float:
@@ -78,19 +75,19 @@ class BatchMatmulSpec(TypedSpec):
 
     kind: ClassVar[str] = "batch_matmul"
 
-    a: tuple[int, int, int] = converted("left shape as [batch, m, k]")
-    b: tuple[int, int, int] = converted(
+    a: tuple[int, int, int] = converted_option("left shape as [batch, m, k]")
+    b: tuple[int, int, int] = converted_option(
         "right shape as [batch, k, n]; [batch, n, k] with transpose_b"
     )
     transpose_b: bool = option(False, "whether the right side is stored as [batch, n, k]")
     dtype: str = option(FLOAT32, f"dtype: float32, {' or '.join(HALVES)}, or {INT8} on CPUs")
 
     def __attrs_post_init__(self) -> None:
-        computed_in(self, self.dtype, VARYING)
+        check_dtype(self, self.dtype, VARYING)
         super().__attrs_post_init__()
         if len(self.a) != 3 or len(self.b) != 3:  # noqa: PLR2004
             raise self.fail("a and b need 3 numbers each", "Write a as [batch, m, k].")
-        positive(self, a=self.a, b=self.b)
+        check_positive(self, a=self.a, b=self.b)
         inner = self.b[2] if self.transpose_b else self.b[1]
         if self.a[0] != self.b[0] or self.a[2] != inner:
             raise self.fail(
@@ -112,7 +109,7 @@ class BatchMatmulSpec(TypedSpec):
 
     @property
     def sizes(self) -> str:
-        return f"{times(self.a[2], self.columns)} @{times(*self.a[:2])}"
+        return f"{format_extents(self.a[2], self.columns)} @{format_extents(*self.a[:2])}"
 
     @property
     def flop(self) -> float:

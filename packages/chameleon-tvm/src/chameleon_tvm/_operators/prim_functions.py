@@ -1,7 +1,6 @@
 """Reads a TensorIR function that the user wrote, so that a task can carry the function as JSON.
 
-The task holds the function and the source text of its NumPy reference. So a worker process, or
-another machine years later, needs none of the user's files.
+The task also holds the source text of its NumPy reference, so workers need none of the files.
 """
 
 from __future__ import annotations
@@ -27,16 +26,8 @@ def read_function(
 ) -> tuple[dict[str, Any], float]:
     """Import a user's TensorIR function and its reference, in the form that a task carries.
 
-    Args:
-        source: Name of the function, as ``path.py:function`` or ``package.module:function``.
-        reference: Name of a function that computes the same with NumPy arrays; empty for no
-            reference.
-        constants: Names of inputs that never change.
-        name: Name of the task, for error messages.
-
     Returns:
-        The task's arguments, with the default tolerance :data:`TOLERANCE`, and the number of
-        floating-point operations of one evaluation.
+        The task's arguments, and the number of floating-point operations of one evaluation.
 
     Raises:
         ConfigError: The file, the function or an input does not exist, the object is no PrimFunc,
@@ -53,8 +44,8 @@ def read_function(
             )
     text = None
     if reference:
-        computing = named_object(reference, f"primfunc {name}")
-        text = _portable_source(computing, reference, name)
+        function_object = named_object(reference, f"primfunc {name}")
+        text = _portable_source(function_object, reference, name)
     arguments = {**arguments, "constants": list(constants), "reference": text}
     return arguments, function_flop(function, name)
 
@@ -92,13 +83,13 @@ def loaded_function(text: str) -> tvm.tirx.PrimFunc:
         return tvm.ir.load_json(text)
 
 
-def _portable_source(function: Any, named: str, name: str) -> dict[str, str]:
+def _portable_source(function: Any, source: str, name: str) -> dict[str, str]:
     """The text of the module that defines a reference function, and the function's name."""
     try:
         text = Path(inspect.getfile(function)).read_text(encoding="utf-8")
     except (TypeError, OSError) as error:
         raise ConfigError(
-            f"primfunc {name}: the source of {named} cannot be read: {error}",
+            f"primfunc {name}: the source of {source} cannot be read: {error}",
             hint="Define the reference as a function in a Python file.",
         ) from error
     return {"text": text, "function": function.__name__}
@@ -132,7 +123,7 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
         raise ConfigError(
             f"primfunc {name}: TVM cannot schedule this function", hint=hint
         ) from error
-    written = {str(r.source.name) for block in blocks for r in block.writes}
+    outputs = {str(r.source.name) for block in blocks for r in block.writes}
     if not blocks:
         raise ConfigError(f"primfunc {name}: the function has no block to schedule", hint=hint)
     parameters = []
@@ -143,7 +134,7 @@ def _parameters(function: tvm.tirx.PrimFunc, name: str) -> list[dict[str, Any]]:
             raise ConfigError(
                 f"primfunc {name}: parameter {parameter.name!r} has no static shape", hint=hint
             ) from error
-        output = str(parameter.name) in written
+        output = str(parameter.name) in outputs
         parameters.append(
             {
                 "name": str(parameter.name),
@@ -175,11 +166,13 @@ def function_flop(function: tvm.tirx.PrimFunc, name: str) -> float:
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     try:
-        counted = float(tvm.s_tir.analysis.estimate_tir_flops(module))
+        operations = float(tvm.s_tir.analysis.estimate_tir_flops(module))
     except TVM_ERRORS as error:
         raise ConfigError(
             f"primfunc {name}: its floating-point operations cannot be counted",
             hint="Loops need constant extents.",
         ) from error
     # A function that only moves data has none; throughput then counts its elements.
-    return counted or float(sum(int(np.prod([int(e) for e in p.shape])) for p in function.params))
+    return operations or float(
+        sum(int(np.prod([int(e) for e in p.shape])) for p in function.params)
+    )

@@ -16,10 +16,7 @@ from chameleon_tvm._words import TVM_ERRORS
 
 
 class PrimFuncOperator(Operator):
-    """A user's TensorIR function as an operator.
-
-    Parameters that the function only reads are inputs, all others are outputs.
-    """
+    """A user's TensorIR function as an operator, whose inputs are the parameters it only reads."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -51,24 +48,24 @@ class PrimFuncOperator(Operator):
     def reference(self, inputs: Arrays) -> Arrays:
         source = self.task.arguments["reference"]
         if source is not None:
-            return _computed(source, inputs)
-        return self._unscheduled(inputs)
+            return _run_reference(source, inputs)
+        return self._run_unscheduled(inputs)
 
     @property
     def tolerance(self) -> float:
         return float(self.task.arguments["tolerance"])
 
-    def _unscheduled(self, inputs: Arrays) -> Arrays:
+    def _run_unscheduled(self, inputs: Arrays) -> Arrays:
         """The outputs of the unscheduled function, compiled for the host without optimization."""
-        named = self._function.with_attr("global_symbol", "main")
+        main = self._function.with_attr("global_symbol", "main")
         with tvm.transform.PassContext(opt_level=0):
-            built = tvm.compile(tvm.IRModule({"main": named}), target={"kind": "llvm"}).jit()
+            executable = tvm.compile(tvm.IRModule({"main": main}), target={"kind": "llvm"}).jit()
         outputs = [
             tvm.runtime.tensor(np.zeros(tuple(parameter["shape"]), parameter["dtype"]))
             for parameter in self.task.arguments["parameters"]
             if parameter["output"]
         ]
-        built["main"](*[tvm.runtime.tensor(array) for array in inputs], *outputs)
+        executable["main"](*[tvm.runtime.tensor(array) for array in inputs], *outputs)
         return [output.numpy() for output in outputs]
 
 
@@ -80,11 +77,13 @@ def _array(parameter: dict[str, Any], stream: int) -> np.ndarray[Any, Any]:
     return rng.integers(0, 2 if dtype.kind == "b" else 8, shape).astype(dtype)
 
 
-def _computed(source: dict[str, str], inputs: Arrays) -> Arrays:
+def _run_reference(source: dict[str, str], inputs: Arrays) -> Arrays:
     namespace: dict[str, Any] = {"__name__": "_chameleon_reference"}
     exec(compile(source["text"], "<reference>", "exec"), namespace)  # noqa: S102 - the user's own
     try:
-        outputs = namespace[source["function"]](*[array.astype(_exact(array)) for array in inputs])
+        outputs = namespace[source["function"]](
+            *[array.astype(_reference_dtype(array)) for array in inputs]
+        )
     except Exception as error:  # what the user's code raises
         shapes = ", ".join(str(array.shape) for array in inputs)
         raise ConfigError(
@@ -94,5 +93,5 @@ def _computed(source: dict[str, str], inputs: Arrays) -> Arrays:
     return [np.asarray(o) for o in (outputs if isinstance(outputs, (list, tuple)) else [outputs])]
 
 
-def _exact(array: np.ndarray[Any, Any]) -> Any:
+def _reference_dtype(array: np.ndarray[Any, Any]) -> Any:
     return np.float64 if array.dtype.kind == "f" else array.dtype

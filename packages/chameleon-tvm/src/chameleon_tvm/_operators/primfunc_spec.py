@@ -7,7 +7,7 @@ from typing import ClassVar
 import attrs
 from chameleon_core.plugin_api import Task, option
 
-from chameleon_tvm._operators.spec import OperatorSpec, converted
+from chameleon_tvm._operators.spec import OperatorSpec, converted_option
 
 
 @attrs.frozen(kw_only=True)
@@ -21,7 +21,7 @@ class PrimFuncSpec(OperatorSpec):
         "'path.py:function' or 'package.module:function' that returns a PrimFunc",
         source=True,
     )
-    constants: tuple[str, ...] = converted("names of inputs that never change", default=())
+    constants: tuple[str, ...] = converted_option("names of inputs that never change", default=())
     reference: str = option(
         "", "a function of NumPy arrays, named as in source; source itself if missing", source=True
     )

@@ -1,7 +1,4 @@
-"""The records with which this package registers its kinds of operators: arguments and classes.
-
-Commands such as ``chameleon plugins`` read the records without importing TVM or an operator.
-"""
+"""The records with which this package registers its operators, without importing TVM."""
 
 from __future__ import annotations
 

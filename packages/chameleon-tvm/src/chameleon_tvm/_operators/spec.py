@@ -27,20 +27,14 @@ ON_TENSOR_CORES = ("conv2d", "dense", "batch_matmul")
 """Operators that Chameleon computes in half precision on GPUs."""
 
 
-def times(*extents: int) -> str:
+def format_extents(*extents: int) -> str:
     """Extents in the form ``3x224x224``."""
     return "x".join(map(str, extents))
 
 
-def converted(words: str, default: Any = attrs.NOTHING, converter: Any = tuple) -> Any:
-    """Declare an argument whose value is converted, for example a list to a tuple.
-
-    Args:
-        words: The help text.
-        default: The value if the user gives none; without it, the argument is required.
-        converter: A function of the user's value.
-    """
-    return attrs.field(default=default, converter=converter, metadata={"help": words})
+def converted_option(help_text: str, default: Any = attrs.NOTHING, converter: Any = tuple) -> Any:
+    """Declare an argument whose value is converted, for example a list to a tuple."""
+    return attrs.field(default=default, converter=converter, metadata={"help": help_text})
 
 
 @attrs.frozen(kw_only=True)
@@ -82,12 +76,12 @@ class OperatorSpec(ABC):
         def defines(field: Any, value: Any) -> bool:
             if field.name in {"name", "weight"}:
                 return False
-            dispensable = field.metadata.keys() & {"epilogue", "output"}
-            return not (dispensable and value == self.usual(field))
+            optional = field.metadata.keys() & {"epilogue", "output"}
+            return not (optional and value == self.default_of(field))
 
         return attrs.asdict(self, filter=defines)
 
-    def usual(self, field: Any) -> Any:
+    def default_of(self, field: Any) -> Any:
         """The default value of one of the operator's arguments, which may depend on the dtype.
 
         Args:
@@ -163,15 +157,15 @@ class TypedSpec(OperatorSpec):
     )
 
     def __attrs_post_init__(self) -> None:
-        settled = settled_output(self, self.dtype, self.output_dtype)
-        object.__setattr__(self, "output_dtype", settled)
+        resolved = resolve_output_dtype(self, self.dtype, self.output_dtype)
+        object.__setattr__(self, "output_dtype", resolved)
 
-    def usual(self, field: Any) -> Any:
-        written = field.metadata.get("output")
-        return COMPUTE[self.dtype].outputs[0] if written else super().usual(field)
+    def default_of(self, field: Any) -> Any:
+        is_output = field.metadata.get("output")
+        return COMPUTE[self.dtype].outputs[0] if is_output else super().default_of(field)
 
     def task(self, name: str, target: str) -> Task:
-        on_target(self, self.dtype, target, self.output_dtype)
+        check_target(self, self.dtype, target, self.output_dtype)
         return super().task(name, target)
 
     @property
@@ -239,7 +233,7 @@ class FusedSpec(TypedSpec):
         """The logical shape of the output and of the residual."""
 
 
-def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
+def check_positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
     """Raise an error if a size is not positive."""
     for what, value in numbers.items():
         values = (value,) if isinstance(value, int) else value
@@ -247,26 +241,15 @@ def positive(spec: OperatorSpec, **numbers: int | tuple[int, ...]) -> None:
             raise spec.fail(f"{what} {value} is not positive", f"Give {what} of at least 1.")
 
 
-def computed_in(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
-    """Raise an error if an operator cannot be computed in the dtype that the user chose.
-
-    Args:
-        spec: The operator's arguments.
-        dtype: Dtype as the user wrote it.
-        allowed: Dtypes that this kind of operator supports.
-    """
+def check_dtype(spec: OperatorSpec, dtype: str, allowed: Sequence[str]) -> None:
+    """Raise an error if an operator cannot be computed in the dtype that the user chose."""
     if dtype not in allowed:
         *others, last = allowed
         raise spec.fail(f"dtype {dtype!r} is not supported", f"Give {', '.join(others)} or {last}.")
 
 
-def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
+def resolve_output_dtype(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
     """The dtype of an operator's output, as the user wrote it or by default.
-
-    Args:
-        spec: The operator's arguments.
-        dtype: The dtype that the operator computes in, such as ``int8``.
-        output_dtype: Output dtype as the user wrote it; empty for the default of ``dtype``.
 
     Raises:
         ConfigError: Operators that compute in ``dtype`` cannot write that output dtype.
@@ -287,13 +270,7 @@ def settled_output(spec: OperatorSpec, dtype: str, output_dtype: str) -> str:
 
 
 def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
-    """Raise an error if an operator's integer sums could overflow 32 bits.
-
-    Args:
-        spec: The operator's arguments.
-        count: Number of products that each output adds up.
-        largest: The largest magnitude of a product.
-    """
+    """Raise an error if an operator's integer sums could overflow 32 bits."""
     if count * largest > LARGEST_SUM:
         raise spec.fail(
             f"sums of {count} products of 8-bit integers could overflow 32 bits",
@@ -301,15 +278,8 @@ def check_products(spec: OperatorSpec, count: int, largest: int) -> None:
         )
 
 
-def on_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "") -> None:
-    """Raise an error if Chameleon does not support a dtype on a target.
-
-    Args:
-        spec: The operator's arguments.
-        dtype: The dtype that the operator computes in, such as ``int8``.
-        target: The canonical target.
-        output_dtype: Dtype of the output; empty for the default of ``dtype``.
-    """
+def check_target(spec: OperatorSpec, dtype: str, target: str, output_dtype: str = "") -> None:
+    """Raise an error if Chameleon does not support a dtype on a target."""
     if dtype == FLOAT32:
         return
     value: dict[str, Any] = json.loads(target)

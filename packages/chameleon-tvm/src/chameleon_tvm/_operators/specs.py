@@ -1,7 +1,4 @@
-"""The arguments of all kinds of operators of this package in a pipeline file.
-
-This module is cheap to import, because a pipeline file is checked without TVM or NumPy.
-"""
+"""The arguments of all kinds of operators of this package in a pipeline file."""
 
 from __future__ import annotations
 

@@ -10,13 +10,7 @@ from chameleon_tvm._rivals.options import MetaScheduleOptions
 
 
 class MetaSchedule(Rival):
-    """TVM's tuner MetaSchedule as a rival, in its own process.
-
-    Chameleon times the best kernel of ``ms.tune_tir`` in the same way as its own kernels.
-
-    Args:
-        options: Options of the rival.
-    """
+    """TVM's tuner MetaSchedule as a rival, in its own process."""
 
     def __init__(self, options: MetaScheduleOptions) -> None:
         self._options = options
@@ -26,15 +20,9 @@ class MetaSchedule(Rival):
     ) -> RivalTrace:
         """Tune a task with MetaSchedule; the trace has a point for the end of each batch.
 
-        MetaSchedule's own timings rank its kernels. All points are scaled so that the last point
-        equals Chameleon's time of the best kernel, because the two ways of timing warm up
-        differently.
-
-        Args:
-            task: The task.
-            measurements: The largest number of configurations to measure, or None.
-            wall_seconds: The time limit in seconds, or None.
-            seed: The seed of MetaSchedule's search.
+        All points are scaled so that the last one equals Chameleon's time of the best kernel,
+        because
+        the two ways of timing warm up differently.
 
         Raises:
             ConfigError: The task is a recorded table, which MetaSchedule cannot tune.
@@ -53,21 +41,21 @@ class MetaSchedule(Rival):
             as_shipped=self._options.as_shipped,
             seed=seed,
         )
-        ours, theirs = answer["kernel_seconds"], answer["best_seconds"]
-        clocks = ours / theirs if ours and theirs else 1.0
+        own_seconds, reported_seconds = answer["kernel_seconds"], answer["best_seconds"]
+        scale = own_seconds / reported_seconds if own_seconds and reported_seconds else 1.0
         points = answer["history"]
         return RivalTrace(
             at_seconds=tuple(point["seconds"] for point in points),
             measurements=tuple(point["trials"] for point in points),
             best_seconds=tuple(
-                float("inf") if point["best_seconds"] is None else point["best_seconds"] * clocks
+                float("inf") if point["best_seconds"] is None else point["best_seconds"] * scale
                 for point in points
             ),
             failed=answer["failed"],
-            final_seconds=ours,
+            final_seconds=own_seconds,
             details={
                 "wall_seconds": answer["seconds"],
-                "own_best_seconds": theirs,
+                "own_best_seconds": reported_seconds,
                 "failed": answer["failed"],
                 "as_shipped": self._options.as_shipped,
                 # ``recorded.RecordedSchedule`` compares the winner again with it.

@@ -42,25 +42,11 @@ def tune_with_metaschedule(
 ) -> dict[str, Any]:
     """Tune a task with TVM's ``ms.tune_tir`` in its own process.
 
-    Args:
-        task: The task. MetaSchedule may also pack its constant inputs.
-        threads: Number of threads that kernels run with (``TVM_NUM_THREADS``), and of builds at a
-            time.
-        wall_seconds: The tuner stops after the batch in which this time has passed since its
-            process started, imports included; 0 for no limit.
-        trials: The tuner stops after this number of measurements; 0 for no limit. At least one of
-            the two limits is needed.
-        as_shipped: Whether to use MetaSchedule as TVM ships it. If False, its builders import TVM's
-            tensor intrinsics faster, and the main thread of its runner is bound to the first core.
-            So this thread does not disturb the kernel's other threads.
-        seed: Seed of the tuner's search.
-
     Returns:
-        A mapping. ``seconds`` is the wall-clock time of the tuner, ``trials`` and ``failed`` are
-        numbers of measurements. ``history`` has for each batch the seconds since the start, the
-        trials and the best seconds so far. ``best_seconds`` and ``trace`` are time and schedule (as
-        JSON) of the best kernel. All times are MetaSchedule's, except ``kernel_seconds``:
-        Chameleon's time of the best kernel.
+        ``seconds`` is the wall-clock time of the tuner; ``trials`` and ``failed`` are numbers of
+        measurements. ``history`` has for each batch the seconds since the start, the trials and the
+        best seconds so far. ``best_seconds`` and ``trace`` are of the best kernel, and
+        ``kernel_seconds`` is Chameleon's time of it.
 
     Raises:
         ChameleonError: The tuner fails, or does not end.
@@ -75,7 +61,7 @@ def tune_with_metaschedule(
         "seed": seed,
     }
     limit = tuning_limit(wall_seconds, trials)
-    answer = answer_of("chameleon_tvm._rivals.metaschedule", request, threads, limit)
+    answer = run_process("chameleon_tvm._rivals.metaschedule", request, threads, limit)
     answer["kernel_seconds"] = None
     if answer["trace"] is not None:
         # A fresh process times it: the tuner's own has its thread pool on other cores.
@@ -85,12 +71,7 @@ def tune_with_metaschedule(
 
 
 def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
-    """The time in seconds after which a tuner's process counts as hanging, and is killed.
-
-    Args:
-        wall_seconds: The tuner's time limit; 0 for no limit.
-        trials: The tuner's limit of measurements; 0 for no limit.
-    """
+    """The time in seconds after which a tuner's process counts as hanging, and is killed."""
     limits = (wall_seconds or math.inf, trials * _TRIAL_SECONDS or math.inf)
     return _OVERRUN_SECONDS + min(limits)
 
@@ -98,21 +79,9 @@ def tuning_limit(wall_seconds: float, trials: int = 0) -> float:
 def time_kernels(
     task: Task, kernels: Sequence[Mapping[str, Any]], *, threads: int, rounds: int = 3
 ) -> list[list[float]]:
-    """Time several kernels of one task in turns, each time in a fresh process.
+    """Seconds of each kernel in each round, all timed in turns and each in a fresh process.
 
-    So all kernels are timed in the same way, with the same cores, and disturbances of the machine
-    affect all of them. The time of a process is the median of its repeats. Take the median over the
-    processes, because each process has its memory pages in other places.
-
-    Args:
-        task: The task that all kernels compute.
-        kernels: ``{"trace": ...}`` for a schedule of MetaSchedule, or ``{"space": name, "config":
-            [...]}`` for a configuration of a space of this package with its default options.
-        threads: Number of threads that kernels run with.
-        rounds: Number of processes per kernel.
-
-    Returns:
-        For every kernel, the seconds of each of its processes.
+    Take the median over rounds, because each process has its memory pages in other places.
 
     Raises:
         ChameleonError: A kernel computes wrong numbers.
@@ -121,7 +90,7 @@ def time_kernels(
     for _ in range(rounds):
         for kernel, times in zip(kernels, seconds, strict=True):
             request = {"task": task.to_json(), "threads": threads, "kernel": dict(kernel)}
-            answer = answer_of("chameleon_tvm._rivals.timing", request, threads)
+            answer = run_process("chameleon_tvm._rivals.timing", request, threads)
             if not answer["error"] <= answer["tolerance"]:
                 raise ChameleonError(
                     f"a kernel of task {task.name!r} is off by {answer['error']:.1e}, where "
@@ -132,15 +101,12 @@ def time_kernels(
     return seconds
 
 
-def answer_of(
+def run_process(
     module: str, request: Mapping[str, Any], threads: int, limit: float = _TIMING_SECONDS
 ) -> dict[str, Any]:
     """Run a Python module in a new process with a request as JSON, and return its answer.
 
     Args:
-        module: Name of the module.
-        request: The request, as JSON values.
-        threads: Number of threads that kernels run with.
         limit: Seconds after which the process is killed.
 
     Raises:

@@ -42,10 +42,7 @@ class Progress:
         weights: Number of times that each task occurs.
         history: For every batch, its end in seconds since the start, the number of trials, and the
             best seconds so far.
-        trials: Number of measurements so far.
-        failed: Number of measurements without a time.
         best: Best seconds by MetaSchedule's clock, by task number, for tasks that have a time.
-        expired: Whether the time limit has passed.
     """
 
     started: float
@@ -59,10 +56,7 @@ class Progress:
 
     @property
     def best_seconds(self) -> float | None:
-        """The sum of the tasks' best times in seconds, each times the number of its occurrences.
-
-        None if a task has no time yet.
-        """
+        """The weighted sum of the tasks' best times in seconds; None if a task has no time yet."""
         if len(self.best) < len(self.weights):
             return None
         return sum(weight * self.best[task] for task, weight in enumerate(self.weights))
@@ -76,15 +70,15 @@ class Progress:
                 continue
             times = [float(seconds) for seconds in result.run_secs]
             self.best[task] = min(self.best.get(task, math.inf), sum(times) / len(times))
-        passed = time.time() - self.started
+        elapsed = time.time() - self.started
         self.history.append(
-            {"seconds": passed, "trials": self.trials, "best_seconds": self.best_seconds}
+            {"seconds": elapsed, "trials": self.trials, "best_seconds": self.best_seconds}
         )
-        self.expired = bool(self.wall_seconds) and passed >= self.wall_seconds
+        self.expired = bool(self.wall_seconds) and elapsed >= self.wall_seconds
 
 
 @derived_object
-class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
+class ProgressCallback(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
     """Records progress after every batch, and stops the tuner at its time limit."""
 
     def __init__(self, progress: Progress) -> None:
@@ -99,7 +93,7 @@ class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
         builder_results: Any,
         runner_results: Any,
     ) -> None:
-        """Record the results of a batch. MetaSchedule calls this method after each batch.
+        """Record the results of a batch.
 
         Raises:
             OutOfTimeError: The time limit has passed.
@@ -110,14 +104,8 @@ class Watch(ms.measure_callback.PyMeasureCallback):  # type: ignore[misc]
             raise OutOfTimeError
 
 
-def workers(threads: int, *, adapted: bool) -> dict[str, Any]:
-    """MetaSchedule's local builder and runner, as arguments of its tuning functions.
-
-    Args:
-        threads: Number of builds at a time.
-        adapted: Whether builder and runner are changed to import TVM's intrinsics quickly, and to
-            stay off the cores of TVM's other threads.
-    """
+def builder_and_runner(threads: int, *, adapted: bool) -> dict[str, Any]:
+    """MetaSchedule's local builder and runner, as arguments of its tuning functions."""
     return {
         "builder": ms.builder.LocalBuilder(
             max_workers=threads, initializer=load_tensor_intrinsics if adapted else None
@@ -127,12 +115,7 @@ def workers(threads: int, *, adapted: bool) -> dict[str, Any]:
 
 
 def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Run MetaSchedule's tuner ``ms.tune_tir`` on a task, and return times and the best kernel.
-
-    Args:
-        request: The request that ``launch.tune_with_metaschedule`` makes.
-        folder: The tuner's working directory.
-    """
+    """Run MetaSchedule's tuner ``ms.tune_tir`` on a task, and return times and the best kernel."""
     task = Task(**request["task"])
     operator = operator_of(task)
     function = layout_free(operator.prim_func(), operator.constants)
@@ -150,18 +133,18 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
             target=target,
             work_dir=folder,
             max_trials_global=int(request["trials"]) or UNLIMITED_TRIALS,
-            **workers(threads, adapted=adapted),
+            **builder_and_runner(threads, adapted=adapted),
             database=database,
-            measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch(progress)],
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), ProgressCallback(progress)],
             num_tuning_cores=threads,
             seed=int(request["seed"]) + 1,
         )
     except Exception:  # TVM's FFI turns the callback's exception into one of its own.
         if not progress.expired:
             raise
-    passed = time.time() - started
+    elapsed = time.time() - started
     answer: dict[str, Any] = {
-        "seconds": passed,
+        "seconds": elapsed,
         "trials": progress.trials,
         "failed": progress.failed,
         "history": progress.history,
@@ -176,11 +159,7 @@ def tune(request: dict[str, Any], folder: str) -> dict[str, Any]:
 
 
 def main(tuned: Callable[[dict[str, Any], str], dict[str, Any]]) -> None:
-    """Tune as the parent process asks, and send it the answer.
-
-    Args:
-        tuned: A function that tunes as a request says, in a folder, and returns the answer.
-    """
+    """Tune as the parent process asks, and send it the answer."""
     answers, request = AnswerStream(), next(read_requests())
     with temporary_folder() as folder:
         answers.send(tuned(request, folder))

@@ -12,26 +12,18 @@ from chameleon_tvm._building.builder import TVMBuilder
 from chameleon_tvm._building.kernel import Program
 from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
 from chameleon_tvm._operators.base import is_operator
-from chameleon_tvm._rivals.timing import replayed_program
+from chameleon_tvm._rivals.timing import replay_trace
 
 
 @attrs.frozen(kw_only=True)
 class RecordedOptions:
-    """Options of the baseline that builds a recorded schedule.
-
-    Attributes:
-        trace: The schedule's trace as JSON values, from the rival ``metaschedule``.
-    """
+    """Options of the baseline that builds a recorded schedule: its trace as JSON values."""
 
     trace: Any
 
 
 class RecordedSchedule(Baseline):
-    """The baseline that builds the kernel of a schedule that MetaSchedule found.
-
-    Args:
-        options: Options with the recorded trace.
-    """
+    """The baseline that builds the kernel of a schedule that MetaSchedule found."""
 
     vendor: ClassVar[bool] = False
 
@@ -58,4 +50,4 @@ class _RecordedBuilder(TVMBuilder):
     def program(self, config: Sequence[int]) -> Program:
         del config
         load_tensor_intrinsics()  # which may be in the trace
-        return replayed_program(self.operator, self._trace)
+        return replay_trace(self.operator, self._trace)

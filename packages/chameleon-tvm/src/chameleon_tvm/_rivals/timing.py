@@ -15,7 +15,7 @@ from chameleon_tvm._building.kernel import Program, TVMKernel
 from chameleon_tvm._operators.base import Operator, operator_of
 from chameleon_tvm._quick_tvm import Schedule, Trace, tvm
 from chameleon_tvm._spaces.sketch.packing import layout_free
-from chameleon_tvm._spaces.sketch.schedule import finished
+from chameleon_tvm._spaces.sketch.schedule import finish_schedule
 
 REPEATS, REPEAT_SECONDS = 9, 0.02
 
@@ -26,8 +26,7 @@ _BIG_CORES = 1
 def pin_to_first_core() -> None:
     """Bind this thread to the first core; TVM pins its workers to the other cores.
 
-    The function starts TVM's thread pool before it binds the thread, because starting the pool
-    removes the binding.
+    TVM's thread pool is started first, because starting it removes the binding.
     """
     threads = int(os.environ.get("TVM_NUM_THREADS", "1"))
     tvm.get_global_func("runtime.config_threadpool")(_BIG_CORES, threads)
@@ -36,12 +35,7 @@ def pin_to_first_core() -> None:
 
 
 def median_seconds(kernel: Any, cores: list[int]) -> float:
-    """Time a kernel: the median of repeats that take ``REPEAT_SECONDS`` each.
-
-    Args:
-        kernel: The kernel to time. Its first run is discarded.
-        cores: The cores that the kernel runs on. Each repeat starts when these cores are idle.
-    """
+    """Time a kernel: the median of repeats that take ``REPEAT_SECONDS`` each."""
     kernel.time(1)
     once = kernel.time(1)
     number = max(1, int(REPEAT_SECONDS / once))
@@ -54,15 +48,15 @@ def median_seconds(kernel: Any, cores: list[int]) -> float:
     return float(statistics.median(repeats))
 
 
-def replayed_program(operator: Operator, trace: Any) -> Program:
+def replay_trace(operator: Operator, trace: Any) -> Program:
     """The program of an operator's recorded trace, with packed inputs."""
     schedule = Schedule(layout_free(operator.prim_func(), operator.constants))
     Trace.apply_json_to_schedule(trace, schedule)
-    scheduled = finished(schedule)
+    result = finish_schedule(schedule)
     arrays = operator.arrange(operator.inputs())
     names = [str(parameter.name) for parameter in operator.prim_func().params]
-    inputs = scheduled.packed(names, arrays)
-    return Program(function=scheduled.function, inputs=inputs, unpack=operator.logical)
+    inputs = result.pack_inputs(names, arrays)
+    return Program(function=result.function, inputs=inputs, unpack=operator.logical)
 
 
 def relative_error(kernel: Any, task: Task) -> float:
@@ -70,8 +64,8 @@ def relative_error(kernel: Any, task: Task) -> float:
     operator = operator_of(task)
     expected = operator.reference(operator.inputs())
     return max(
-        float(np.abs(got - want).max() / np.abs(want).max())
-        for got, want in zip(kernel.outputs(), expected, strict=True)
+        float(np.abs(got - expected_array).max() / np.abs(expected_array).max())
+        for got, expected_array in zip(kernel.outputs(), expected, strict=True)
     )
 
 
@@ -79,14 +73,16 @@ def main() -> None:
     """Time the kernel that the parent process asks for, and send it the time."""
     answers, request = AnswerStream(), next(read_requests())
     task = Task(**request["task"])
-    named = request["kernel"]
+    kernel_request = request["kernel"]
     cores = usable_cores()  # before this thread is bound to one of them
     pin_to_first_core()
-    if "trace" in named:
-        kernel: Any = TVMKernel(replayed_program(operator_of(task), named["trace"]), task.target)
+    if "trace" in kernel_request:
+        kernel: Any = TVMKernel(
+            replay_trace(operator_of(task), kernel_request["trace"]), task.target
+        )
     else:
-        provider = default_registry().create("spaces", named["space"])
-        kernel = provider.builder(task, threads=request["threads"]).build(named["config"])
+        provider = default_registry().create("spaces", kernel_request["space"])
+        kernel = provider.builder(task, threads=request["threads"]).build(kernel_request["config"])
     # Timed first: NumPy's threads, once started for the reference, spin beside the kernel.
     seconds = median_seconds(kernel, cores)
     answers.send(

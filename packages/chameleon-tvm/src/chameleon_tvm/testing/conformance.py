@@ -74,5 +74,5 @@ def _check_outputs(builder: Builder, configs: Sequence[Sequence[int]], where: st
         require_close(outputs, expected, tolerance, about)
 
 
-def _same(ours: Arrays, others: Arrays) -> bool:
-    return len(ours) == len(others) and all(map(np.array_equal, ours, others))
+def _same(left: Arrays, right: Arrays) -> bool:
+    return len(left) == len(right) and all(map(np.array_equal, left, right))

@@ -21,11 +21,7 @@ _FORMAT = 1
 class Argument:
     """One parameter of an exported kernel's function, as the recipe of its artifact has it.
 
-    Attributes:
-        shape: Shape of the physical array.
-        dtype: Dtype of the array's elements.
-        digest: Digest of an input's values, which is also the name of their file; empty for an
-            output. If two artifacts have the same digest, the device sends the input only once.
+    ``digest`` is that of an input's values, and the name of their file; empty for an output.
     """
 
     shape: tuple[int, ...]
@@ -35,15 +31,14 @@ class Argument:
 
 @attrs.frozen(kw_only=True)
 class Recipe:
-    """The instructions with which a device turns an artifact's files into a kernel.
+    """The metadata with which a device turns an artifact's files into a kernel.
 
     Attributes:
-        target: The canonical target that the library is compiled for.
         library: Name of the library's file: ``.so``, or ``.tar`` with objects that the device's
             machine links.
         arguments: The parameters of the library's function ``main``: inputs, then outputs.
         task: JSON of the task whose operator converts physical outputs to logical outputs; None if
-            both are the same. The process that reads the outputs makes the operator from this task.
+            both are the same.
     """
 
     target: str
@@ -63,14 +58,7 @@ class Recipe:
 
 
 def store_input(folder: Path, array: NDArray[Any]) -> Argument:
-    """Write an input of a kernel to its exported folder (artifact), and return its description.
-
-    The file is named by the digest of the values, and is not written again if it exists.
-
-    Args:
-        folder: The folder of the artifact.
-        array: The input, in the layout that the kernel reads.
-    """
+    """Write an input to an artifact's folder, in a file named by its digest."""
     array = np.ascontiguousarray(array)
     digest = _digest(array)
     path = folder / f"{digest}.npy"
@@ -81,10 +69,6 @@ def store_input(folder: Path, array: NDArray[Any]) -> Argument:
 
 def load_input(folder: Path, argument: Argument) -> NDArray[Any]:
     """Read an input from its file in an artifact's folder.
-
-    Args:
-        folder: The folder of the artifact.
-        argument: The description of the input.
 
     Raises:
         ValueError: The values in the file do not have the expected digest.
@@ -107,9 +91,6 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 def read_recipe(folder: Path) -> Recipe:
     """Read the recipe in an artifact's folder, which says how to load the kernel.
-
-    Args:
-        folder: The folder of the artifact.
 
     Raises:
         ValueError: The recipe is damaged, or another version of this package wrote it.

@@ -1,4 +1,4 @@
-"""Arrays on a device, which are kept from one candidate to the next."""
+"""Arrays on a device, cached from one candidate to the next."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class DeviceBuffers:
 
     def __init__(self, device: tvm.runtime.Device, most_bytes: int) -> None:
         self._device = device
-        self._most = most_bytes
-        self._kept: OrderedDict[str, tuple[tvm.runtime.Tensor, int]] = OrderedDict()
+        self._max_bytes = most_bytes
+        self._cache: OrderedDict[str, tuple[tvm.runtime.Tensor, int]] = OrderedDict()
         self._bytes = 0
         self.sent = 0
 
@@ -39,12 +39,12 @@ class DeviceBuffers:
             argument: The description of the input.
             folder: The folder of the artifact.
         """
-        tensor = self._find(argument.digest)
+        tensor = self._cached(argument.digest)
         if tensor is None:
             array = load_input(folder, argument)
             tensor = tvm.runtime.tensor(array, device=self._device)
             self.sent += 1
-            self._keep(argument.digest, tensor, array.nbytes)
+            self._add(argument.digest, tensor, array.nbytes)
         return tensor
 
     def output(self, argument: Argument) -> tvm.runtime.Tensor:
@@ -56,24 +56,24 @@ class DeviceBuffers:
             argument: The description of the output.
         """
         key = f"zeros {argument.dtype} {argument.shape}"
-        zeros = self._find(key)
+        zeros = self._cached(key)
         if zeros is None:
             array = np.zeros(argument.shape, argument.dtype)
             zeros = tvm.runtime.tensor(array, device=self._device)
-            self._keep(key, zeros, array.nbytes)
+            self._add(key, zeros, array.nbytes)
         tensor = tvm.runtime.empty(argument.shape, argument.dtype, device=self._device)
         zeros.copyto(tensor)
         return tensor
 
-    def _find(self, key: str) -> tvm.runtime.Tensor | None:
-        if key not in self._kept:
+    def _cached(self, key: str) -> tvm.runtime.Tensor | None:
+        if key not in self._cache:
             return None
-        self._kept.move_to_end(key)
-        return self._kept[key][0]
+        self._cache.move_to_end(key)
+        return self._cache[key][0]
 
-    def _keep(self, key: str, tensor: tvm.runtime.Tensor, size: int) -> None:
-        self._kept[key] = tensor, size
+    def _add(self, key: str, tensor: tvm.runtime.Tensor, size: int) -> None:
+        self._cache[key] = tensor, size
         self._bytes += size
-        while self._bytes > self._most and len(self._kept) > 1:
-            _, (_, freed) = self._kept.popitem(last=False)
-            self._bytes -= freed
+        while self._bytes > self._max_bytes and len(self._cache) > 1:
+            _, (_, size_of_oldest) = self._cache.popitem(last=False)
+            self._bytes -= size_of_oldest

@@ -50,19 +50,15 @@ _FUNCTIONS = (
 
 
 @contextlib.contextmanager
-def compiling_for(target: tvm.target.Target) -> Iterator[None]:
+def machine_code_context(target: tvm.target.Target) -> Iterator[None]:
     """Compile for a CUDA target to machine code while the context lasts, if this is possible.
 
-    If nvcc or TVM's CUDA runtime is missing, the artifact holds CUDA source. The device's machine
-    then compiles it if it can. For other targets the context does nothing.
-
-    Args:
-        target: The target.
+    If nvcc or TVM's CUDA runtime is missing, the artifact holds CUDA source instead.
     """
     if target.kind.name != "cuda":
         yield
         return
-    if _compiles():
+    if _can_compile_cuda():
         with target:
             yield
     else:
@@ -70,7 +66,7 @@ def compiling_for(target: tvm.target.Target) -> Iterator[None]:
 
 
 @functools.cache
-def _compiles() -> bool:
+def _can_compile_cuda() -> bool:
     """Whether this process can compile CUDA kernels to machine code, after preparing it to."""
     if not (shutil.which("nvcc") or importlib.util.find_spec("cuda.bindings") is not None):
         _log.info("cuda_source_exported", reason="neither nvcc nor cuda-bindings is installed here")
@@ -87,13 +83,10 @@ def _compiles() -> bool:
 
 
 def _load_runtime() -> None:
-    """Load TVM's CUDA runtime on a machine without a driver, with a stub of the driver's library.
-
-    All functions of the stub return an error, because only compiling is needed.
+    """Load TVM's CUDA runtime without a driver, with a stub of the driver's library.
 
     Raises:
-        OSError: The runtime cannot be loaded: TVM was built without it, or CUDA's runtime is
-            missing.
+        OSError: TVM was built without CUDA, or CUDA's runtime is missing.
         subprocess.SubprocessError: There is no C compiler.
     """
     root = next((path for path in _library_folders() if (path / _RUNTIME).exists()), None)
@@ -120,17 +113,9 @@ def _library_folders() -> list[Path]:
 
 
 def export_program(program: Program, target: str, folder: Path, *, task: Task | None) -> None:
-    """Write all files that a device needs to run a program.
-
-    Args:
-        program: The function and its packed inputs.
-        target: The canonical target.
-        folder: An empty folder. The files that are written to it do not refer to this machine.
-        task: The task whose operator undoes the layouts of the outputs; None if the outputs are
-            already logical.
-    """
+    """Write all files that a device needs; ``task`` undoes the layouts of outputs."""
     resolved = tvm_target(target)
-    with compiling_for(resolved):
+    with machine_code_context(resolved):
         compiled = lower_function(program.function, resolved, plain_loops=program.plain_loops)
         library = linking_for(resolved).export(compiled, folder)
     inputs = [store_input(folder, array) for array in program.inputs]

@@ -15,16 +15,16 @@ from chameleon_system.api import AMX, request_permission
 
 from chameleon_tvm._building.kernel import device_kind
 from chameleon_tvm._device.cpus.features import (
-    hidden_features,
     host_features,
     llvm_target,
+    unreported_features,
     used_features,
 )
-from chameleon_tvm._device.cpus.naming import CpuName, name_of, native_name
+from chameleon_tvm._device.cpus.naming import CpuName, closest_cpu_name, native_name
 from chameleon_tvm._device.cpus.registers import Reported
 from chameleon_tvm._device.linking import architecture, host_triple
 from chameleon_tvm._device.targets import tvm_target
-from chameleon_tvm._instructions.choosing import permissions_for
+from chameleon_tvm._instructions.selection import permissions_for
 from chameleon_tvm._late_tvm import Target, codegen, tvm
 
 FACTS_FUNCTION = "chameleon.server.facts"
@@ -83,28 +83,27 @@ def ask(
         function: A function of a name that returns the server's function of this name, or raises an
             error if the server has none.
         device: The device that kernels will run on.
-        kind: TVM's name for the kind of device.
         processor: A function of LLVM's triple of the server that asks the server's processor
             itself. It is called if kernels run on a CPU and the server does not report its flags.
     """
 
-    def tell(name: str) -> Any:
+    def call(name: str) -> Any:
         with contextlib.suppress(AttributeError, ValueError, RuntimeError, tvm.error.InternalError):
             return function(name)()
         return None
 
-    answer = tell(FACTS_FUNCTION)
-    ours = json.loads(str(answer)) if answer is not None else {}
-    triple = str(tell("target.llvm_get_system_triple") or "")
-    cpu, refused, guessed = ours.get("cpu"), ours.get("refused", {}), False
+    answer = call(FACTS_FUNCTION)
+    reply = json.loads(str(answer)) if answer is not None else {}
+    triple = str(call("target.llvm_get_system_triple") or "")
+    cpu, refused, guessed = reply.get("cpu"), reply.get("refused", {}), False
     if cpu is None:
-        guess = str(tell("target.llvm_get_system_cpu") or "")
+        guess = str(call("target.llvm_get_system_cpu") or "")
         reported = processor(triple) if triple and kind == "cpu" else None
         guessed = reported is None
         name = CpuName(mcpu=guess)
         if reported is not None:
             refused = reported.refused
-            name = name_of(reported.processor, guess or "generic", triple)
+            name = closest_cpu_name(reported.processor, guess or "generic", triple)
         cpu = name.options()
     gpu = {}
     if kind != "cpu" and device.exist:
@@ -112,24 +111,19 @@ def ask(
         if kind == "cuda":
             gpu["compute"] = str(device.compute_version or "")
     return ServerFacts(
-        tvm=str(ours.get("tvm", "")),
+        tvm=str(reply.get("tvm", "")),
         triple=triple,
         cpu=str(cpu["mcpu"]),
         mattr=tuple(cpu.get("mattr", ())),
         guessed=guessed and bool(cpu["mcpu"]),
         refused=refused,
-        llvm=int(tell("target.llvm_version_major") or 0),
+        llvm=int(call("target.llvm_version_major") or 0),
         **gpu,
     )
 
 
-def ask_here(device: tvm.runtime.Device, kind: str) -> ServerFacts:
-    """The facts about this process and a device of it, as ``ask`` reports those of a server.
-
-    Args:
-        device: The device that kernels will run on.
-        kind: TVM's name for the kind of device.
-    """
+def query_local(device: tvm.runtime.Device, kind: str) -> ServerFacts:
+    """The facts about this process and a device of it, as ``ask`` reports those of a server."""
 
     def function(name: str) -> Any:
         return own_facts if name == FACTS_FUNCTION else tvm.get_global_func(name)
@@ -143,17 +137,17 @@ def own_facts() -> str:
     A measurement server returns it if a client calls ``FACTS_FUNCTION``. The call requests AMX for
     this process, if the processor has it.
     """
-    reason = request_permission(AMX) if _TILES in host_features() else ""
+    reason = request_permission(AMX) if _AMX_TILE in host_features() else ""
     return json.dumps(
         {
-            "tvm": own_version(),
+            "tvm": tvm_version(),
             "cpu": native_name().options(),
             "refused": {AMX: reason} if reason else {},
         }
     )
 
 
-def own_version() -> str:
+def tvm_version() -> str:
     """The version of TVM that this process uses."""
     return metadata.version("apache-tvm")
 
@@ -172,14 +166,14 @@ def check(name: str, facts: ServerFacts, target: str, *, exists: bool) -> None:
     """
     resolved = tvm_target(target)
     kind = device_kind(resolved)
-    if facts.tvm and _release(facts.tvm) != _release(own_version()):
+    if facts.tvm and _release(facts.tvm) != _release(tvm_version()):
         raise TargetError(
-            f"{name} runs TVM {facts.tvm}, and candidates are built with {own_version()} here",
+            f"{name} runs TVM {facts.tvm}, and candidates are built with {tvm_version()} here",
             hint=_SAME_VERSION,
         )
     if not exists:
         raise TargetError(
-            f"{name} has no {kind} device, which the target {_short(resolved)} needs",
+            f"{name} has no {kind} device, which the target {_describe_target(resolved)} needs",
             hint="Check its driver and that its TVM was built with support for it, or change "
             "`target:`.",
         )
@@ -192,11 +186,11 @@ def check(name: str, facts: ServerFacts, target: str, *, exists: bool) -> None:
 
 
 def _check_architecture(name: str, facts: ServerFacts, target: Target) -> None:
-    wanted = architecture(host_triple(target))
-    if facts.triple and architecture(facts.triple) != wanted:
+    required = architecture(host_triple(target))
+    if facts.triple and architecture(facts.triple) != required:
         raise TargetError(
             f"{name} is a {architecture(facts.triple)} ({facts.cpu or facts.triple}), and the "
-            f"target {_short(target)} is built for {wanted}",
+            f"target {_describe_target(target)} is built for {required}",
             hint=f"Add -mtriple={facts.triple} to the target, for a CUDA target to its host.",
         )
 
@@ -204,10 +198,9 @@ def _check_architecture(name: str, facts: ServerFacts, target: Target) -> None:
 def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
     """Refuse a server whose processor lacks vector instructions that the target uses.
 
-    Such an instruction would crash the server. If only the model number says so, the log has a
-    warning instead: a virtual machine may change this number.
+    If only the model number says so, a warning is logged: a virtual machine may change it.
     """
-    if not (facts.cpu and facts.triple) or facts.cpu in _UNKNOWN:
+    if not (facts.cpu and facts.triple) or facts.cpu in _UNKNOWN_CPUS:
         return
     if not codegen.llvm_is_valid_cpu(facts.cpu, facts.triple):
         return
@@ -216,13 +209,15 @@ def _check_features(name: str, facts: ServerFacts, target: Target) -> None:
     missing = sorted(_instructions(target) - _instructions(server))
     if not missing:
         return
-    lack = f"lacks what the target {_short(target)} uses: {', '.join(missing)}"
+    problem = f"lacks what the target {_describe_target(target)} uses: {', '.join(missing)}"
     if facts.guessed:
-        _log.warning("processor_only_guessed", device=name, guess=facts.cpu, problem=f"it {lack}")
+        _log.warning(
+            "processor_only_guessed", device=name, guess=facts.cpu, problem=f"it {problem}"
+        )
         return
-    words = CpuName(mcpu=facts.cpu, mattr=facts.mattr).words()
+    options = CpuName(mcpu=facts.cpu, mattr=facts.mattr).command_line()
     raise TargetError(
-        f"{name} is a {facts.cpu}, which {lack}", hint=f"Write {words} in the target."
+        f"{name} is a {facts.cpu}, which {problem}", hint=f"Write {options} in the target."
     )
 
 
@@ -238,27 +233,27 @@ def _check_permissions(name: str, facts: ServerFacts, target: str) -> None:
         )
 
 
-_UNKNOWN = ("generic", "x86-64")
+_UNKNOWN_CPUS = ("generic", "x86-64")
 """LLVM's names for processors that it does not know. The first function that runs on such a
 processor shows whether it has the instructions."""
 
-_TILES = "amx-tile"
+_AMX_TILE = "amx-tile"
 
 
 def _instructions(target: Target) -> frozenset[str]:
-    return used_features(target) | hidden_features(target)
+    return used_features(target) | unreported_features(target)
 
 
 def _check_compute(name: str, facts: ServerFacts, target: Target) -> None:
-    wanted = str(target.attrs.get("arch", "")).removeprefix("sm_").rstrip("af")
+    required = str(target.attrs.get("arch", "")).removeprefix("sm_").rstrip("af")
     has = facts.compute.replace(".", "")
-    if not (wanted.isdigit() and has.isdigit()):
+    if not (required.isdigit() and has.isdigit()):
         return
     # Machine code runs on devices of the same generation, as new or newer.
-    if int(wanted) // 10 != int(has) // 10 or int(wanted) > int(has):
+    if int(required) // 10 != int(has) // 10 or int(required) > int(has):
         raise TargetError(
             f"{name} is a {facts.gpu or 'GPU'} of compute capability {facts.compute}, and the "
-            f"target {_short(target)} is built for sm_{wanted}",
+            f"target {_describe_target(target)} is built for sm_{required}",
             hint=f"Write -arch=sm_{has} in the target.",
         )
 
@@ -268,12 +263,12 @@ def _release(version: str) -> tuple[str, ...]:
     return tuple(version.split(".")[:2])
 
 
-def _short(target: Target) -> str:
+def _describe_target(target: Target) -> str:
     """A target in the command-line form that users write, shortened."""
-    words = [str(target.kind.name)]
-    words += [
+    options = [str(target.kind.name)]
+    options += [
         f"-{name}={target.attrs[name]}"
         for name in ("mtriple", "mcpu", "arch")
         if target.attrs.get(name)
     ]
-    return f"'{' '.join(words)}'"
+    return f"'{' '.join(options)}'"

@@ -1,4 +1,4 @@
-"""Finds out the cause of an error that TVM raised in a call of a remote device.
+"""Classifies errors that TVM raised in calls of a remote device.
 
 A lost device, full memory or an ended session becomes an error of its own class. All other errors
 were caused by the candidate, and stay as they are.
@@ -14,7 +14,7 @@ from chameleon_core.plugin_api import ChameleonError, DeviceLostError, TargetErr
 
 from chameleon_tvm._words import telling_line
 
-_REPORTED = "Error caught from RPC call"
+_SERVER_ERROR = "Error caught from RPC call"
 _EXPIRED = re.compile(r"RPCSessionTimeoutError|session has expired", re.IGNORECASE)
 _MEMORY = re.compile(
     r"out of memory|bad_alloc|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY"
@@ -22,14 +22,14 @@ _MEMORY = re.compile(
     re.IGNORECASE,
 )
 _VERSIONS = re.compile(r"server protocol=\s*([^,\s]+),\s*client protocol=\s*([^,\s]+)")
-_LOST = re.compile(
+_LOST_CONNECTION = re.compile(
     r"connection (?:reset|refused|closed|aborted|timed out)|broken pipe|transport endpoint"
     r"|connection was (?:reset|closed)|channel closes|socket error|SocketError|TCPSocket"
     r"|rpc_socket|rpc_channel|RPCEndpoint|rpc_endpoint|unexpected end|kShutdown"
     r"|no route to host|network is unreachable|bad file descriptor",
     re.IGNORECASE,
 )
-_FAULT = re.compile(
+_STICKY_ERROR = re.compile(
     r"illegal memory access|illegal instruction|unspecified launch failure|misaligned address"
     r"|launch timed out|device-side assert|hardware stack|invalid program counter"
     r"|CUDA_ERROR_(?:ILLEGAL|LAUNCH|MISALIGNED|HARDWARE|ASSERT|INVALID_PC)|launch failure",
@@ -58,10 +58,10 @@ def remote_calls(name: str) -> Iterator[None]:
     except (ChameleonError, MemoryError):
         raise
     except Exception as error:
-        meant = meaning(error, name)
-        if meant is error:
+        translated = meaning(error, name)
+        if translated is error:
             raise
-        raise meant from error
+        raise translated from error
 
 
 def meaning(error: Exception, name: str) -> Exception:
@@ -85,8 +85,8 @@ def meaning(error: Exception, name: str) -> Exception:
     if _MEMORY.search(text):
         return MemoryError(f"out of memory on {name}: {telling_line(error)}")
     # What the server itself reports came over a connection that holds.
-    broke = _REPORTED not in text and _LOST.search(text)
-    if broke or isinstance(error, (ConnectionError, EOFError)):
+    connection_broke = _SERVER_ERROR not in text and _LOST_CONNECTION.search(text)
+    if connection_broke or isinstance(error, (ConnectionError, EOFError)):
         return DeviceLostError(
             f"the connection to {name} broke: {telling_line(error)}",
             hint="The kernel may have crashed the server, or the device went away.",
@@ -102,4 +102,4 @@ def ruins_context(error: BaseException) -> bool:
     Args:
         error: The error that a call of the GPU raised.
     """
-    return _FAULT.search(str(error)) is not None
+    return _STICKY_ERROR.search(str(error)) is not None

@@ -25,44 +25,38 @@ from chameleon_tvm._quick_tvm import tvm
 class CudaEvents:
     """Events of the CUDA driver, which time runs after flushes of a GPU's caches.
 
-    TVM's evaluator waits for the GPU after each flush. So its time of a short kernel includes the
-    launch by the CPU. These events are recorded while the GPU still flushes.
-
-    Args:
-        device: A GPU of this process, which TVM has used before.
+    TVM's evaluator waits for the GPU after each flush, so its time includes the launch by the CPU.
     """
 
     def __init__(self, device: tvm.runtime.Device) -> None:
         self._device = device
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._events: tuple[ctypes.c_void_p, ...] = ()
-        self._copied: dict[int, list[tvm.runtime.Tensor]] = {}
+        self._flush_buffers: dict[int, list[tvm.runtime.Tensor]] = {}
 
     def seconds(self, run: Callable[[], object], cold_bytes: int) -> float:
-        """Seconds of one run on the GPU, after ``cold_bytes`` bytes were copied.
-
-        Args:
-            run: Launches the kernel on TVM's stream.
-            cold_bytes: Number of bytes to copy before the run.
+        """Seconds of one run on the GPU, after a copy of ``cold_bytes`` bytes.
 
         Raises:
             RuntimeError: The driver reports an error, such as an illegal memory access.
         """
-        self._empty_caches(cold_bytes)
-        begin, end = self._events = self._events or (self._event(), self._event())
-        self._call("cuEventRecord", begin, None)
+        self._flush_caches(cold_bytes)
+        start, end = self._events = self._events or (self._event(), self._event())
+        self._call("cuEventRecord", start, None)
         run()
         self._call("cuEventRecord", end, None)
         self._call("cuEventSynchronize", end)
         milliseconds = ctypes.c_float()
-        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), begin, end)
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), start, end)
         return milliseconds.value * 1e-3
 
-    def _empty_caches(self, cold_bytes: int) -> None:
-        if cold_bytes not in self._copied:
+    def _flush_caches(self, cold_bytes: int) -> None:
+        if cold_bytes not in self._flush_buffers:
             zeros = np.zeros(math.ceil(cold_bytes / 4), np.float32)
-            self._copied[cold_bytes] = [tvm.runtime.tensor(zeros, self._device) for _ in range(2)]
-        source, copy = self._copied[cold_bytes]
+            self._flush_buffers[cold_bytes] = [
+                tvm.runtime.tensor(zeros, self._device) for _ in range(2)
+            ]
+        source, copy = self._flush_buffers[cold_bytes]
         source.copyto(copy)
 
     def _event(self) -> ctypes.c_void_p:
@@ -160,7 +154,6 @@ def flush_of(kind: str, *, has_preprocessor: bool) -> Flush:
     Other devices copy as many bytes as the timing asks to evict.
 
     Args:
-        kind: TVM's name of the kind of device.
         has_preprocessor: Whether the device's runtime has the function ``CPU_FLUSH``.
     """
     if kind == "cpu" and has_preprocessor:

@@ -13,7 +13,7 @@ from chameleon_system.api import temporary_folder
 
 from chameleon_tvm._building.kernel import CPU_FLUSH, device_kind
 from chameleon_tvm._building.remote.buffers import DeviceBuffers
-from chameleon_tvm._building.remote.facts import ServerFacts, ask_here, check
+from chameleon_tvm._building.remote.facts import ServerFacts, check, query_local
 from chameleon_tvm._building.remote.failures import remote_calls, ruins_context
 from chameleon_tvm._building.remote.kernels import CudaEvents, KernelLoader, flush_of
 from chameleon_tvm._building.remote.smoke_test import check_output, smoke_test_for
@@ -28,7 +28,6 @@ class LocalDevice:
     """A device of this machine that runs exported kernels.
 
     Args:
-        kind: TVM's name of the kind of device.
         index: Index of the device among those of its kind.
     """
 
@@ -38,7 +37,7 @@ class LocalDevice:
         self._index = index
         self._target = ""
         self._loader: KernelLoader | None = None
-        self._trial: Kernel | None = None
+        self._smoke_test: Kernel | None = None
 
     def prepare(self, target: str, *, cache_bytes: int, cooldown: float) -> ServerFacts:
         """Check that the device exists and runs kernels of a target, and prepare to load kernels.
@@ -52,14 +51,14 @@ class LocalDevice:
             TargetError: The device does not exist, or cannot run the target's kernels.
             DeviceLostError: The device computes wrong numbers.
         """
-        wanted = device_kind(tvm_target(target))
-        if wanted != self._kind:
+        kind = device_kind(tvm_target(target))
+        if kind != self._kind:
             raise TargetError(
-                f"the target is for a {wanted} device, and the runner measures on {self._kind}",
+                f"the target is for a {kind} device, and the runner measures on {self._kind}",
                 hint="Change `target:`, or the runner.",
             )
         device = tvm.runtime.device(self._kind, self._index)
-        facts = ask_here(device, self._kind)
+        facts = query_local(device, self._kind)
         if not device.exist:
             raise self._missing()
         check(self.name, facts, target, exists=True)
@@ -84,11 +83,11 @@ class LocalDevice:
             TargetError: The device cannot load the function.
             DeviceLostError: The result is wrong.
         """
-        if self._trial is None:
+        if self._smoke_test is None:
             with temporary_folder() as folder:
                 smoke_test_for(self._target).write(Path(folder))
                 try:
-                    self._trial = self.load(Path(folder))
+                    self._smoke_test = self.load(Path(folder))
                 except (DeviceLostError, MemoryError):
                     raise
                 except Exception as error:
@@ -97,7 +96,7 @@ class LocalDevice:
                         hint="See that the driver is recent enough for the CUDA toolkit that "
                         "compiles here, and that the target is the device's.",
                     ) from error
-        (output,) = self._trial.outputs()
+        (output,) = self._smoke_test.outputs()
         check_output(output, self.name)
 
     def load(self, artifact: Path) -> Kernel:

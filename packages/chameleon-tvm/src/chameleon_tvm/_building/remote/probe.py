@@ -1,9 +1,8 @@
 """A function that asks a server's processor for its instructions, and the system for AMX.
 
-TVM's own server names its processor by LLVM's guess from the model number, which a virtual machine
-may change. The function is sent to such a server and asks the processor itself. It also requests
-AMX for the process of the session, in which kernels run afterwards. Its code is for the oldest
-processor of the architecture, so that each server can run it.
+TVM's own server reports LLVM's guess from the model number, which a virtual machine may change. The
+function also requests AMX for the session. Its code is for the oldest processor of the
+architecture.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from chameleon_system.api import AMX_CALL, temporary_folder
 
 from chameleon_tvm._building.kernel import Program
 from chameleon_tvm._building.remote.artifact import read_recipe
-from chameleon_tvm._building.remote.smoke_test import KeptArtifact
+from chameleon_tvm._building.remote.smoke_test import ArtifactFiles
 from chameleon_tvm._device.cpus.registers import (
     HWCAP,
     HWCAP2,
@@ -27,15 +26,15 @@ from chameleon_tvm._device.cpus.registers import (
     WORDS,
     XCR0,
     Reported,
-    reported,
+    decode_processor,
 )
 from chameleon_tvm._device.linking import architecture
 from chameleon_tvm._quick_tvm import tirx, tvm
 
-_OLDEST = {"x86_64": "x86-64", "aarch64": "generic"}
+_BASELINE_CPUS = {"x86_64": "x86-64", "aarch64": "generic"}
 """LLVM's name of the oldest processor of each architecture that has a probe."""
 
-_NAME = "chameleon_probe"
+_FUNCTION = "chameleon_probe"
 _LEAF_OF_FEATURES = LEAVES.index((7, 0))
 _LEAF_OF_SYSTEM = LEAVES.index((1, 0))
 
@@ -53,39 +52,37 @@ def ask_processor(
     Returns:
         The answer, or None if there is no probe for such machines: it needs Linux.
     """
-    if "linux" not in triple or architecture(triple) not in _OLDEST:
+    if "linux" not in triple or architecture(triple) not in _BASELINE_CPUS:
         return None
     output = tvm.runtime.tensor(np.zeros(WORDS, np.uint32), device)
     with temporary_folder() as name:
         folder = Path(name)
         probe_for(triple).write(folder)
         library(folder / read_recipe(folder).library)["main"](output)
-    return reported([int(word) for word in output.numpy()], architecture(triple))
+    return decode_processor([int(word) for word in output.numpy()], architecture(triple))
 
 
 @functools.cache
-def probe_for(triple: str) -> KeptArtifact:
-    """Compile the probe for machines of a triple. Each process compiles it once for a triple.
-
-    Args:
-        triple: LLVM's triple of a Linux machine, for x86-64 or aarch64.
-    """
-    kind = architecture(triple)
-    text = {"x86_64": _x86, "aarch64": _arm}[kind]()
+def probe_for(triple: str) -> ArtifactFiles:
+    """Compile the probe for machines of a triple."""
+    cpu_architecture = architecture(triple)
+    llvm_ir = {"x86_64": _x86, "aarch64": _arm}[cpu_architecture]()
     words = tirx.decl_buffer([WORDS], "uint32", "words")
-    call = tirx.call_extern("int32", _NAME, tirx.address_of(tirx.BufferLoad(words, [0])))
-    body = tirx.AttrStmt(0, "pragma_import_llvm", tvm.ir.StringImm(text), tirx.Evaluate(call))
+    call = tirx.call_extern("int32", _FUNCTION, tirx.address_of(tirx.BufferLoad(words, [0])))
+    body = tirx.AttrStmt(0, "pragma_import_llvm", tvm.ir.StringImm(llvm_ir), tirx.Evaluate(call))
     function = tirx.PrimFunc([words], body)
-    target = f'{{"kind": "llvm", "mcpu": "{_OLDEST[kind]}", "mtriple": "{triple}"}}'
-    return KeptArtifact.of(Program(function=function, inputs=[]), target)
+    target = (
+        f'{{"kind": "llvm", "mcpu": "{_BASELINE_CPUS[cpu_architecture]}", "mtriple": "{triple}"}}'
+    )
+    return ArtifactFiles.of(Program(function=function, inputs=[]), target)
 
 
 def _x86() -> str:
     """The probe for x86-64 in LLVM IR. It saves RBX itself, which LLVM may use as a base."""
-    lines = [_line_of_leaf(number, *leaf) for number, leaf in enumerate(LEAVES)]
+    lines = [_store_leaf(number, *leaf) for number, leaf in enumerate(LEAVES)]
     number, request, feature = AMX_CALL
     return f"""
-define i32 @{_NAME}(ptr %words) {{
+define i32 @{_FUNCTION}(ptr %words) {{
 entry:
 {"".join(lines)}
   %saves = and i32 %r{_LEAF_OF_SYSTEM}.2, 134217728
@@ -118,16 +115,16 @@ done:
 """
 
 
-def _line_of_leaf(number: int, leaf: int, subleaf: int) -> str:
+def _store_leaf(number: int, leaf: int, subleaf: int) -> str:
     """LLVM IR that stores the four registers of a leaf of CPUID."""
-    kind = "{ i32, i32, i32, i32 }"
+    cpu_architecture = "{ i32, i32, i32, i32 }"
     code = "xchgq %rbx, ${1:q}\\0A\\09cpuid\\0A\\09xchgq %rbx, ${1:q}"
     registers = "={ax},=&r,={cx},={dx},{ax},{cx},~{dirflag},~{fpsr},~{flags}"
     call = f'asm sideeffect "{code}", "{registers}"(i32 {leaf}, i32 {subleaf})'
-    lines = [f"  %q{number} = call {kind} {call}"]
+    lines = [f"  %q{number} = call {cpu_architecture} {call}"]
     for register in range(4):
         lines += [
-            f"  %r{number}.{register} = extractvalue {kind} %q{number}, {register}",
+            f"  %r{number}.{register} = extractvalue {cpu_architecture} %q{number}, {register}",
             f"  %p{number}.{register} = getelementptr i32, ptr %words, i64 {4 * number + register}",
             f"  store i32 %r{number}.{register}, ptr %p{number}.{register}, align 4",
         ]
@@ -138,7 +135,7 @@ def _arm() -> str:
     """The probe for aarch64 in LLVM IR. Linux lets programs read MIDR_EL1 if HWCAP_CPUID is set."""
     return f"""
 declare i64 @getauxval(i64)
-define i32 @{_NAME}(ptr %words) {{
+define i32 @{_FUNCTION}(ptr %words) {{
 entry:
   %hwcap = call i64 @getauxval(i64 16)
   %at = getelementptr i32, ptr %words, i64 {HWCAP}

@@ -20,23 +20,14 @@ _THREADS = 32
 
 
 @attrs.frozen(kw_only=True)
-class KeptArtifact:
-    """The files of an exported program in memory, which can be written to several folders.
-
-    Attributes:
-        files: Contents of the files, by file name.
-    """
+class ArtifactFiles:
+    """The files of an exported program in memory, by name."""
 
     files: dict[str, bytes]
 
     @classmethod
-    def of(cls, program: Program, target: str) -> KeptArtifact:
-        """Export a program, and keep its files in memory.
-
-        Args:
-            program: The program, whose outputs already have the logical layout.
-            target: The canonical target.
-        """
+    def of(cls, program: Program, target: str) -> ArtifactFiles:
+        """Export a program, and read its files."""
         with temporary_folder() as name:
             folder = Path(name)
             export_program(program, target, folder, task=None)
@@ -49,14 +40,14 @@ class KeptArtifact:
 
 
 @functools.cache
-def smoke_test_for(target: str) -> KeptArtifact:
+def smoke_test_for(target: str) -> ArtifactFiles:
     """Compile the test function for a target. Each process compiles it once for a target.
 
     Args:
         target: The canonical target.
     """
     program = Program(function=_function(tvm_target(target)), inputs=[_numbers()])
-    return KeptArtifact.of(program, target)
+    return ArtifactFiles.of(program, target)
 
 
 def check_output(output: np.ndarray, device: str) -> None:

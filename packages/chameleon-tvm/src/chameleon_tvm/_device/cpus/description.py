@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 from chameleon_system.api import own_architecture, usable_cores
 
-from chameleon_tvm._device.cpus.features import architecture_named, features_named
-from chameleon_tvm._device.cpus.memory import kept_memory_rate
+from chameleon_tvm._device.cpus.features import cpu_architecture, cpu_features
+from chameleon_tvm._device.cpus.memory import stored_memory_rate
 from chameleon_tvm._device.cpus.naming import native_name
 
 _KIB = 1024
@@ -89,7 +89,7 @@ _A64FX = attrs.evolve(
     l2_bytes=8 * _MIB, l3_bytes=8 * _MIB,
 )  # fmt: skip
 
-_KNOWN = {
+_CORES = {
     "znver1": _OLD_ZEN,
     "znver2": attrs.evolve(_ZEN3, fma_latency=5, l3_bytes=16 * _MIB),
     "znver3": _ZEN3,
@@ -119,15 +119,8 @@ _KNOWN = {
 
 
 def core_of(mcpu: str, architecture: str) -> Core:
-    """The description of the core of a CPU, by LLVM's name of the CPU.
-
-    If the name is unknown, the description is that of a typical modern core.
-
-    Args:
-        mcpu: LLVM's name of the CPU.
-        architecture: ``x86_64`` or ``aarch64``.
-    """
-    return _KNOWN.get(mcpu, _ARM if architecture == "aarch64" else Core())
+    """The description of a CPU's core by LLVM's name; that of a typical core if it is unknown."""
+    return _CORES.get(mcpu, _ARM if architecture == "aarch64" else Core())
 
 
 _SYSFS = Path("/sys/devices/system/cpu")
@@ -181,18 +174,11 @@ class TargetInfo:
 
     @property
     def sums_in_flight(self) -> int:
-        """The number of vectors of sums that a kernel needs to keep all multiply-add units busy.
-
-        Each sum waits for ``fma_latency`` cycles until the next product can be added.
-        """
+        """Number of vectors of sums that keep all multiply-add units busy."""
         return round(self.fma_per_cycle * self.fma_latency)
 
     def flop_per_byte(self, bytes_per_cycle: float) -> float:
-        """Number of float32 operations that the core could do while one byte arrives.
-
-        Args:
-            bytes_per_cycle: The rate at which a cache or the memory delivers bytes.
-        """
+        """Number of float32 operations that the core could do while one byte arrives."""
         lanes = self.vector_bytes // np.dtype("float32").itemsize
         return 2.0 * lanes * self.fma_per_cycle / bytes_per_cycle
 
@@ -204,15 +190,15 @@ class TargetInfo:
 
 def describe(target: str) -> TargetInfo:
     """The facts about a canonical CPU target."""
-    architecture, values = architecture_named(target), json.loads(target)
+    architecture, values = cpu_architecture(target), json.loads(target)
     mcpu = str(values.get("mcpu", ""))
     core = core_of(mcpu, architecture)
-    vector_bytes, registers, fma = _vectors(features_named(target), architecture)
+    vector_bytes, registers, fma = _vectors(cpu_features(target), architecture)
     here = is_this_cpu(target)
-    usual = core.l1_bytes, core.l2_bytes, core.l3_bytes
-    l1, l2, l3 = (_sysfs_caches() if here else None) or usual
+    defaults = core.l1_bytes, core.l2_bytes, core.l3_bytes
+    l1, l2, l3 = (_sysfs_caches() if here else None) or defaults
     cores = int(values.get("num-cores", 1))
-    memory = kept_memory_rate(mcpu, cores) if here else None
+    memory = stored_memory_rate(mcpu, cores) if here else None
     return TargetInfo(
         vector_bytes=vector_bytes,
         vector_registers=registers,
@@ -235,7 +221,7 @@ def describe(target: str) -> TargetInfo:
 
 def is_this_cpu(target: str) -> bool:
     """Whether a canonical llvm target names the CPU of this machine."""
-    same = architecture_named(target) == own_architecture()
+    same = cpu_architecture(target) == own_architecture()
     return same and json.loads(target).get("mcpu") == native_name().mcpu
 
 
@@ -246,8 +232,7 @@ def _per_cycle(units: int, total_bytes: int, vector_bytes: int) -> float:
 def _vectors(features: frozenset[str], architecture: str) -> tuple[int, int, bool]:
     """Bytes of a vector register, number of registers, and whether the target has FMA.
 
-    These come from LLVM's CPU features, because ``llvm_get_vector_width`` returns 512 bits for
-    every x86 CPU.
+    LLVM's ``llvm_get_vector_width`` returns 512 bits for every x86 CPU.
     """
     if architecture == "aarch64":
         return 16, 32, True

@@ -9,18 +9,18 @@ from typing import Any
 
 from chameleon_system.api import Processor, own_architecture, this_processor
 
-from chameleon_tvm._device.kept_answers import kept
+from chameleon_tvm._device.file_cache import cached_in_file
 from chameleon_tvm._device.linking import architecture
 from chameleon_tvm._late_tvm import Target, codegen
 
-_ALIKE = (
+_SAME_NAMES = (
     *("sse", "sse2", "ssse3", "sse4.1", "sse4.2", "sse4a", "popcnt", "bmi2", "movbe", "f16c"),
     *("fma", "fma4", "xop", "tbm", "gfni", "avx", "avx2", "avx512f", "avx512cd", "avx512bw"),
     *("avx512dq", "avx512vl", "avx512ifma", "avx512vbmi", "amx-tile", "amx-int8", "amx-bf16"),
 )
 """Features of x86 whose name in Linux is LLVM's name with underscores."""
 _X86 = {
-    **{feature: re.sub(r"[.-]", "_", feature) for feature in _ALIKE},
+    **{feature: re.sub(r"[.-]", "_", feature) for feature in _SAME_NAMES},
     "sse3": "pni",
     "lzcnt": "abm",
     "bmi": "bmi1",
@@ -80,7 +80,7 @@ HWCAP2_BITS = "sve2 1, i8mm 13, bf16 14, sme 23, sme2 37"
 """Flags of ARM with their bits in Linux's words AT_HWCAP and AT_HWCAP2
 (arch/arm64/include/uapi/asm/hwcap.h)."""
 
-_HIDDEN = ("avx", "amx", "sve", "sme")
+_VECTOR_PREFIXES = ("avx", "amx", "sve", "sme")
 """Prefixes of the names of vector instructions. Linux does not report some of these, such as
 amx-fp16 and avxifma."""
 
@@ -106,23 +106,16 @@ def used_features(target: Target) -> frozenset[str]:
 
     Features that Linux never reports are left out, so that the result can be compared with the
     features that Linux reports for a machine.
-
-    Args:
-        target: TVM's target object of a CPU.
     """
-    return target_features(target) & _shown(architecture_of(target))
+    return target_features(target) & _reported_names(architecture_of(target))
 
 
-def hidden_features(target: Target) -> frozenset[str]:
-    """The vector features of a target that Linux never reports for any processor.
-
-    A processor may lack these features, so ``name_of`` prefers CPU names without them.
-
-    Args:
-        target: TVM's target object of a CPU.
-    """
-    shown = _shown(architecture_of(target))
-    return frozenset(name for name in target_features(target) - shown if name.startswith(_HIDDEN))
+def unreported_features(target: Target) -> frozenset[str]:
+    """The vector features of a target that Linux never reports, so a processor may lack them."""
+    reported = _reported_names(architecture_of(target))
+    return frozenset(
+        name for name in target_features(target) - reported if name.startswith(_VECTOR_PREFIXES)
+    )
 
 
 @cache
@@ -149,31 +142,27 @@ def architecture_of(target: Target) -> str:
     return architecture(str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple()))
 
 
-def _shown(architecture: str) -> frozenset[str]:
+def _reported_names(architecture: str) -> frozenset[str]:
     return frozenset(LINUX_NAMES.get(architecture, {}))
 
 
 @cache
-def features_named(target: str) -> frozenset[str]:
-    """The same of a canonical target of a CPU."""
-    return frozenset(_features_named(target))
+def cpu_features(target: str) -> frozenset[str]:
+    """All features that code for a canonical CPU target may use, by LLVM's names."""
+    return frozenset(_cpu_features(target))
 
 
-@kept()
-def _features_named(target: str) -> list[str]:
+@cached_in_file()
+def _cpu_features(target: str) -> list[str]:
     return sorted(target_features(Target(json.loads(target))))
 
 
-def architecture_named(target: str) -> str:
+def cpu_architecture(target: str) -> str:
     """The architecture of a CPU by Linux's name, for a target as canonical JSON."""
     triple = json.loads(target).get("mtriple", "")
     return architecture(triple) if triple else own_architecture()
 
 
 def target_features(target: Target) -> frozenset[str]:
-    """All features that code for a target may use, by LLVM's names.
-
-    Args:
-        target: TVM's target object of a CPU.
-    """
+    """All features that code for a target may use, by LLVM's names."""
     return frozenset(str(feature) for feature in codegen.llvm_get_cpu_features(target))

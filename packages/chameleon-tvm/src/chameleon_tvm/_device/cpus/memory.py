@@ -1,9 +1,6 @@
-"""The memory bandwidth of this machine's CPU, kept in a file after the user has measured it.
+"""The memory bandwidth of this machine's CPU, stored in a file by ``chameleon cpu --measure``.
 
-First guesses are ordered by the bandwidth. If each run measured the bandwidth, the order could
-change from run to run, and a resumed run would not repeat its search. For this reason the user
-measures the bandwidth once with ``chameleon cpu --measure``, and all later runs read the file.
-Without the file, runs use a usual rate of the CPU's kind of core.
+Estimates depend on it. A resumed run would not repeat its search if each run measured it anew.
 """
 
 from __future__ import annotations
@@ -15,40 +12,24 @@ from typing import Any
 from chameleon_system.api import this_processor, user_cache_folder, write_atomic
 
 
-def kept_file() -> Path:
-    """The file that keeps measured memory bandwidths, in the user's cache folder."""
+def rate_file() -> Path:
+    """The file of measured memory bandwidths, in the user's cache folder."""
     return user_cache_folder() / "cpu.json"
 
 
-def kept_memory_rate(mcpu: str, cores: int) -> float | None:
-    """The memory bandwidth that was measured for this machine's processor.
-
-    Args:
-        mcpu: LLVM's name of the processor.
-        cores: Number of cores that read memory at the same time in the measurement.
-
-    Returns:
-        Bytes per cycle and core, or None if it was not measured.
-    """
+def stored_memory_rate(mcpu: str, cores: int) -> float | None:
+    """The measured memory bandwidth in bytes per cycle and core; None if it was not measured."""
     rate = _read().get(_key(mcpu, cores))
     return float(rate) if isinstance(rate, int | float) and rate > 0 else None
 
 
-def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
-    """Write the measured bandwidth of this processor to the file, replacing an earlier one.
-
-    Args:
-        mcpu: LLVM's name of the processor.
-        cores: Number of cores that read memory at the same time in the measurement.
-        rate: Bytes per cycle and core.
-
-    Returns:
-        Path of the file.
+def store_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
+    """Store the measured bandwidth, in bytes per cycle and core, and return the file's path.
 
     Raises:
         OSError: The file cannot be written.
     """
-    file = kept_file()
+    file = rate_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     values = {**_read(), _key(mcpu, cores): rate}
     return write_atomic(file, json.dumps(values, indent=1, sort_keys=True) + "\n")
@@ -56,7 +37,7 @@ def keep_memory_rate(mcpu: str, cores: int, rate: float) -> Path:
 
 def _read() -> dict[str, Any]:
     try:
-        values = json.loads(kept_file().read_text(encoding="utf-8"))
+        values = json.loads(rate_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -1,9 +1,7 @@
 """The CPU name and features that LLVM should compile with for a processor.
 
-LLVM guesses the name from the model number, which a virtual machine may change. For example, LLVM
-takes a Granite Rapids that reports model 167 for a ``rocketlake``, without AMX and bfloat16. This
-module chooses the name by the processor's flags. It keeps LLVM's guess if the guess has the
-features that the flags report.
+LLVM guesses the name from the model number, which a virtual machine may change. For example, it
+takes a Granite Rapids that reports model 167 for a ``rocketlake``. So the flags decide.
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ import attrs
 from chameleon_system.api import Processor, this_processor
 
 from chameleon_tvm._device.cpus.features import (
-    hidden_features,
     llvm_target,
     reported_features,
+    unreported_features,
     used_features,
 )
-from chameleon_tvm._device.kept_answers import kept
+from chameleon_tvm._device.file_cache import cached_in_file
 from chameleon_tvm._late_tvm import codegen
 
 _INTEL = (
@@ -30,7 +28,7 @@ _INTEL = (
     "graniterapids",
 )
 _AMD = ("barcelona", "btver2", "bdver1", "bdver2", "bdver4", "znver3", "znver4", "znver5")
-_ANY_X86 = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+_GENERIC_X86 = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 _FAMILIES = {"GenuineIntel": _INTEL, "AuthenticAMD": _AMD, "HygonGenuine": ("znver1",)}
 """For each vendor, LLVM's names to choose from, one for each set of instructions; oldest first.
 ``znver3`` also stands for the set of Zen 1 and Zen 2, whose models LLVM knows."""
@@ -71,99 +69,81 @@ class CpuName:
         """The name and features as options of TVM's target."""
         return {"mcpu": self.mcpu, **({"mattr": list(self.mattr)} if self.mattr else {})}
 
-    def words(self) -> str:
+    def command_line(self) -> str:
         """The name and features as the options that a user writes."""
         features = f" -mattr={','.join(self.mattr)}" if self.mattr else ""
         return f"-mcpu={self.mcpu}{features}"
 
 
-def name_of(processor: Processor, guess: str, triple: str) -> CpuName:
-    """Choose the CPU name that LLVM should compile with for a processor.
-
-    The chosen name is the one whose features differ least from the features that the operating
-    system reports for the processor.
-
-    Args:
-        processor: The processor as the operating system reports it.
-        guess: LLVM's own guess of the name, which is chosen if no other name fits better. Some
-            vector features are never reported by Linux. If any other name implies such a feature,
-            the feature counts as a difference, because the processor may lack it. If the guess
-            implies such a feature, the feature does not count.
-        triple: LLVM's triple.
-
-    Returns:
-        The name, with the features to add to it or to remove from it.
-    """
-    seen = reported_features(processor)
+def closest_cpu_name(processor: Processor, guess: str, triple: str) -> CpuName:
+    """Choose the CPU name whose features differ least from those that the system reports."""
+    reported = reported_features(processor)
     # A name that says nothing comes last: LLVM schedules instructions for the CPU of the name.
     candidates = _candidates(processor)
-    order = (*candidates, guess) if guess == "generic" else (guess, *candidates)
+    order = [*candidates, guess] if guess == "generic" else [guess, *candidates]
     names = [name for name in order if codegen.llvm_is_valid_cpu(name, triple)]
-    best = CpuName(mcpu=guess)
+    closest = CpuName(mcpu=guess)
     fewest: int | None = None
     for name in names:
         target = llvm_target(name, triple=triple)
         used = used_features(target)
         if name != guess:
-            used |= hidden_features(target)
-        differing = {f"+{flag}" for flag in seen - used} | {f"-{flag}" for flag in used - seen}
-        if fewest is None or len(differing) < fewest:
+            used |= unreported_features(target)
+        differences = {f"+{flag}" for flag in reported - used} | {
+            f"-{flag}" for flag in used - reported
+        }
+        if fewest is None or len(differences) < fewest:
             # "+" sorts before "-", and LLVM takes them in order: what is lacking stays out.
-            best, fewest = CpuName(mcpu=name, mattr=tuple(sorted(differing))), len(differing)
+            closest, fewest = CpuName(mcpu=name, mattr=tuple(sorted(differences))), len(differences)
         if fewest == 0:
             break
-    return best
+    return closest
 
 
 @cache
 def native_name() -> CpuName:
     """The processor name and features that LLVM should compile with for this machine's CPU."""
-    mcpu, *mattr = _native_words()
+    mcpu, *mattr = _native_name_and_features()
     return CpuName(mcpu=mcpu, mattr=tuple(mattr))
 
 
-@kept()
-def _native_words() -> list[str]:
+@cached_in_file()
+def _native_name_and_features() -> list[str]:
     """The name, then its features."""
     guess = str(codegen.llvm_get_system_cpu())
     processor = this_processor()
     if processor is None:
         return [guess]
-    name = name_of(processor, guess, str(codegen.llvm_get_system_triple()))
+    name = closest_cpu_name(processor, guess, str(codegen.llvm_get_system_triple()))
     return [name.mcpu, *name.mattr]
 
 
-def masking(processor: Processor, guess: str, name: CpuName, triple: str) -> str:
+def describe_masking(processor: Processor, guess: str, name: CpuName, triple: str) -> str:
     """Say how the model number and the flags of an x86 processor contradict each other.
 
-    Args:
-        processor: The processor as the operating system reports it.
-        guess: LLVM's guess of the name, which follows from the model number.
-        name: The name that follows from the flags (``name_of``).
-        triple: LLVM's triple.
-
-    Returns:
-        A part of a sentence; empty if the guess is right.
+    Returns a part of a sentence; empty if LLVM's guess is right.
     """
     guest = "hypervisor" in processor.flags
-    seen, used = reported_features(processor), used_features(llvm_target(guess, triple=triple))
-    if processor.architecture != "x86_64" or (guess == name.mcpu and used <= seen):
+    reported, used = reported_features(processor), used_features(llvm_target(guess, triple=triple))
+    if processor.architecture != "x86_64" or (guess == name.mcpu and used <= reported):
         return ""
-    if guess == name.mcpu or seen <= used:
+    if guess == name.mcpu or reported <= used:
         hiding = "a hypervisor hides" if guest else "the firmware or the system hides"
-        return f"model {processor.model} is a {guess}'s; {hiding} {', '.join(sorted(used - seen))}"
-    if guess in _ANY_X86:
+        return (
+            f"model {processor.model} is a {guess}'s; {hiding} {', '.join(sorted(used - reported))}"
+        )
+    if guess in _GENERIC_X86:
         return f"LLVM does not know model {processor.model}; the flags say {name.mcpu}"
     masks = ": a hypervisor masks the model number" if guest else ""
     return f"model {processor.model} is a {guess}'s; the flags say {name.mcpu}{masks}"
 
 
-@kept()
+@cached_in_file()
 def native_masking() -> str:
-    """The words of ``masking`` about this machine's processor."""
+    """The text of ``describe_masking`` about this machine's processor."""
     processor = this_processor()
     guess, triple = str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
-    return "" if processor is None else masking(processor, guess, native_name(), triple)
+    return "" if processor is None else describe_masking(processor, guess, native_name(), triple)
 
 
 def _candidates(processor: Processor) -> Sequence[str]:
@@ -171,4 +151,4 @@ def _candidates(processor: Processor) -> Sequence[str]:
         implementer = int(processor.vendor, 0) if processor.vendor.startswith("0x") else 0
         known = _ARM_PARTS.get((implementer, processor.model))
         return [known, "generic"] if known else ["generic"]
-    return [*_FAMILIES.get(processor.vendor, ()), *_ANY_X86]
+    return [*_FAMILIES.get(processor.vendor, ()), *_GENERIC_X86]

@@ -1,9 +1,8 @@
-"""Reads a processor from the numbers that it and the system report to a program.
+"""Decodes a processor from the numbers that it and the system report to a program.
 
-On x86-64 these are the registers of CPUID (Intel 64 and IA-32 Architectures Software Developer's
-Manual, volume 2), XCR0, and Linux's answer about AMX. On ARM they are Linux's
-``AT_HWCAP`` words and the register MIDR_EL1 (arch/arm64/include/uapi/asm/hwcap.h). A virtual
-machine may change the model number, so only the other numbers name the instructions.
+On x86-64 these are CPUID (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2),
+XCR0, and Linux's answer about AMX; on ARM, Linux's ``AT_HWCAP`` words and MIDR_EL1
+(arch/arm64/include/uapi/asm/hwcap.h).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ WORDS = 48
 HWCAP, HWCAP2, MIDR = 0, 2, 4
 """Positions of an ARM answer: two words of each number, the lower half first."""
 
-_SAVED = {"avx512": 0xE6, "amx": 0x60000, "avx": 0x6, "fma": 0x6, "f16c": 0x6, "xop": 0x6}
+_STATE_BITS = {"avx512": 0xE6, "amx": 0x60000, "avx": 0x6, "fma": 0x6, "f16c": 0x6, "xop": 0x6}
 """Bits of XCR0 that the system sets if it saves the registers of instructions, by the beginning of
 their flags' names."""
 
@@ -51,13 +50,8 @@ class Reported:
     refused: dict[str, str] = attrs.field(factory=dict)
 
 
-def reported(words: Sequence[int], architecture: str) -> Reported:
-    """Read a processor from an answer of the probe.
-
-    Args:
-        words: ``WORDS`` unsigned integers of 32 bits.
-        architecture: ``x86_64`` or ``aarch64``.
-    """
+def decode_processor(words: Sequence[int], architecture: str) -> Reported:
+    """Decode an answer of the probe: ``WORDS`` unsigned integers of 32 bits."""
     return (_arm if architecture == "aarch64" else _x86)(words)
 
 
@@ -66,7 +60,7 @@ def _x86(words: Sequence[int]) -> Reported:
     flags = {
         flag
         for (leaf, subleaf, register), bits in CPUID_BITS.items()
-        if _has(registers, leaf, subleaf)
+        if _has_leaf(registers, leaf, subleaf)
         for flag, bit in bits_of(bits)
         if registers[leaf, subleaf][register] >> bit & 1 and _is_saved(flag, words[XCR0])
     }
@@ -81,7 +75,7 @@ def _x86(words: Sequence[int]) -> Reported:
     if family == 15:  # noqa: PLR2004 - the highest family of four bits
         family += signature >> 20 & 255
     name = b""
-    if _has(registers, 0x80000004, 0):
+    if _has_leaf(registers, 0x80000004, 0):
         name = struct.pack("<12I", *(n for leaf in LEAVES[-3:] for n in registers[leaf]))
     processor = Processor(
         architecture="x86_64",
@@ -94,7 +88,7 @@ def _x86(words: Sequence[int]) -> Reported:
     return Reported(processor=processor, refused=refused)
 
 
-def _has(registers: dict[tuple[int, int], Sequence[int]], leaf: int, subleaf: int) -> bool:
+def _has_leaf(registers: dict[tuple[int, int], Sequence[int]], leaf: int, subleaf: int) -> bool:
     """Whether a processor knows a leaf; for others, CPUID returns the registers of another leaf."""
     if registers[leaf & 0x80000000, 0][EAX] < leaf:
         return False
@@ -103,8 +97,8 @@ def _has(registers: dict[tuple[int, int], Sequence[int]], leaf: int, subleaf: in
 
 def _is_saved(flag: str, xcr0: int) -> bool:
     """Whether the system saves the registers that a flag's instructions use."""
-    needed = next((bits for begins, bits in _SAVED.items() if flag.startswith(begins)), 0)
-    return xcr0 & needed == needed
+    state_bits = next((bits for prefix, bits in _STATE_BITS.items() if flag.startswith(prefix)), 0)
+    return xcr0 & state_bits == state_bits
 
 
 def _arm(words: Sequence[int]) -> Reported:

@@ -15,20 +15,14 @@ from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._operators.base import operator_of
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._spaces.cuda.nest import Nest
-from chameleon_tvm._spaces.cuda.schedule import Blocks, scheduled
+from chameleon_tvm._spaces.cuda.schedule import Blocks, schedule_nest
 from chameleon_tvm._spaces.cuda.tiling import design_space
 from chameleon_tvm._spaces.template.base import Template
 from chameleon_tvm._spaces.template.options import TemplateOptions
 
 
 class CudaTemplate(Template):
-    """Base class of templates that schedule an operator's function for a GPU.
-
-    Args:
-        task: The operator on a CUDA target.
-        options: Options of the space ``template``. They have no effect, because GPUs have only one
-            algorithm.
-    """
+    """Base class of templates that schedule an operator's function for a GPU."""
 
     plain_loops: ClassVar[bool] = False
     weight_axes: ClassVar[tuple[int, ...]]
@@ -45,20 +39,13 @@ class CudaTemplate(Template):
         return operator_of(self.task).prim_func()
 
     @abstractmethod
-    def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """Schedule the operator's function for a legal configuration; do not check GPU limits."""
+    def schedule_function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        """Schedule the operator's function for a legal configuration, without the check."""
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """Schedule the operator's function for a legal configuration, and check the GPU's limits.
-
-        Args:
-            values: The value of each knob by its name.
-
-        Raises:
-            InvalidConfigurationError: The function exceeds a limit of the GPU.
-        """
-        function = self.scheduled(values)
-        verify(function, tvm_target(self.task.target), self.info)
+        """Schedule the operator's function for a configuration, and check the GPU's limits."""
+        function = self.schedule_function(values)
+        check_gpu_limits(function, tvm_target(self.task.target), self.info)
         return function
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
@@ -92,26 +79,20 @@ class NestTemplate(CudaTemplate):
     def space(self) -> DesignSpace:
         return design_space(self.nest, self.info)
 
-    def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        return scheduled(self.unscheduled, self.nest, self.blocks, values)
+    def schedule_function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return schedule_nest(self.unscheduled, self.nest, self.blocks, values)
 
 
-def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) -> None:
+def check_gpu_limits(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) -> None:
     """Raise an error if a scheduled function needs more than the GPU has, such as registers.
 
-    Args:
-        function: The scheduled function.
-        target: The target of the function.
-        info: The limits of this target.
-
     Raises:
-        InvalidConfigurationError: The function exceeds a limit, or TVM cannot lower it; the message
-            gives the reason.
+        InvalidConfigurationError: The function exceeds a limit, or TVM cannot lower it.
     """
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     try:
         with target:
-            lowered = _lowering()(module)["main"]
+            lowered = _lowering_passes()(module)["main"]
     except (tvm.error.InternalError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise InvalidConfigurationError(f"TVM cannot lower the schedule: {lines[-1]}") from error
@@ -119,11 +100,11 @@ def verify(function: tirx.PrimFunc, target: tvm.target.Target, info: GpuInfo) ->
     check = tvm.s_tir.analysis.verify_gpu_code
     if check(lowered, limits):
         return
-    broken = [
-        f"{name} of {most}" for name, most in limits.items() if not check(lowered, {name: most})
+    exceeded = [
+        f"{name} of {limit}" for name, limit in limits.items() if not check(lowered, {name: limit})
     ]
     raise InvalidConfigurationError(
-        f"TVM's GPU check refuses the schedule, which exceeds {' and '.join(broken)}"
+        f"TVM's GPU check refuses the schedule, which exceeds {' and '.join(exceeded)}"
     )
 
 
@@ -137,7 +118,7 @@ def limits_of(info: GpuInfo) -> dict[str, int]:
 
 
 @cache
-def _lowering() -> tvm.transform.Sequential:
+def _lowering_passes() -> tvm.transform.Sequential:
     """TVM's passes from blocks to a kernel, as far as the check of limits needs them."""
     s_tir = tvm.s_tir.transform
     return tvm.transform.Sequential(

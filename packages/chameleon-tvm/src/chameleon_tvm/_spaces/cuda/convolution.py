@@ -1,9 +1,8 @@
 """CUDA templates of convolutions, with the knobs of the CHAMELEON paper's table 1.
 
-In half precision, convolutions are matrix products on tensor cores (implicit GEMM). Rows of the
-product are pixels of the output, columns are output channels. Sums run over the positions in the
-filter and the input channels. The matrix of input values is never in global memory: each block of
-threads computes the part that it multiplies in shared memory.
+In half precision, convolutions are matrix products on tensor cores (implicit GEMM). Rows are pixels
+of the output, columns are output channels. Each block of threads computes its part of the matrix of
+inputs in shared memory.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ _OUTPUTS = {"NCHW": ("n", "f", "y", "x"), "NHWC": ("n", "y", "x", "f")}
 class ConvolutionTemplate(NestTemplate):
     """Template of all convolutions in NCHW or NHWC, including grouped and dilated ones.
 
-    Weights are packed beforehand as (input channel, row, column, output channel), so that the
-    weights that a block loads are contiguous.
+    Weights are packed as (I, rows, columns, O), so that a block loads contiguous weights.
     """
 
     kind: ClassVar[type[Conv2dSpec | DepthwiseConv2dSpec]] = Conv2dSpec
@@ -61,13 +59,16 @@ class ConvolutionTemplate(NestTemplate):
     def make_nest(self) -> Nest:
         spec = self.spec
         n, oc, oh, ow = spec.output_shape
-        summed = zip(("rc", "ry", "rx"), spec.filter_shape[1:], strict=True)
+        reductions = zip(("rc", "ry", "rx"), spec.filter_shape[1:], strict=True)
         extents = {"f": oc // self._groups, "y": oh, "x": ow}
         order = _OUTPUTS[spec.output_layout][1:]
         return Nest(
             outputs=tuple(Axis(name=name, extent=extents[name]) for name in order),
             reductions=self._order(
-                *(Axis(name=name, extent=extent, whole=self._depthwise) for name, extent in summed)
+                *(
+                    Axis(name=name, extent=extent, untiled=self._depthwise)
+                    for name, extent in reductions
+                )
             ),
             copies=n * self._groups,
             operands=(self._data({"f" if self._depthwise else "rc": 1}), self._weights()),
@@ -89,9 +90,9 @@ class ConvolutionTemplate(NestTemplate):
                 name="data", dimensions=({}, row, column, channel), vector_axis=next(iter(channel))
             )
         # Rows are contiguous and start at a multiple of the vector only where nothing is added.
-        plain = not any(spec.pads) and spec.kernel_size[1] == 1 and sw == 1
+        aligned = not any(spec.pads) and spec.kernel_size[1] == 1 and sw == 1
         return Operand(
-            name="data", dimensions=({}, channel, row, column), vector_axis="x" if plain else None
+            name="data", dimensions=({}, channel, row, column), vector_axis="x" if aligned else None
         )
 
     def _weights(self) -> Operand:
@@ -121,11 +122,7 @@ class ConvolutionTemplate(NestTemplate):
 
 
 class DepthwiseTemplate(ConvolutionTemplate):
-    """Template of depthwise convolutions with one filter per channel.
-
-    Each block of threads copies the inputs and weights of all positions of the filter to shared
-    memory at once. So the loops over the filter's positions have no knobs.
-    """
+    """Template of depthwise convolutions with one filter per channel, whose taps have no knobs."""
 
     kind = DepthwiseConv2dSpec
 
@@ -141,12 +138,7 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
 
 def convolution_template(task: Task, options: TemplateOptions) -> Template:
-    """Choose the template of a convolution on a GPU; half precision uses tensor cores.
-
-    Args:
-        task: The task.
-        options: Options of the space ``template``.
-    """
+    """Choose the template of a convolution on a GPU; half precision uses tensor cores."""
     if Conv2dSpec.of(task).dtype in HALVES:
         return ImplicitGemmTemplate(task, options)
     return ConvolutionTemplate(task, options)
@@ -181,7 +173,7 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
             reductions=("ry", "rx", "rc"),
             names=("data", "weights"),
             dtype=spec.dtype,
-            computed="pixels",
+            producer="pixels",
         )
         return sizes, product
 
@@ -193,10 +185,7 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
 
     @cached_property
     def unscheduled(self) -> tirx.PrimFunc:
-        """The convolution as a TensorIR function that multiplies a matrix of inputs by weights.
-
-        The function writes its output in NHWC like any other convolution, not as a matrix.
-        """
+        """The convolution as a TensorIR function that multiplies a matrix of inputs by weights."""
         spec, sizes = self.spec, self.sizes
         kh, kw = spec.kernel_size
         data = te.placeholder(physical_shape(spec.input, "NHWC"), spec.dtype, name="data")
@@ -257,5 +246,5 @@ class ImplicitGemmTemplate(TensorCoreTemplate):
 
 def _fragments(rows: int) -> int:
     """Number of fragments that hold ``rows`` rows: even, so that warps can share them, or one."""
-    needed = -(-rows // SIDE)
-    return needed if needed == 1 else needed + needed % 2
+    count = -(-rows // SIDE)
+    return count if count == 1 else count + count % 2

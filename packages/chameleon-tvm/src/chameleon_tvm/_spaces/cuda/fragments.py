@@ -1,9 +1,7 @@
 """Schedules of matrix products on tensor cores: TVM's WMMA intrinsics on 16x16x16 fragments.
 
 The warps of a block copy tiles of both sides into shared memory, load fragments of these tiles, and
-keep float32 sums in fragments. The sums go through shared memory to the epilogue, which all threads
-share. The tiles of a side may be computed instead of copied: this is how convolutions become
-products.
+keep float32 sums in fragments. The sums go through shared memory to the epilogue.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from chameleon_tvm._instructions.fragments import FRAGMENTS, SIDE
 from chameleon_tvm._quick_tvm import Schedule, tirx
 from chameleon_tvm._spaces.cuda.schedule import unroll
 
-BANKS, APART = 32, 8
-"""Each row of a tile begins ``APART`` elements after a multiple of ``BANKS``, so that neighbouring
-rows lie in different banks of shared memory."""
+BANKS, BANK_OFFSET = 32, 8
+"""Each row of a tile begins ``BANK_OFFSET`` elements after a multiple of ``BANKS``, so that
+neighbouring rows lie in different banks of shared memory."""
 WARP = 32
 
 
@@ -29,14 +27,12 @@ class Product:
 
     Attributes:
         anchor: Name of the block that computes the sums.
-        reductions: Names of the axes that are summed over, as in the knobs ``tile_<name>``. The
-            sums are computed in steps, each of which copies a tile of the inputs to shared memory.
-            The fragments that tensor cores multiply lie along the last of these axes. A tile may
-            contain several indices of the other axes, as the knobs decide.
+        reductions: Names of the reduction axes, as in the knobs ``tile_<name>``. Fragments lie
+            along the last one.
         transposed: Whether the right side is stored as (n, k).
         names: Names of the left and the right side, as in ``vector_<name>``.
         dtype: Dtype of both sides.
-        computed: Name of the block that computes the left side's tiles; empty if tiles are copied.
+        producer: Name of the block that computes the left side's tiles; empty if tiles are copied.
     """
 
     anchor: str
@@ -44,7 +40,7 @@ class Product:
     transposed: bool = False
     names: tuple[str, str]
     dtype: str
-    computed: str = ""
+    producer: str = ""
 
     @property
     def knobs(self) -> tuple[str, ...]:
@@ -52,51 +48,45 @@ class Product:
         return tuple(f"tile_{name}" for name in self.reductions)
 
 
-def scheduled(
+def schedule_product(
     function: tirx.PrimFunc, product: Product, values: Mapping[str, Any]
 ) -> tirx.PrimFunc:
-    """The function of a configuration, with its sums on tensor cores.
-
-    Args:
-        function: The unscheduled function, with the blocks ``product.anchor`` and ``out``.
-        product: The description of the function.
-        values: The decoded configuration, by knob name.
-    """
+    """The function of a configuration, with its sums on tensor cores."""
     intrinsics = FRAGMENTS[product.dtype].intrinsics(transposed=product.transposed)
     schedule = Schedule(function)
     anchor, output = schedule.get_sblock(product.anchor), schedule.get_sblock("out")
     warps = int(values["tile_m"][1] * values["tile_n"][1])
-    shared = [_staged(schedule, anchor, side, product) for side in (0, 1)]
-    loaded = [schedule.cache_read(anchor, side, f"wmma.matrix_{'ab'[side]}") for side in (0, 1)]
+    shared = [_shared_tile(schedule, anchor, side, product) for side in (0, 1)]
+    fragments = [schedule.cache_read(anchor, side, f"wmma.matrix_{'ab'[side]}") for side in (0, 1)]
     schedule.set_scope(anchor, 0, "wmma.accumulator")
-    stored = schedule.cache_read(output, 0, "shared.dyn")
+    shared_sums = schedule.cache_read(output, 0, "shared.dyn")
 
     loops = _tile(schedule, anchor, product, values)
-    schedule.reverse_compute_at(stored, loops.warp, preserve_unit_loops=True)
+    schedule.reverse_compute_at(shared_sums, loops.warp, preserve_unit_loops=True)
     schedule.reverse_compute_at(output, loops.grid, preserve_unit_loops=True)
-    for block in loaded:
+    for block in fragments:
         schedule.compute_at(block, loops.depth[-1], preserve_unit_loops=True)
     for block, name in zip(shared, product.names, strict=True):
         schedule.compute_at(block, loops.steps[-1], preserve_unit_loops=True)
-        schedule.storage_align(block, 0, axis=-2, factor=BANKS, offset=APART)
-        own = schedule.get_loops(block)[2 + len(loops.steps) :]
-        _share(schedule, own, warps, int(values[f"vector_{name}"]))
-    _share(schedule, schedule.get_loops(output)[1:], warps, 1)
+        schedule.storage_align(block, 0, axis=-2, factor=BANKS, offset=BANK_OFFSET)
+        copy_loops = schedule.get_loops(block)[2 + len(loops.steps) :]
+        _distribute(schedule, copy_loops, warps, int(values[f"vector_{name}"]))
+    _distribute(schedule, schedule.get_loops(output)[1:], warps, 1)
 
-    for block, intrinsic in zip(loaded, intrinsics.load, strict=True):
+    for block, intrinsic in zip(fragments, intrinsics.load, strict=True):
         _tensorize(schedule, block, intrinsic)
-    _tensorize(schedule, stored, intrinsics.store)
-    beginning = schedule.decompose_reduction(anchor, loops.steps[0])
-    schedule.tensorize(schedule.get_loops(beginning)[-2], intrinsics.fill)
+    _tensorize(schedule, shared_sums, intrinsics.store)
+    initialization = schedule.decompose_reduction(anchor, loops.steps[0])
+    schedule.tensorize(schedule.get_loops(initialization)[-2], intrinsics.fill)
     schedule.tensorize(loops.fragment, intrinsics.multiply)
     unroll(schedule, loops.grid, values)
     return schedule.mod["main"]
 
 
-def _staged(schedule: Schedule, anchor: Any, side: int, product: Product) -> Any:
+def _shared_tile(schedule: Schedule, anchor: Any, side: int, product: Product) -> Any:
     """The block that puts tiles of a side into shared memory."""
-    if side == 0 and product.computed:
-        block = schedule.get_sblock(product.computed)
+    if side == 0 and product.producer:
+        block = schedule.get_sblock(product.producer)
         schedule.set_scope(block, 0, "shared")
         return block
     return schedule.cache_read(anchor, side, "shared")
@@ -104,7 +94,7 @@ def _staged(schedule: Schedule, anchor: Any, side: int, product: Product) -> Any
 
 @attrs.frozen(kw_only=True)
 class _Loops:
-    """The anchor's loops after tiling: ``steps`` stage a tile each, ``depth`` runs over a tile."""
+    """The anchor's loops after tiling: ``steps`` copy a tile each, ``depth`` runs over a tile."""
 
     grid: Any
     warp: Any
@@ -122,8 +112,8 @@ def _tile(schedule: Schedule, anchor: Any, product: Product, values: Mapping[str
     *taps, last = schedule.get_loops(anchor)[-count:]
     *tap_knobs, knob = product.knobs
     splits = [schedule.split(t, list(values[k])) for t, k in zip(taps, tap_knobs, strict=True)]
-    *of_last, inner = schedule.split(last, [*values[knob], SIDE])
-    steps, depth = ([parts[at] for parts in (*splits, of_last)] for at in (0, 1))
+    *last_parts, inner = schedule.split(last, [*values[knob], SIDE])
+    steps, depth = ([parts[at] for parts in (*splits, last_parts)] for at in (0, 1))
     pairs = [list(pair) for pair in zip(rows, columns, strict=True)]
     schedule.reorder(*copies, *pairs[0], *pairs[1], *steps, *depth, *pairs[2], *pairs[3], inner)
     grid = schedule.fuse(*copies, *pairs[0])
@@ -133,14 +123,14 @@ def _tile(schedule: Schedule, anchor: Any, product: Product, values: Mapping[str
     return _Loops(grid=grid, warp=warp, steps=steps, depth=depth, fragment=pairs[3][0])
 
 
-def _share(schedule: Schedule, loops: list[Any], warps: int, width: int) -> None:
+def _distribute(schedule: Schedule, loops: list[Any], warps: int, width: int) -> None:
     """Share a copy among all threads of a block; neighbouring threads copy neighbours."""
     # Split off first, so that no condition depends on the place in a vector: TVM would take the
     # vector apart.
     *others, last = loops
     last, vector = schedule.split(last, [None, width])
-    together = schedule.fuse(*others, last)
-    _, warp, lane = schedule.split(together, [None, warps, WARP])
+    fused = schedule.fuse(*others, last)
+    _, warp, lane = schedule.split(fused, [None, warps, WARP])
     schedule.bind(warp, "threadIdx.y")
     schedule.bind(lane, "threadIdx.x")
     if width > 1:

@@ -18,10 +18,9 @@ class Blocks:
 
     Attributes:
         anchor: Name of the block that computes the sums.
-        loops: Names of the anchor's loops in the function's order. A loop that is neither an output
-            axis nor a reduction axis of the nest repeats the nest, such as the loop over images.
-        groups: Number of groups of channels. If it is above 1, the loop ``f`` over output channels
-            is split in two. The outer part runs over groups and repeats the nest for each group.
+        loops: Names of the anchor's loops in the function's order. Loops that are no axes of the
+            nest repeat it, such as the loop over images.
+        groups: Number of groups of channels, by which the loop ``f`` is split if there are several.
         inlined: Names of blocks that are computed where their values are read, such as padding.
         epilogue: Name of the block that turns sums into outputs; None if the sums are the outputs.
     """
@@ -33,17 +32,12 @@ class Blocks:
     epilogue: str | None = None
 
 
-def scheduled(
+def schedule_nest(
     function: tirx.PrimFunc, nest: Nest, blocks: Blocks, values: Mapping[str, Any]
 ) -> tirx.PrimFunc:
     """The function of a configuration, with its loops bound to a GPU's blocks and threads.
 
-    Args:
-        function: The unscheduled function. Its block ``blocks.anchor``, which computes the sums,
-            must read its inputs in the order of ``nest.operands``.
-        nest: The function's loop nest.
-        blocks: The function's blocks.
-        values: The decoded configuration, by knob name.
+    The anchor block must read its inputs in the order of ``nest.operands``.
     """
     schedule = Schedule(function)
     anchor = schedule.get_sblock(blocks.anchor)
@@ -52,31 +46,27 @@ def scheduled(
     else:
         output = schedule.get_sblock(blocks.epilogue)
         schedule.set_scope(anchor, 0, "local")
-    staged = [schedule.cache_read(anchor, number, "shared") for number in range(len(nest.operands))]
+    shared_copies = [
+        schedule.cache_read(anchor, number, "shared") for number in range(len(nest.operands))
+    ]
     for name in blocks.inlined:
         schedule.compute_inline(schedule.get_sblock(name))
     grid, thread, steps = _tile(schedule, anchor, nest, blocks, values)
     schedule.reverse_compute_at(output, thread, preserve_unit_loops=True)
     threads = prod(int(values[axis.knob][THREAD]) for axis in nest.outputs)
-    for block, operand in zip(staged, nest.operands, strict=True):
-        if operand.turned:
+    for block, operand in zip(shared_copies, nest.operands, strict=True):
+        if operand.transposed:
             schedule.transform_layout(block, ("write", 0), lambda *at: (*at[:-2], at[-1], at[-2]))
         schedule.compute_at(block, steps[-1], preserve_unit_loops=True)
         own = schedule.get_loops(block)[-len(operand.dimensions) :]
-        _fetch_together(schedule, own, threads, int(values.get(operand.knob, 1)))
+        _cooperative_fetch(schedule, own, threads, int(values.get(operand.knob, 1)))
     schedule.decompose_reduction(anchor, steps[0])
     unroll(schedule, grid, values)
     return schedule.mod["main"]
 
 
 def unroll(schedule: Schedule, grid: Any, values: Mapping[str, Any]) -> None:
-    """Let TVM unroll the loops of a block of threads as far as the configuration allows.
-
-    Args:
-        schedule: The schedule of the function.
-        grid: The loop over the blocks of threads.
-        values: The decoded configuration, by knob name.
-    """
+    """Let TVM unroll the loops of a block of threads as far as the configuration allows."""
     if values["auto_unroll_max_step"]:
         schedule.annotate(grid, "pragma_auto_unroll_max_step", values["auto_unroll_max_step"])
         schedule.annotate(grid, "pragma_unroll_explicit", values["unroll_explicit"])
@@ -95,12 +85,12 @@ def _tile(
         copies.append(group)
     tiles = [schedule.split(loops[a.name], list(values[a.knob])) for a in nest.outputs]
     sums = [
-        schedule.split(loops[a.name], [1, a.extent] if a.whole else list(values[a.knob]))
+        schedule.split(loops[a.name], [1, a.extent] if a.untiled else list(values[a.knob]))
         for a in nest.reductions
     ]
     parts = [list(part) for part in zip(*tiles, strict=True)]
-    steps, rest = ([pair[at] for pair in sums] for at in (0, 1))
-    schedule.reorder(*copies, *parts[0], *parts[1], *parts[2], *steps, *rest, *parts[3])
+    steps, inner = ([pair[at] for pair in sums] for at in (0, 1))
+    schedule.reorder(*copies, *parts[0], *parts[1], *parts[2], *steps, *inner, *parts[3])
     grid = schedule.fuse(*copies, *parts[0])
     virtual, thread = (schedule.fuse(*part) for part in parts[1:3])
     schedule.bind(grid, "blockIdx.x")
@@ -109,11 +99,11 @@ def _tile(
     return grid, thread, steps
 
 
-def _fetch_together(schedule: Schedule, loops: Sequence[Any], threads: int, width: int) -> None:
+def _cooperative_fetch(schedule: Schedule, loops: Sequence[Any], threads: int, width: int) -> None:
     """Share a copy among the threads; neighbouring threads copy neighbouring elements."""
-    together = schedule.fuse(*loops)
+    fused = schedule.fuse(*loops)
     if width > 1:
-        together, vector = schedule.split(together, [None, width])
+        fused, vector = schedule.split(fused, [None, width])
         schedule.vectorize(vector)
-    _, thread = schedule.split(together, [None, threads])
+    _, thread = schedule.split(fused, [None, threads])
     schedule.bind(thread, "threadIdx.x")

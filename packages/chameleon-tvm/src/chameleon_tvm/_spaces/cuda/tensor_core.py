@@ -26,10 +26,10 @@ from chameleon_tvm._instructions.fragments import SIDE
 from chameleon_tvm._operators.specs import BatchMatmulSpec, DenseSpec
 from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.cuda.base import CudaTemplate, NestTemplate
-from chameleon_tvm._spaces.cuda.fragments import APART, BANKS, WARP, Product, scheduled
-from chameleon_tvm._spaces.cuda.nest import Axis, Nest, Operand, aligned
+from chameleon_tvm._spaces.cuda.fragments import BANK_OFFSET, BANKS, WARP, Product, schedule_product
+from chameleon_tvm._spaces.cuda.nest import Axis, Nest, Operand, aligned_bytes
 from chameleon_tvm._spaces.cuda.schedule import Blocks
-from chameleon_tvm._spaces.cuda.tiling import ENOUGH_BLOCKS, UNROLLING, with_guesses
+from chameleon_tvm._spaces.cuda.tiling import ENOUGH_BLOCKS, UNROLLING, space_with_first_guesses
 from chameleon_tvm._spaces.template.base import Template
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._types import HALVES
@@ -49,14 +49,12 @@ Numbers = NDArray[np.int64]
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """Sizes of a product of matrices that tensor cores compute.
+    """Sizes of a product of matrices on tensor cores, in multiples of a fragment.
 
     Attributes:
         batch: Number of independent products.
-        rows: Rows of the left side, a multiple of a fragment's rows.
-        columns: Columns of the right side, a multiple of a fragment's columns.
-        taps: Extents of all axes that are summed over, except the last.
-        inner: Extent of the last axis that is summed over, a multiple of a fragment's depth.
+        taps: Extents of all reduction axes except the last.
+        inner: Extent of the last reduction axis.
     """
 
     batch: int = 1
@@ -68,10 +66,6 @@ class Sizes:
 
 class TensorCoreTemplate(CudaTemplate):
     """Base class of products in half precision on tensor cores, with float32 sums.
-
-    Args:
-        task: An operator in float16 or bfloat16.
-        options: Options of the space ``template``. They have no effect on these templates.
 
     Raises:
         ConfigError: Sizes are not multiples of a fragment's, or the GPU has no such tensor cores.
@@ -114,7 +108,7 @@ class TensorCoreTemplate(CudaTemplate):
             *(Choice(name=f"vector_{name}", options=WIDTHS) for name in self.product.names),
         ]
         features = FeatureBlock(names=FEATURES, compute=self._features)
-        return with_guesses(
+        return space_with_first_guesses(
             knobs, self._constraints(), features, self._cost, ["tile_m", "tile_n", *tiles]
         )
 
@@ -160,8 +154,8 @@ class TensorCoreTemplate(CudaTemplate):
         )
         return np.stack(columns, axis=1)
 
-    def scheduled(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        return scheduled(self.unscheduled, self.product, values)
+    def schedule_function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        return schedule_product(self.unscheduled, self.product, values)
 
 
 def product_of(task: Task) -> tuple[Sizes, Product]:
@@ -192,14 +186,7 @@ class ProductTemplate(TensorCoreTemplate):
 
 
 def shared_bytes(product: Product, values: Values) -> Numbers:
-    """Bytes of shared memory that a block of threads needs, shape (n,).
-
-    They hold the tiles of both sides for one step, and all sums.
-
-    Args:
-        product: The description of the function that multiplies matrices.
-        values: Knob values of n configurations.
-    """
+    """Bytes of shared memory of a block: tiles of both sides and all sums, shape (n,)."""
     rows = values["tile_m"][:, 1] * values["tile_m"][:, 2] * SIDE
     columns = values["tile_n"][:, 1] * values["tile_n"][:, 2] * SIDE
     depth = values[product.knobs[-1]][:, 1] * SIDE
@@ -207,7 +194,7 @@ def shared_bytes(product: Product, values: Values) -> Numbers:
     right = (columns, depth) if product.transposed else (depth, columns)
     staged = [taps * length * _row(row) * HALF_BYTES for length, row in ((rows, depth), right)]
     sizes = [*staged, rows * columns * SUM_BYTES]
-    return aligned(sizes)
+    return aligned_bytes(sizes)
 
 
 def _depth(product: Product, values: Values) -> Numbers:
@@ -217,7 +204,7 @@ def _depth(product: Product, values: Values) -> Numbers:
 
 def _row(elements: Numbers) -> Numbers:
     """Elements from the start of a row of a staged tile to the start of the next row."""
-    return elements + (APART - elements) % BANKS
+    return elements + (BANK_OFFSET - elements) % BANKS
 
 
 def _warps(values: Values) -> Numbers:
@@ -231,12 +218,7 @@ def _registers(values: Values) -> Numbers:
 
 
 def product_template(task: Task, options: TemplateOptions) -> Template:
-    """Choose the template of matrix products on a GPU; half precision uses tensor cores.
-
-    Args:
-        task: The task of a dense operator or of batches of matrix products.
-        options: Options of the space ``template``.
-    """
+    """Choose the template of matrix products on a GPU; half precision uses tensor cores."""
     _, product = product_of(task)
     return (ProductTemplate if product.dtype in HALVES else MatmulTemplate)(task, options)
 
@@ -257,8 +239,10 @@ class MatmulTemplate(NestTemplate):
         def operand(name: str, rows: str, columns: str) -> Operand:
             outer: tuple[dict[str, int], ...] = ({},) * self.batched
             dimensions = (*outer, {rows: 1}, {columns: 1})
-            turned = columns == "k"
-            return Operand(name=name, dimensions=dimensions, vector_axis=columns, turned=turned)
+            transposed = columns == "k"
+            return Operand(
+                name=name, dimensions=dimensions, vector_axis=columns, transposed=transposed
+            )
 
         left, right = product.names
         return Nest(

@@ -46,13 +46,8 @@ Numbers = NDArray[np.float64]
 
 
 def registers(nest: Nest, values: Values) -> NDArray[np.int64]:
-    """Estimate how many registers a thread needs for sums, operands and addresses, shape (n,).
-
-    Args:
-        nest: The loop nest of the operator.
-        values: Knob values of n configurations.
-    """
-    needed = nest.sums(values) + nest.operands_of_a_thread(values) + ADDRESS_REGISTERS
+    """Estimate how many registers a thread needs for sums, operands and addresses, shape (n,)."""
+    needed = nest.sums(values) + nest.operands_per_thread(values) + ADDRESS_REGISTERS
     return np.asarray(needed)
 
 
@@ -61,21 +56,14 @@ class Estimates:
     """Estimates of kernels for n configurations without building them; each has shape (n,).
 
     Attributes:
-        threads: Number of threads of a block.
-        blocks: Number of blocks of the whole launch.
         virtual_threads: Number of virtual threads that each thread runs.
-        sums: Number of sums that a thread keeps.
-        registers: Number of registers that a thread needs.
-        shared_bytes: Bytes of shared memory of a block.
-        steps: Number of times that a block stages its operands in shared memory.
+        steps: Number of times that a block copies its operands to shared memory.
         per_step: Number of products that are added to each sum in one step.
-        resident_warps: Number of warps that fit a multiprocessor, given shared memory, registers
-            and threads.
+        resident_warps: Number of warps that fit a multiprocessor.
         shared_per_product: Words that a thread reads from shared memory per multiply-add.
-        bytes_per_flop: Bytes that all blocks together stage, per floating-point operation.
+        bytes_per_flop: Bytes that all blocks together copy, per floating-point operation.
         sector_use: Share of the bytes read from memory that the blocks need.
-        fetch_use: Share of the threads that load something while a block stages its operands; some
-            are idle in the last round of loads.
+        fetch_use: Share of the threads that load something while a block copies its operands.
         unrolled: Share of the inner loops' iterations that unrolling removes.
     """
 
@@ -95,7 +83,7 @@ class Estimates:
     unrolled: Numbers
 
 
-LOGARITHMIC = ("threads", "blocks", "virtual_threads", "sums", "shared_bytes", "steps", "per_step")
+LOG_FEATURES = ("threads", "blocks", "virtual_threads", "sums", "shared_bytes", "steps", "per_step")
 """Estimates whose features are logarithms."""
 NAMES = tuple(field.name for field in attrs.fields(Estimates))
 
@@ -110,11 +98,11 @@ GROUPS = (
 
 def estimate(nest: Nest, info: GpuInfo, values: Values) -> Estimates:
     """The estimates of n configurations."""
-    counts = (nest.threads, nest.blocks, nest.sums, nest.steps, nest.per_step)
+    counts = (nest.threads, nest.blocks, nest.sums, nest.steps, nest.products_per_step)
     threads, blocks, sums, steps, per_step = (count(values).astype(np.float64) for count in counts)
     shared = nest.shared_bytes(values, FLOAT_BYTES).astype(np.float64)
     needed = registers(nest, values).astype(np.float64)
-    fetched = sum(nest.fetched(values).values())
+    fetched = sum(nest.shared_elements(values).values())
     return Estimates(
         threads=threads,
         blocks=blocks,
@@ -125,7 +113,7 @@ def estimate(nest: Nest, info: GpuInfo, values: Values) -> Estimates:
         steps=steps,
         per_step=per_step,
         resident_warps=_resident_warps(info, threads, shared, needed),
-        shared_per_product=nest.operands_of_a_thread(values) / sums,
+        shared_per_product=nest.operands_per_thread(values) / sums,
         bytes_per_flop=blocks * steps * np.asarray(fetched) * FLOAT_BYTES / nest.flop,
         sector_use=_sector_use(nest, values),
         fetch_use=_fetch_use(nest, values, threads),
@@ -144,19 +132,19 @@ def _resident_warps(info: GpuInfo, threads: Numbers, shared: Numbers, needed: Nu
 
 
 def _sector_use(nest: Nest, values: Values) -> Numbers:
-    block = nest.block(values)
-    used, asked = np.zeros(()), np.zeros(())
+    block = nest.block_extents(values)
+    read, needed = np.zeros(()), np.zeros(())
     for operand in nest.operands:
         elements = np.asarray(operand.elements(block), np.float64)
-        run = operand.run(block) * FLOAT_BYTES
-        asked = asked + elements
-        used = used + elements * np.ceil(run / SECTOR_BYTES) * SECTOR_BYTES / run
-    return asked / used
+        run = operand.row_length(block) * FLOAT_BYTES
+        needed = needed + elements
+        read = read + elements * np.ceil(run / SECTOR_BYTES) * SECTOR_BYTES / run
+    return needed / read
 
 
 def _fetch_use(nest: Nest, values: Values, threads: Numbers) -> Numbers:
     useful, issued = np.zeros(()), np.zeros(())
-    for operand, elements in zip(nest.operands, nest.fetched(values).values(), strict=True):
+    for operand, elements in zip(nest.operands, nest.shared_elements(values).values(), strict=True):
         loads = elements / nest.vector(values, operand)
         useful = useful + loads
         issued = issued + np.ceil(loads / threads) * threads
@@ -167,7 +155,8 @@ def features(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
     """Features for cost models, magnitudes as logarithms; shape (n, len(NAMES))."""
     e = estimate(nest, info, values)
     columns: list[Any] = [
-        np.log2(1 + getattr(e, name)) if name in LOGARITHMIC else getattr(e, name) for name in NAMES
+        np.log2(1 + getattr(e, name)) if name in LOG_FEATURES else getattr(e, name)
+        for name in NAMES
     ]
     return np.stack(np.broadcast_arrays(*columns), axis=1).astype(np.float64)
 
@@ -175,23 +164,16 @@ def features(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
 def guessed_cost(nest: Nest, info: GpuInfo, values: Values) -> Numbers:
     """A rough relative cost for ordering first guesses, lower is better; shape (n,).
 
-    The cost follows the roofline model. The longer of two times counts: that of multiply-adds with
-    their reads of shared memory, or that of transfers from memory. This time is divided by the
-    share of the GPU that is busy.
-
-    Args:
-        nest: The loop nest of the operator.
-        info: The limits of the GPU.
-        values: Knob values of n configurations.
+    By the roofline model, the longer of compute and memory time counts, over the busy share.
     """
     e = estimate(nest, info, values)
-    looped = 1.0 + 0.3 * (1.0 - e.unrolled)
+    loop_overhead = 1.0 + 0.3 * (1.0 - e.unrolled)
     waiting = 1.0 + STEP_CYCLES / (e.per_step * e.sums)
     vectors = np.mean(
         [np.broadcast_to(nest.vector(values, o), e.sums.shape) for o in nest.operands], axis=0
     )
     fetch = e.bytes_per_flop * (1.0 + 1.0 / vectors) / e.fetch_use
-    compute = np.maximum(1.0, SHARED_CYCLES * e.shared_per_product / 2.0) * looped * waiting
+    compute = np.maximum(1.0, SHARED_CYCLES * e.shared_per_product / 2.0) * loop_overhead * waiting
     memory = MEMORY_FLOP * (e.bytes_per_flop / e.sector_use + 0.1 * fetch)
     busy = np.minimum(1.0, e.resident_warps * np.sqrt(e.sums) / (ENOUGH_WARPS * 4.0))
     spread = np.minimum(1.0, e.blocks / ENOUGH_BLOCKS)
@@ -210,21 +192,16 @@ UNROLLING = (
 )
 """The knobs of ``unroll``."""
 GUESSES = 16
-_DRAWN = 8192
+_SAMPLES = 8192
 _TILE_PARTS = 4
 
 
 def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
-    """The design space of a loop nest on a GPU, with the configurations to measure first.
-
-    Args:
-        nest: The loop nest of the operator.
-        info: The description of the GPU.
-    """
+    """The design space of a loop nest on a GPU, with the configurations to measure first."""
     features_block = FeatureBlock(
         names=NAMES, compute=lambda values: features(nest, info, values), groups=GROUPS
     )
-    return with_guesses(
+    return space_with_first_guesses(
         _knobs(nest),
         _constraints(nest, info),
         features_block,
@@ -233,7 +210,7 @@ def design_space(nest: Nest, info: GpuInfo) -> DesignSpace:
     )
 
 
-def with_guesses(
+def space_with_first_guesses(
     knobs: Sequence[Knob],
     constraints: Sequence[Constraint],
     features: FeatureBlock,
@@ -254,7 +231,7 @@ def _knobs(nest: Nest) -> list[Knob]:
     knobs += [
         Factorization(name=axis.knob, extent=axis.extent, parts=2)
         for axis in nest.reductions
-        if not axis.whole
+        if not axis.untiled
     ]
     knobs += UNROLLING
     for operand in nest.operands:
@@ -274,12 +251,12 @@ def _widths(nest: Nest, operand: Operand) -> tuple[int, ...]:
 
 def _constraints(nest: Nest, info: GpuInfo) -> list[Constraint]:
     """The constraints of legal configurations; cheap and selective constraints come first."""
-    fewest = min(info.warp_size, nest.points)
+    least = min(info.warp_size, nest.points)
     return [
         Constraint(
             reason=f"a block has more than {info.max_threads_per_block} threads, "
-            f"or fewer than {fewest}",
-            holds=lambda v: _within(nest.threads(v), fewest, info.max_threads_per_block),
+            f"or fewer than {least}",
+            holds=lambda v: _within(nest.threads(v), least, info.max_threads_per_block),
         ),
         Constraint(
             reason=f"more than the {MAX_VIRTUAL_THREADS} virtual threads that TVM accepts",
@@ -316,32 +293,24 @@ def _fits_registers(nest: Nest, info: GpuInfo, values: Values) -> NDArray[np.boo
 
 
 def _whole_vectors(nest: Nest, values: Values) -> NDArray[np.bool_]:
-    block = nest.block(values)
-    whole = np.ones(len(values["auto_unroll_max_step"]), np.bool_)
+    block = nest.block_extents(values)
+    full = np.ones(len(values["auto_unroll_max_step"]), np.bool_)
     for operand in nest.operands:
         if operand.knob in values:
-            whole &= block[operand.vector_axis or ""] % values[operand.knob] == 0
-    return whole
+            full &= block[operand.vector_axis or ""] % values[operand.knob] == 0
+    return full
 
 
 def first_guesses(
     space: DesignSpace, cost: Callable[[Values], NDArray[np.float64]], tiles: Sequence[str]
 ) -> NDArray[np.int32]:
-    """Choose configurations to measure first: those of a fixed sample with the lowest costs.
-
-    The costs are estimates. No two chosen configurations have the same tiles.
-
-    Args:
-        space: The design space, without first guesses.
-        cost: A function that returns the estimated costs of n configurations, shape (n,).
-        tiles: Names of the knobs that make a tile.
-    """
+    """The configurations of a fixed sample with the lowest costs, of different tiles."""
     # The seed depends only on the space, so that all processes draw the same sample.
     rng = np.random.default_rng(space.size % (1 << 32))
-    drawn = space.sample(_DRAWN, rng)
-    if not len(drawn):
-        return drawn
-    ranked = drawn[np.argsort(cost(space.values(drawn)), kind="stable")]
+    sample = space.sample(_SAMPLES, rng)
+    if not len(sample):
+        return sample
+    ranked = sample[np.argsort(cost(space.values(sample)), kind="stable")]
     columns = [space.index[name] for name in tiles]
     _, first = np.unique(ranked[:, columns], axis=0, return_index=True)
     return ranked[np.sort(first)[:GUESSES]]

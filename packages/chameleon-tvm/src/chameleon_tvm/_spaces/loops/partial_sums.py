@@ -1,7 +1,4 @@
-"""Vectorizes reductions over neighbouring elements, such as the sum of a row.
-
-The lanes of vectors hold partial results, which are combined at the end.
-"""
+"""Vectorizes reductions over neighbouring elements, with partial results in the lanes."""
 
 from __future__ import annotations
 
@@ -15,31 +12,31 @@ import ml_dtypes
 
 from chameleon_tvm._emit import sequence
 from chameleon_tvm._quick_tvm import Schedule, tirx, tvm
-from chameleon_tvm._spaces.loops.trees import is_element, structural_map, substituted
+from chameleon_tvm._spaces.loops.trees import is_element, structural_map, substitute
 from chameleon_tvm._spaces.loops.vectors import counted_loop, lane_loop, reads_buffer
 
-PARTIAL = 4
+PARTIAL_VECTORS = 4
 """Number of vectors of partial sums. Successive additions to one vector wait for each other, but
 additions to four vectors can overlap."""
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 """Largest number of parts into which a loop is split. Each of many threads gets several parts, so
 that all threads end at about the same time."""
 
-FEW_PARTS = 8
+MIN_PARTS = 8
 """Smallest number of parts that keep all threads busy."""
 
-WORTH_THREADS = 16_384
+MIN_PARALLEL_OPERATIONS = 16_384
 """Number of operations from which several threads pay. With fewer, waking the other threads (some
 microseconds) costs more than they save."""
 
-_INITIAL = "_init"
+_INITIAL_BLOCK = "_init"
 """The end of a block's name if TVM made the block of a reduction's initial value."""
-_PADDING = "pad_temp"
+_PADDING_BLOCK = "pad_temp"
 """The name of a block that pads the input of a pooling, with the number at which maxima begin."""
 
 
-def kinds(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
+def iterator_positions(schedule: Schedule, block: Any) -> tuple[list[int], list[int]]:
     """Positions of a block's spatial iterators and of its reduction iterators."""
     iterators = schedule.get(block).iter_vars
     spatial = [
@@ -52,13 +49,8 @@ _IDENTITIES = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf, tirx.Mul:
 
 
 def partial_vectors(extent: int, lanes: int) -> int:
-    """Number of vectors of partial sums that are added up side by side, a power of two.
-
-    Args:
-        extent: Number of terms, at least ``lanes``.
-        lanes: Number of elements of a vector.
-    """
-    return 1 << (min(PARTIAL, extent // lanes).bit_length() - 1)
+    """Number of vectors of partial sums that are added up side by side, a power of two."""
+    return 1 << (min(PARTIAL_VECTORS, extent // lanes).bit_length() - 1)
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +58,6 @@ class _Reduction:
     """A store that combines an element with a term: by sum, product, maximum or minimum.
 
     Attributes:
-        store: The store.
         kind: The TensorIR class of the operation, such as ``tirx.Add``.
         term: The expression that is combined with the element.
         identity: The value that changes nothing if it is combined with an element.
@@ -81,12 +72,7 @@ class _Reduction:
 
     @classmethod
     def of(cls, store: Any, width: int) -> _Reduction | None:
-        """Recognize a statement that adds to a stored element (a reduction), or return None.
-
-        Args:
-            store: The statement.
-            width: Number of partial results to compute side by side.
-        """
+        """Recognize a statement that adds to a stored element (a reduction), or return None."""
         value, dtype = store.value, str(store.buffer.dtype)
         kind = next((kind for kind in _IDENTITIES if isinstance(value, kind)), None)
         if kind is None or not dtype.startswith(("float", "int")):
@@ -114,11 +100,7 @@ class _Reduction:
         return tirx.BufferStore(self.partial, total, [lane])
 
     def finish(self, zero: Any) -> Any:
-        """The statement that adds the total of the partial results to the stored element.
-
-        Args:
-            zero: The constant 0 in the dtype of indices.
-        """
+        """The statement that adds the total of the partial results to the stored element."""
         element = tirx.BufferLoad(self.store.buffer, list(self.store.indices))
         total = self.kind(element, tirx.BufferLoad(self.partial, [zero]))
         return tirx.BufferStore(self.store.buffer, total, list(self.store.indices))
@@ -133,40 +115,33 @@ def _identity(kind: Any, dtype: str) -> Any:
     return tirx.IntImm(dtype, int(number))
 
 
-def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
-    """Vectorize a loop in which each statement reduces numbers to one element, or return None.
-
-    Args:
-        loop: A loop of constant extent.
-        stores: The stores of the loop's body. No store reads an array that another store writes.
-        lanes: Number of elements of a vector, at most the number of iterations.
-    """
+def vectorize_reduction(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
+    """Vectorize a loop in which each statement reduces numbers to one element, or return None."""
     extent, dtype = int(loop.extent), str(loop.loop_var.ty)
     width = lanes * partial_vectors(extent, lanes)
-    reductions = [one for store in stores if (one := _Reduction.of(store, width)) is not None]
+    reductions = [
+        reduction for store in stores if (reduction := _Reduction.of(store, width)) is not None
+    ]
     if len(reductions) < len(stores):
         return None
 
-    def each(count: int, body: Callable[[_Reduction, Any], Any]) -> Any:
-        return sequence([lane_loop(dtype, count, partial(body, one)) for one in reductions])
+    def for_each(count: int, body: Callable[[_Reduction, Any], Any]) -> Any:
+        return sequence(
+            [lane_loop(dtype, count, partial(body, reduction)) for reduction in reductions]
+        )
 
     def terms(count: int, start: Any, known: int = 0) -> Any:
-        """The statements that add one vector of terms to the partial results of each reduction.
+        """The statements that add a vector of terms, of which ``known`` were added before."""
 
-        Args:
-            count: Number of terms in the vector.
-            start: Index of the first term.
-            known: Number of terms at the front of the vector that the vector before contains too.
-                They are not added again.
-        """
+        def body(reduction: _Reduction, lane: Any) -> Any:
+            term = substitute(reduction.term, loop.loop_var, start + lane)
+            return reduction.add(
+                lane, tirx.Select(lane < known, reduction.identity, term) if known else term
+            )
 
-        def body(one: _Reduction, lane: Any) -> Any:
-            term = substituted(one.term, loop.loop_var, start + lane)
-            return one.add(lane, tirx.Select(lane < known, one.identity, term) if known else term)
+        return for_each(count, body)
 
-        return each(count, body)
-
-    statements = [each(width, _Reduction.clear)]
+    statements = [for_each(width, _Reduction.clear)]
     done = 0
     for count in dict.fromkeys((width, lanes)):
         steps = (extent - done) // count
@@ -180,17 +155,21 @@ def reduced(loop: Any, stores: Sequence[Any], lanes: int) -> Any | None:
     while width > 1:
         # Halves are added to halves: few steps in vectors instead of one addition after another.
         width //= 2
-        statements.append(each(width, _halving(width)))
+        statements.append(for_each(width, _halving(width)))
     zero = tirx.IntImm(dtype, 0)
-    allocations = [tirx.AllocBuffer(one.partial) for one in reductions]
-    return tirx.SeqStmt([*allocations, *statements, *(one.finish(zero) for one in reductions)])
+    allocations = [tirx.AllocBuffer(reduction.partial) for reduction in reductions]
+    return tirx.SeqStmt(
+        [*allocations, *statements, *(reduction.finish(zero) for reduction in reductions)]
+    )
 
 
 def _halving(width: int) -> Callable[[Any, Any], Any]:
-    return lambda one, lane: one.add(lane, tirx.BufferLoad(one.partial, [lane + width]))
+    return lambda reduction, lane: reduction.add(
+        lane, tirx.BufferLoad(reduction.partial, [lane + width])
+    )
 
 
-_SHIFT = "T_softmax_maxelem"
+_SOFTMAX_MAXIMA = "T_softmax_maxelem"
 """The name of the maxima that a softmax subtracts. The sum of its exponentials keeps NaN."""
 
 
@@ -203,17 +182,21 @@ def keeping_nan(statement: Any) -> Any:
         statement: Loops and stores of TensorIR.
     """
 
-    def kept(store: Any) -> Any:
+    def propagate(store: Any) -> Any:
         extreme, buffer = store.value, store.buffer
         reduces = isinstance(extreme, tirx.Max | tirx.Min) and is_element(extreme.a, store)
-        if not reduces or "float" not in str(buffer.dtype) or str(buffer.name).startswith(_SHIFT):
+        if (
+            not reduces
+            or "float" not in str(buffer.dtype)
+            or str(buffer.name).startswith(_SOFTMAX_MAXIMA)
+        ):
             return store
         # The compiler takes a comparison of a number with itself for true.
         is_number = extreme.a <= tirx.FloatImm(str(buffer.dtype), math.inf)
         value = tirx.Select(is_number, extreme, extreme.a)
         return tirx.BufferStore(buffer, value, list(store.indices))
 
-    return structural_map(statement, (tirx.BufferStore, kept))
+    return structural_map(statement, (tirx.BufferStore, propagate))
 
 
 REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
@@ -221,48 +204,45 @@ REFUSED = (tvm.error.InternalError, tvm.s_tir.schedule.ScheduleError)
 calls a library or has no loops."""
 
 
-def part_of(schedule: Schedule, block: Any, lanes: int) -> Any:
+def divide_reduction(schedule: Schedule, block: Any, lanes: int) -> Any:
     """Divide a long reduction to few numbers into parts, and return the block that reduces a part.
 
-    Another block then reduces the results of the parts. Blocks of other kinds are returned as they
-    are. TVM divides maxima and minima only if they begin at a finite number.
-
-    Args:
-        schedule: The schedule of the block's function.
-        block: The block, whose loops have not changed.
-        lanes: Number of elements of a vector.
+    Other blocks are returned unchanged. TVM divides maxima only if they begin at a finite number.
     """
     try:
-        _divided(schedule.copy(), block, lanes)
+        _rfactor(schedule.copy(), block, lanes)
     except REFUSED:
         # TVM divides no reductions of bool, and few that a user's function defines.
         return block
-    return _divided(schedule, block, lanes)
+    return _rfactor(schedule, block, lanes)
 
 
-def _divided(schedule: Schedule, block: Any, lanes: int) -> Any:
-    spatial, reduced = kinds(schedule, block)
+def _rfactor(schedule: Schedule, block: Any, lanes: int) -> Any:
+    spatial, reduced = iterator_positions(schedule, block)
     loops = schedule.get_loops(block)
     extents = [int(schedule.get(loop).extent) for loop in loops]
-    few = math.prod(extents[: len(spatial)]) < FEW_PARTS and math.prod(extents) >= WORTH_THREADS
-    if not (few and reduced and reduced == [*range(len(spatial), len(loops))]):
+    pays = (
+        math.prod(extents[: len(spatial)]) < MIN_PARTS
+        and math.prod(extents) >= MIN_PARALLEL_OPERATIONS
+    )
+    if not (pays and reduced and reduced == [*range(len(spatial), len(loops))]):
         return block
-    long = (number for number in reduced if extents[number] >= FEW_PARTS)
-    chosen = next(long, reduced[-1])
-    part, inner = loops[chosen], []
-    if extents[chosen] > MOST_PARTS:
-        whole = PARTIAL * lanes if chosen == reduced[-1] else 1
-        most = math.ceil(extents[chosen] / MOST_PARTS)
-        part, *inner = cut(schedule, part, max(whole, most), whole)
-    others = [loop for number, loop in enumerate(loops) if number != chosen]
-    schedule.reorder(part, *others[:chosen], *inner, *others[chosen:])
+    long_axes = (number for number in reduced if extents[number] >= MIN_PARTS)
+    axis = next(long_axes, reduced[-1])
+    part, inner = loops[axis], []
+    if extents[axis] > MAX_PARTS:
+        multiple = PARTIAL_VECTORS * lanes if axis == reduced[-1] else 1
+        limit = math.ceil(extents[axis] / MAX_PARTS)
+        part, *inner = split_evenly(schedule, part, max(multiple, limit), multiple)
+    others = [loop for number, loop in enumerate(loops) if number != axis]
+    schedule.reorder(part, *others[:axis], *inner, *others[axis:])
     return schedule.rfactor(part, 0)
 
 
-def cut(schedule: Schedule, loop: Any, most: int, lanes: int) -> list[Any]:
+def split_evenly(schedule: Schedule, loop: Any, limit: int, lanes: int) -> list[Any]:
     """Split a loop into nearly equal parts of whole vectors, as far as possible."""
     extent = int(schedule.get(loop).extent)
-    width = lanes * math.ceil(extent / math.ceil(extent / most) / lanes)
+    width = lanes * math.ceil(extent / math.ceil(extent / limit) / lanes)
     return list(schedule.split(loop, [None, min(width, extent)]))
 
 
@@ -277,18 +257,18 @@ def begun(function: Any, *, infinite: bool) -> Any:
         infinite: Whether maxima and minima shall begin at infinity.
     """
 
-    def changed(number: Any) -> Any:
+    def replace_number(number: Any) -> Any:
         value, dtype = float(number.value), str(number.ty)
-        most = float(ml_dtypes.finfo(dtype).max)
-        old, new = (most, math.inf) if infinite else (math.inf, most)
+        limit = float(ml_dtypes.finfo(dtype).max)
+        old, new = (limit, math.inf) if infinite else (math.inf, limit)
         return tirx.FloatImm(dtype, math.copysign(new, value)) if abs(value) == old else number
 
     def mapped(block: Any) -> Any:
         body, init = block.body, block.init
         if init is not None:
-            init = structural_map(init, (tirx.FloatImm, changed))
-        elif block.name_hint.endswith((_INITIAL, _PADDING)):
-            body = structural_map(body, (tirx.FloatImm, changed))
+            init = structural_map(init, (tirx.FloatImm, replace_number))
+        elif block.name_hint.endswith((_INITIAL_BLOCK, _PADDING_BLOCK)):
+            body = structural_map(body, (tirx.FloatImm, replace_number))
         if body.same_as(block.body) and (init is None or init.same_as(block.init)):
             return block
         head = block.iter_vars, block.reads, block.writes, block.name_hint

@@ -1,8 +1,4 @@
-"""The design space of a network's functions that are plain loops, such as a softmax.
-
-Its knobs say whether one pass over rows replaces several passes, and whether all threads share the
-work. They also set the tiles of transpositions, and the number of vectors that a loop sums at once.
-"""
+"""The design space of a network's functions that are plain loops, such as a softmax."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from chameleon_core.plugin_api import Choice, ConfigError, DesignSpace, Task, fa
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.base import operator_of
 from chameleon_tvm._quick_tvm import tirx
-from chameleon_tvm._spaces.loops.lowered import loops_of
+from chameleon_tvm._spaces.loops.lowering import loops_of
 from chameleon_tvm._spaces.loops.partial_sums import REFUSED
 from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
 from chameleon_tvm._spaces.template.base import Template
@@ -67,12 +63,14 @@ class LoopTemplate(Template):
     def space(self) -> DesignSpace:
         knobs = [Choice(name=name, options=options) for name, options in _OPTIONS.items()]
         bare = DesignSpace(knobs)
-        every = np.array(list(itertools.product(*(range(k.cardinality) for k in knobs))), np.int32)
-        likely = [_plan(bare.decode(config)) == self._default for config in every.tolist()]
+        configs = np.array(
+            list(itertools.product(*(range(k.cardinality) for k in knobs))), np.int32
+        )
+        is_default = [_plan(bare.decode(config)) == self._default for config in configs.tolist()]
         # The default first; those that change least of it next.
-        [first] = every[np.array(likely)]
-        order = np.argsort((every != first).sum(axis=1), kind="stable")
-        return DesignSpace(knobs, first_guesses=every[order])
+        [first] = configs[np.array(is_default)]
+        order = np.argsort((configs != first).sum(axis=1), kind="stable")
+        return DesignSpace(knobs, first_guesses=configs[order])
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
         return loops_of(scheduled(self._function, _plan(values), self._lanes))

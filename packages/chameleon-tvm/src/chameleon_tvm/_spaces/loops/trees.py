@@ -10,17 +10,17 @@ from chameleon_tvm._quick_tvm import tirx, tvm
 from tvm_ffi import structural_equal, structural_hash, structural_map, structural_walk  # isort: skip
 
 __all__ = [
-    "found",
+    "find_nodes",
     "is_element",
     "structural_equal",
     "structural_hash",
     "structural_map",
-    "substituted",
+    "substitute",
     "uses",
 ]
 
 
-def substituted(tree: Any, variable: Any, value: Any) -> Any:
+def substitute(tree: Any, variable: Any, value: Any) -> Any:
     """An expression or statement in which ``value`` replaces ``variable``."""
 
     def mapped(leaf: Any) -> Any:
@@ -44,19 +44,12 @@ def is_element(value: Any, store: Any) -> bool:
     )
 
 
-def found(tree: Any, kinds: type | tuple[type, ...]) -> list[Any]:
-    """All nodes of some classes in an expression or statement of TensorIR, in order.
-
-    Other nodes are skipped in C++, because calls of Python take most of the time.
-
-    Args:
-        tree: The expression or statement.
-        kinds: The classes.
-    """
+def find_nodes(tree: Any, iterator_positions: type | tuple[type, ...]) -> list[Any]:
+    """All nodes of some classes in an expression or statement of TensorIR, in order."""
     nodes: list[Any] = []
 
-    def visited(node: Any) -> None:
+    def append(node: Any) -> None:
         nodes.append(node)
 
-    structural_walk(tree, [(kinds, visited)])
+    structural_walk(tree, [(iterator_positions, append)])
     return nodes

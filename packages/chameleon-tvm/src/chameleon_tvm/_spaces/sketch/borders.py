@@ -1,10 +1,8 @@
 """Skips products with padding: moves conditions on the padding out of the inner loops.
 
-An inlined padding leaves ``(inside ? x : 0) * w`` in a sum of products. If the condition is false,
-the product is zero, so the whole addition is left out. This assumes finite operands. A condition on
-outer loops becomes a guard around the loops inside of them. If a condition depends on a loop of the
-register tile and a reduction loop, the reduction loop is split into runs. In each run, the same
-part of the tile is inside, so no condition is left.
+An inlined padding leaves ``(inside ? x : 0) * w`` in a sum of products, assumed to be finite. A
+condition on outer loops becomes a guard around inner loops. If it depends on the register tile, the
+reduction loop is split into runs in which the same part of the tile is inside.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_tvm._quick_tvm import tirx, tvm
-from chameleon_tvm._spaces.sketch.expressions import evaluate, replaced, variables_of
+from chameleon_tvm._spaces.sketch.expressions import evaluate, substitute_numbers, variables_of
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     tvm.tirx.LT: np.less,
@@ -26,12 +24,12 @@ _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     tvm.tirx.GT: np.greater,
     tvm.tirx.GE: np.greater_equal,
 }
-_MOST_POSITIONS = 1 << 14
+_MAX_POSITIONS = 1 << 14
 """Largest number of positions of outer loops that are enumerated to find the versions of a
 border."""
-MOST_PIECES = 9
+MAX_PIECES = 9
 """Largest number of copies of the innermost loops that skipping products of padding may take."""
-_MOST_PATTERNS = 3
+_MAX_PATTERNS = 3
 """Largest number of versions of the code for one axis: its beginning, middle and end."""
 
 
@@ -40,11 +38,9 @@ class Version:
     """The part of a tile that lies inside the input, for some positions of the outer loops.
 
     Attributes:
-        condition: Condition on outer loops under which this version holds; None for all remaining
-            positions.
-        runs: The reduction loop is split into ranges of iterations. In each range, the same part of
-            the tile lies inside the input. Four numbers describe a range: the first iteration, the
-            number of iterations, and the start and length of that part of the tile.
+        condition: Condition on outer loops; None for all remaining positions.
+        runs: Ranges of the reduction loop with an equal part of the tile inside: first iteration,
+            number of iterations, start and length of that part.
     """
 
     condition: Any
@@ -59,10 +55,8 @@ class Border:
         tile: Name of the tile's loop.
         reduction: Name of the reduction loop.
         outer: Names of the outer loops that decide which of ``versions`` holds.
-        conjuncts: The conditions on padding that are not needed if the loops are split at this
-            border.
-        versions: The parts of the tile that can lie inside the input, at most three. The last
-            version has no condition, and holds if no other version does.
+        conjuncts: The conditions that are not needed if the loops are split at this border.
+        versions: At most three; the last one has no condition.
     """
 
     tile: str
@@ -77,16 +71,14 @@ class Guards:
     """The conditions on padding in a sum of products, by the way in which they are handled.
 
     Attributes:
-        hoisted: Conditions on outer loops only. Each becomes an ``if`` directly inside the
-            innermost loop that the condition depends on, so that inner loops need no condition.
-        borders: Conditions that become unnecessary if the reduction loop is split into ranges, one
-            for each part of the tile that lies inside the input.
-        kept: All other conditions. They stay in the innermost loop, at the operand that is read.
+        hoisted: Conditions on outer loops only, each an ``if`` inside its innermost loop.
+        borders: Conditions that become unnecessary if the reduction loop is split into ranges.
+        remaining: All other conditions, which stay in the innermost loop.
     """
 
     hoisted: tuple[Any, ...]
     borders: tuple[Border, ...]
-    kept: tuple[Any, ...]
+    remaining: tuple[Any, ...]
 
 
 def guards_of(
@@ -97,27 +89,22 @@ def guards_of(
     tile: Sequence[str],
     available: Mapping[str, frozenset[str]],
 ) -> Guards:
-    """Decide for each condition on padding whether it can leave the inner loops, and how.
-
-    Args:
-        conjuncts: Comparisons of integer expressions.
-        ranges: Extents of all loops around the statement, by name. Each loop starts at 0.
-        reductions: Names of the loops that are summed over.
-        tile: Names of the loops inside of all reduction loops.
-        available: For every reduction loop, the names of the loops around it.
-    """
+    """Decide for each condition on padding whether it can leave the inner loops, and how."""
     hoisted, remaining = [], []
     groups: dict[tuple[str, str], list[Any]] = {}
     for conjunct in conjuncts:
         names = variables_of(conjunct)
         inner = [name for name in names if name in tile]
-        summed = [name for name in names if name in reductions]
+        reduction_names = [name for name in names if name in reductions]
         if type(conjunct) not in _COMPARISONS or not names <= ranges.keys() or len(inner) > 1:
             remaining.append(conjunct)
         elif not inner:
             hoisted.append(conjunct)
-        elif len(summed) == 1 and names - {inner[0], summed[0]} <= available[summed[0]]:
-            groups.setdefault((inner[0], summed[0]), []).append(conjunct)
+        elif (
+            len(reduction_names) == 1
+            and names - {inner[0], reduction_names[0]} <= available[reduction_names[0]]
+        ):
+            groups.setdefault((inner[0], reduction_names[0]), []).append(conjunct)
         else:
             remaining.append(conjunct)
     borders = []
@@ -127,7 +114,7 @@ def guards_of(
             remaining.extend(members)
         else:
             borders.append(border)
-    return Guards(hoisted=tuple(hoisted), borders=tuple(borders), kept=tuple(remaining))
+    return Guards(hoisted=tuple(hoisted), borders=tuple(borders), remaining=tuple(remaining))
 
 
 def holds(conjunct: Any, variables: Mapping[str, Any]) -> Any:
@@ -141,7 +128,7 @@ def _border(
 ) -> Border | None:
     """The versions of an axis; None if there are too many, or if they are not made of ranges."""
     outer = sorted(set().union(*(variables_of(c) for c in conjuncts)) - {tile, reduction})
-    if math.prod(ranges[name] for name in outer) > _MOST_POSITIONS:
+    if math.prod(ranges[name] for name in outer) > _MAX_POSITIONS:
         return None
     grids = np.ogrid[tuple(slice(ranges[name]) for name in (*outer, reduction, tile))]
     variables = dict(zip((*outer, reduction, tile), grids, strict=True))
@@ -150,24 +137,24 @@ def _border(
     for conjunct in conjuncts:
         inside &= holds(conjunct, variables)
     tables = inside.reshape(-1, ranges[reduction], ranges[tile])
-    patterns, which = np.unique(tables, axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    if len(patterns) > _MOST_PATTERNS:
+    patterns, pattern_of = np.unique(tables, axis=0, return_inverse=True)
+    pattern_of = pattern_of.reshape(-1)
+    if len(patterns) > _MAX_PATTERNS:
         return None
     runs = [_runs(pattern) for pattern in patterns]
     known = [(number, run) for number, run in enumerate(runs) if run is not None]
     if len(known) < len(runs):
         return None
     versions: list[Version] = []
-    usual = int(np.bincount(which).argmax())
+    most_frequent = int(np.bincount(pattern_of).argmax())
     for number, run in known:
-        if number == usual:
+        if number == most_frequent:
             continue
-        condition = _range_of(*_offset(conjuncts[0], outer, ranges), which == number)
+        condition = _range_condition(*_offset(conjuncts[0], outer, ranges), pattern_of == number)
         if condition is None:
             return None
         versions.append(Version(condition=condition, runs=run))
-    remaining = next(run for number, run in known if number == usual)
+    remaining = next(run for number, run in known if number == most_frequent)
     versions.append(Version(condition=None, runs=remaining))
     return Border(
         tile=tile,
@@ -179,9 +166,9 @@ def _border(
 
 
 def _runs(pattern: NDArray[np.bool_]) -> tuple[tuple[int, int, int, int], ...] | None:
-    """Runs of equal rows in a table (reduction, tile) of elements inside; empty rows left out.
+    """Runs of equal rows in a table (reduction, tile) of elements inside, without empty rows.
 
-    None if the elements inside of a row are not one range.
+    It is None if the elements inside of a row are not one range.
     """
     starts = [0, *(1 + np.flatnonzero((pattern[1:] != pattern[:-1]).any(axis=1))).tolist()]
     runs = []
@@ -201,20 +188,20 @@ def _offset(
 ) -> tuple[Any, NDArray[np.int64]]:
     """The part of a comparison that outer loops decide, and its values at all their positions."""
     inner = dict.fromkeys(variables_of(conjunct) - set(outer), 0)
-    offset = replaced(conjunct.b, inner) - replaced(conjunct.a, inner)
+    offset = substitute_numbers(conjunct.b, inner) - substitute_numbers(conjunct.a, inner)
     shape = tuple(ranges[name] for name in outer)
     variables = dict(zip(outer, np.ogrid[tuple(map(slice, shape))], strict=True))
     return offset, np.broadcast_to(evaluate(offset, variables), shape).reshape(-1)
 
 
-def _range_of(offset: Any, places: NDArray[np.int64], chosen: NDArray[np.bool_]) -> Any:
+def _range_condition(offset: Any, offsets: NDArray[np.int64], members: NDArray[np.bool_]) -> Any:
     """A condition on the offset that is true only at the chosen positions; None if impossible."""
-    least, most = int(places[chosen].min()), int(places[chosen].max())
-    if ((places >= least) & (places <= most) & ~chosen).any():
+    least, most = int(offsets[members].min()), int(offsets[members].max())
+    if ((offsets >= least) & (offsets <= most) & ~members).any():
         return None
     conditions = []
-    if least > places.min():
+    if least > offsets.min():
         conditions.append(offset >= least)
-    if most < places.max():
+    if most < offsets.max():
         conditions.append(offset <= most)
     return tirx.all(*conditions) if conditions else None

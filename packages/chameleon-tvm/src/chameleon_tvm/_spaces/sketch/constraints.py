@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm._quick_tvm import tvm
 from chameleon_tvm._spaces.sketch.cycles import MANY_INSTRUCTIONS
-from chameleon_tvm._spaces.sketch.model import NestModel, merged_model
+from chameleon_tvm._spaces.sketch.model import NestModel, common_model
 from chameleon_tvm._spaces.sketch.nest import Nest, product, total
 from chameleon_tvm._spaces.sketch.padding import pieces_of_borders
 from chameleon_tvm._spaces.sketch.plan import SKETCH, ThinnedFactorization
@@ -20,7 +20,7 @@ from chameleon_tvm._spaces.sketch.plan import SKETCH, ThinnedFactorization
 Predicate = Callable[[Values], NDArray[np.bool_]]
 
 
-class Rows(Mapping[str, NDArray[Any]]):
+class RowValues(Mapping[str, NDArray[Any]]):
     """Knob values of some of the configurations, read only when used."""
 
     def __init__(self, values: Values, rows: NDArray[np.intp]) -> None:
@@ -41,13 +41,7 @@ class Rows(Mapping[str, NDArray[Any]]):
 
 
 def per_sketch(predicates: Sequence[Predicate | None]) -> Predicate:
-    """Combine one predicate per sketch into one predicate on configurations of all sketches.
-
-    A predicate of None is always true.
-
-    Args:
-        predicates: For each sketch, a function of knob values that returns a bool array.
-    """
+    """Combine one predicate per sketch (None: always true) into one for all sketches."""
 
     def holds(values: Values) -> NDArray[np.bool_]:
         sketch = values[SKETCH]
@@ -55,21 +49,14 @@ def per_sketch(predicates: Sequence[Predicate | None]) -> Predicate:
         for number, predicate in enumerate(predicates):
             rows = np.flatnonzero(sketch == number)
             if predicate is not None and len(rows):
-                ok[rows] = predicate(Rows(values, rows))
+                ok[rows] = predicate(RowValues(values, rows))
         return ok
 
     return holds
 
 
 def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
-    """Exclude choices of a compute location (a loop) that TVM would silently replace.
-
-    TVM replaces loops of a single iteration. Without the constraint, several configurations would
-    be the same program.
-
-    Args:
-        nests: The loop nest of each sketch; None if it is unknown.
-    """
+    """Exclude compute locations of a single iteration, which TVM would silently replace."""
 
     def of(nest: Nest | None) -> Predicate | None:
         if nest is None or not nest.locations:
@@ -90,39 +77,32 @@ def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
         return holds
 
     # Where outputs are staged makes no difference here, and that is mostly all that differs.
-    bare = [None if nest is None else attrs.evolve(nest, staged_at=None) for nest in nests]
-    alike = bool(bare) and all(nest == bare[0] for nest in bare)
+    unstaged = [None if nest is None else attrs.evolve(nest, staged_at=None) for nest in nests]
+    common = bool(unstaged) and all(nest == unstaged[0] for nest in unstaged)
     return Constraint(
         reason="a block is computed at a loop of one iteration, which TVM moves elsewhere",
-        holds=(of(bare[0]) or _always) if alike else per_sketch([of(nest) for nest in nests]),
+        holds=(of(unstaged[0]) or _all_true)
+        if common
+        else per_sketch([of(nest) for nest in nests]),
     )
 
 
 def cpu_constraints(models: Sequence[NestModel | None]) -> list[Constraint]:
-    """Exclude configurations that cannot be fast on a CPU, whatever the other choices are.
-
-    Args:
-        models: The cost model of each sketch's loop nest; None if there is none.
-    """
-    alike = merged_model(models)
+    """Exclude configurations that cannot be fast on a CPU, whatever the other choices are."""
+    common = common_model(models)
 
     def build(make: Callable[[NestModel], Predicate | None]) -> Predicate:
-        if alike is not None:
-            return make(alike) or _always
+        if common is not None:
+            return make(common) or _all_true
         return per_sketch([None if model is None else make(model) for model in models])
 
     return [Constraint(reason=reason, holds=build(make)) for make, reason in _CPU_REASONS.items()]
 
 
-def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]) -> list[Knob]:
+def keep_full_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]) -> list[Knob]:
     """The knobs without the choices that leave vector registers partly empty in every sketch.
 
-    A constraint could exclude the same choices, but nine of ten random configurations would then be
-    illegal.
-
-    Args:
-        knobs: The knobs of the design space.
-        models: The model of each sketch's loop nest; None if there is none.
+    With a constraint instead, nine of ten random configurations would be illegal.
     """
     innermost = {None if m is None else (m.nest.parts[-1], m.lanes) for m in models}
     if len(innermost) != 1 or None in innermost:
@@ -139,11 +119,11 @@ def with_whole_vectors(knobs: Sequence[Knob], models: Sequence[NestModel | None]
     ]
 
 
-def _always(values: Values) -> NDArray[np.bool_]:
+def _all_true(values: Values) -> NDArray[np.bool_]:
     return np.ones(len(values[SKETCH]), bool)
 
 
-def _whole_vectors(model: NestModel) -> Predicate | None:
+def _full_vectors(model: NestModel) -> Predicate | None:
     lanes = model.lanes
     if model.nest.parts[-1].axis.extent % lanes:
         return None
@@ -155,7 +135,7 @@ def _fitting_registers(model: NestModel) -> Predicate | None:
     return lambda values: model.accumulators(model.nest.extents(values)) <= limit
 
 
-def _busy_units(model: NestModel) -> Predicate | None:
+def _latency_hiding(model: NestModel) -> Predicate | None:
     # Half as many independent sums as the units can have in flight run at half the peak.
     least = model.info.fma_latency * model.info.fma_units // 2
     if model.spatial_points < least * model.lanes:
@@ -168,8 +148,8 @@ def _parallel_enough(model: NestModel) -> Predicate | None:
         return None
 
     def holds(values: Values) -> NDArray[np.bool_]:
-        here = model.at(values)
-        grain = here.parallel(here.nest.extents(values), values)["parallel"]
+        nest_model = model.for_configurations(values)
+        grain = nest_model.parallel(nest_model.nest.extents(values), values)["parallel"]
         return np.broadcast_to(grain >= model.info.cores, (len(values[SKETCH]),))
 
     return holds
@@ -192,8 +172,8 @@ def _unconditional(model: NestModel) -> Predicate | None:
 
 # The most selective and the cheapest first: sampling checks them in this order.
 _CPU_REASONS: dict[Callable[[NestModel], Predicate | None], str] = {
-    _whole_vectors: "the innermost loop does not fill whole vector registers",
-    _busy_units: "the register tile is too small to hide the latency of multiply-add",
+    _full_vectors: "the innermost loop does not fill whole vector registers",
+    _latency_hiding: "the register tile is too small to hide the latency of multiply-add",
     _fitting_registers: "the register tile has more accumulators than there are vector registers",
     _parallel_enough: "fewer parallel iterations than cores",
     _compact_code: "so much unrolled code compiles for seconds and runs no faster",
@@ -206,12 +186,7 @@ MAX_VIRTUAL_THREADS = 8
 
 
 def gpu_constraints(nests: Sequence[Nest | None], target: tvm.target.Target) -> list[Constraint]:
-    """Constraints that keep a block's threads and shared memory within a GPU's limits.
-
-    Args:
-        nests: The loop nest of each sketch; None if it is unknown.
-        target: The GPU.
-    """
+    """Constraints that keep a block's threads and shared memory within a GPU's limits."""
     attributes = target.attrs
     most = int(attributes.get("max_threads_per_block", 1024))
     warp = int(attributes.get("thread_warp_size", 1))
@@ -219,22 +194,22 @@ def gpu_constraints(nests: Sequence[Nest | None], target: tvm.target.Target) -> 
     return [
         Constraint(
             reason="threads per block are more than the target has, or fewer than a warp",
-            holds=per_sketch([_bound_within(nest, "threadIdx.x", warp, most) for nest in nests]),
+            holds=per_sketch([_thread_limits(nest, "threadIdx.x", warp, most) for nest in nests]),
         ),
         Constraint(
             reason="more virtual threads than TVM accepts",
             holds=per_sketch(
-                [_bound_within(nest, "vthread.x", 1, MAX_VIRTUAL_THREADS) for nest in nests]
+                [_thread_limits(nest, "vthread.x", 1, MAX_VIRTUAL_THREADS) for nest in nests]
             ),
         ),
         Constraint(
             reason="a block's inputs do not fit the target's shared memory",
-            holds=per_sketch([_sharing_within(nest, shared) for nest in nests]),
+            holds=per_sketch([_shared_memory_limit(nest, shared) for nest in nests]),
         ),
     ]
 
 
-def _bound_within(nest: Nest | None, axis: str, least: int, most: int) -> Predicate | None:
+def _thread_limits(nest: Nest | None, axis: str, least: int, most: int) -> Predicate | None:
     if nest is None or axis not in nest.threads.values():
         return None
 
@@ -247,7 +222,7 @@ def _bound_within(nest: Nest | None, axis: str, least: int, most: int) -> Predic
     return holds
 
 
-def _sharing_within(nest: Nest | None, limit: int) -> Predicate | None:
+def _shared_memory_limit(nest: Nest | None, limit: int) -> Predicate | None:
     if nest is None or not nest.shared_at:
         return None
 

@@ -1,7 +1,4 @@
-"""Estimates the cycles of loop nests, to choose the configurations to measure first.
-
-The estimates are rough, but rank configurations well.
-"""
+"""Roughly estimates the cycles of loop nests, to rank the configurations to measure first."""
 
 from __future__ import annotations
 
@@ -19,54 +16,47 @@ arithmetic."""
 
 MANY_INSTRUCTIONS = 256
 """Number of vector multiply-adds in an unrolled block beyond which compilers produce slow code."""
-CONDITIONAL = 2.5
+CONDITION_SLOWDOWN = 2.5
 """Factor by which a condition in the innermost loop slows it down."""
-SKIPPED = 0.93
+SKIPPING_FACTOR = 0.93
 """Time of reading an input in place and skipping its padding, over the time with a padded copy."""
-MOVED = 1.03
+SPILL_SLOWDOWN = 1.03
 """Factor by which a kernel slows down if its sums move between memory and registers."""
-EXPOSED = 0.2
+EXPOSED_SHARE = 0.2
 """Share of the transfers between caches that arithmetic does not hide."""
-SLOWER = 1.2
+SLOWDOWN = 1.2
 """Factor by which each known drawback slows a kernel down, a guess that ranks configurations
 well."""
 
 
 def cycles_of(
-    facts: Mapping[str, Any], *, iterations: int, lanes: int, info: TargetInfo, rewritten: bool
+    quantities: Mapping[str, Any], *, iterations: int, lanes: int, info: TargetInfo, rewritten: bool
 ) -> NDArray[np.float64]:
-    """Estimate the cycles that each core needs for n configurations, shape (n,).
-
-    Args:
-        facts: The quantities of ``NestModel``, by name.
-        iterations: Number of multiply-adds of the whole operator.
-        lanes: Number of elements of a vector register.
-        info: The target. The arithmetic of a vector counts as one operation, and its load as one
-            load, even if the CPU splits vectors into two halves. All compared configurations use
-            the same vectors, so the split would not change their order.
-        rewritten: Whether sums are kept in registers and products of padding are skipped.
-    """
-    accumulators = facts["accumulators"]
+    """Estimate the cycles of each core, from the quantities of ``NestModel``; shape (n,)."""
+    accumulators = quantities["accumulators"]
     units = info.fma_units
-    step = np.maximum(np.maximum(accumulators, facts["loads"]) / units, float(info.fma_latency))
+    step = np.maximum(
+        np.maximum(accumulators, quantities["loads"]) / units, float(info.fma_latency)
+    )
     # Accumulators go to memory and back once per innermost run of reduction loops; stores
     # and loads overlap with arithmetic.
-    step = step + accumulators / facts["reduction_in_registers"] / units
-    step = step + facts["registers_over"] / units
+    step = step + accumulators / quantities["reduction_in_registers"] / units
+    step = step + quantities["registers_over"] / units
     for slow in (
-        facts["tile_unrolled"] == 0,  # Accumulators are addressed by loop variables.
-        facts["instructions"] > MANY_INSTRUCTIONS,  # Registers are allocated badly in long blocks.
+        quantities["tile_unrolled"] == 0,  # Accumulators are addressed by loop variables.
+        quantities["instructions"]
+        > MANY_INSTRUCTIONS,  # Registers are allocated badly in long blocks.
     ):
-        step = step * np.where(slow, SLOWER, 1.0)
-    conditional = (facts["inlined"] > 0) & (facts["skips_padding"] == 0)
-    step = step * np.where(conditional, CONDITIONAL if rewritten else SLOWER, 1.0)
-    step = step * np.where(facts["skips_padding"] > 0, SKIPPED, 1.0)
-    step = step * np.where(facts["sums_kept"] > 0, 1.0, MOVED)
-    work = accumulators * facts["vector_efficiency"] * lanes
+        step = step * np.where(slow, SLOWDOWN, 1.0)
+    conditional = (quantities["inlined"] > 0) & (quantities["skips_padding"] == 0)
+    step = step * np.where(conditional, CONDITION_SLOWDOWN if rewritten else SLOWDOWN, 1.0)
+    step = step * np.where(quantities["skips_padding"] > 0, SKIPPING_FACTOR, 1.0)
+    step = step * np.where(quantities["sums_kept"] > 0, 1.0, SPILL_SLOWDOWN)
+    work = accumulators * quantities["vector_efficiency"] * lanes
     cycles = iterations / work * step
     # Prefetching overlaps transfers with arithmetic: the slower of them counts, the others
     # in small part.
-    near = facts["traffic_l1"] / L2_BYTES_PER_CYCLE
-    far = facts["traffic_l2"] / info.l3_bytes_per_cycle
-    busy = np.maximum(np.maximum(cycles, near), far) + EXPOSED * (near + far)
-    return np.asarray(busy / (float(info.cores) * facts["balance"]))
+    near = quantities["traffic_l1"] / L2_BYTES_PER_CYCLE
+    far = quantities["traffic_l2"] / info.l3_bytes_per_cycle
+    busy = np.maximum(np.maximum(cycles, near), far) + EXPOSED_SHARE * (near + far)
+    return np.asarray(busy / (float(info.cores) * quantities["balance"]))

@@ -26,49 +26,35 @@ _COMPARISONS = (tvm.tirx.LT, tvm.tirx.LE, tvm.tirx.GT, tvm.tirx.GE)
 def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
     """The value of an integer expression for arrays of variables, with NumPy's broadcasting.
 
-    Args:
-        expression: A TensorIR expression of variables, constants and integer arithmetic.
-        variables: An integer array or number for the name of each variable.
-
     Raises:
         NotImplementedError: The expression contains anything else, such as a load or a call.
     """
-    return _folded(
+    return _fold(
         expression,
         lambda variable: variables[variable.name],
         lambda kind, first, second: _BINARY[kind](first, second),
     )
 
 
-def _folded(
-    expression: Any, read: Callable[[Any], Any], combined: Callable[[type, Any, Any], Any]
+def _fold(
+    expression: Any, read: Callable[[Any], Any], combine: Callable[[type, Any, Any], Any]
 ) -> Any:
-    """Compute an integer expression with functions that evaluate its variables and operations.
-
-    Raises:
-        NotImplementedError: The expression contains anything but arithmetic.
-    """
+    """Compute an integer expression with functions that evaluate its variables and operations."""
     if isinstance(expression, tvm.tirx.Var):
         return read(expression)
     if isinstance(expression, tvm.tirx.IntImm):
         return int(expression)
     if isinstance(expression, tvm.tirx.Cast):
-        return _folded(expression.value, read, combined)
+        return _fold(expression.value, read, combine)
     kind = type(expression)
     if kind not in _BINARY:
         raise NotImplementedError(f"cannot compute with {kind.__name__}")
-    sides = (_folded(side, read, combined) for side in (expression.a, expression.b))
-    return combined(kind, *sides)
+    sides = (_fold(side, read, combine) for side in (expression.a, expression.b))
+    return combine(kind, *sides)
 
 
 def variables_of(expression: Any) -> frozenset[str]:
-    """Names of the variables of an expression of arithmetic and comparisons.
-
-    If the expression contains anything else, the result includes the name ``?``.
-
-    Args:
-        expression: A TensorIR expression.
-    """
+    """Names of the variables of an expression; ``?`` for parts that are no arithmetic."""
     if isinstance(expression, tvm.tirx.Var):
         return frozenset({str(expression.name)})
     if isinstance(expression, tvm.tirx.IntImm):
@@ -80,12 +66,12 @@ def variables_of(expression: Any) -> frozenset[str]:
     return frozenset({"?"})
 
 
-def replaced(expression: Any, values: Mapping[str, int]) -> Any:
+def substitute_numbers(expression: Any, values: Mapping[str, int]) -> Any:
     """An integer expression in which numbers replace some variables."""
 
-    def combined(kind: type, first: Any, second: Any) -> Any:
+    def combine(kind: type, first: Any, second: Any) -> Any:
         if isinstance(first, int) and isinstance(second, int):
             return int(_BINARY[kind](first, second))
         return _SYMBOLIC[kind](first, second)
 
-    return _folded(expression, lambda leaf: values.get(str(leaf.name), leaf), combined)
+    return _fold(expression, lambda leaf: values.get(str(leaf.name), leaf), combine)

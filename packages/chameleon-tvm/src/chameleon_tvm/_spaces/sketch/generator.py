@@ -21,10 +21,9 @@ class GeneratedSketches:
     """The sketches that TVM's schedule rules derive from one function.
 
     Attributes:
-        base: Schedule of the unscheduled module. Copy it before use; copies are cheap.
+        base: Schedule of the unscheduled module, to be copied before use.
         sketches: One schedule per sketch, whose trace has sampling instructions.
-        postprocessors: MetaSchedule's post-processors, which are applied in order to a schedule
-            whose decisions are made.
+        postprocessors: MetaSchedule's post-processors, applied in order.
     """
 
     base: Schedule
@@ -36,14 +35,6 @@ def generate(
     function: tvm.tirx.PrimFunc, target: tvm.target.Target, *, rules: str, seed: int
 ) -> GeneratedSketches:
     """Derive sketches from a function with the schedule rules of a target.
-
-    Args:
-        function: The unscheduled function. Its attribute ``layout_free_buffers`` names constant
-            inputs.
-        target: Target to schedule for. It decides the rules if ``rules`` is ``auto``.
-        rules: A rule set of TVM, ``from-target``, or ``auto``: the plain rules of the target's
-            kind, unless a CPU's tensor intrinsics apply to the dtypes.
-        seed: Seed of the random choices that the rules make.
 
     Raises:
         ConfigError: TVM cannot schedule the function.

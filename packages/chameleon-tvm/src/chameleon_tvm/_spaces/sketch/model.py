@@ -1,7 +1,6 @@
 """Models the cost of a configuration's loop nest on a CPU, from knob values only.
 
-Every quantity is an array over n configurations. The cost model reads the quantities as features.
-The ranking of first guesses and the pruning constraints read them by name.
+Cost models read the quantities as features, first guesses and pruning read them by name.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._spaces.sketch.cycles import cycles_of
-from chameleon_tvm._spaces.sketch.nest import MOST_COPIES, Access, Extents, Nest, product, total
+from chameleon_tvm._spaces.sketch.nest import MAX_UNROLLED, Access, Extents, Nest, product, total
 from chameleon_tvm._spaces.sketch.padding import pieces_of_borders
 from chameleon_tvm._spaces.sketch.plan import INLINE, ROOT, SKETCH
 
@@ -32,11 +31,8 @@ class NestModel:
     """A model of a sketch's loop nest on a CPU.
 
     Attributes:
-        nest: The loops of the anchor block, which computes the sums.
-        info: The description of the CPU.
         rewritten: Whether sums are kept in registers and products of padding are skipped.
-        stages: If several sketches share this model, the position at which each copies its outputs
-            (``Nest.staged_at``). Otherwise None.
+        stages: For several sketches, each one's ``Nest.staged_at``; otherwise None.
     """
 
     nest: Nest
@@ -44,31 +40,15 @@ class NestModel:
     rewritten: bool = False
     stages: tuple[int, ...] | None = None
 
-    def at(self, values: Values) -> NestModel:
-        """The model for some configurations, each with the loop in which it copies its outputs.
-
-        This matters if several sketches share the model (``stages``), because they copy the outputs
-        in different loops.
-
-        Args:
-            values: Knob values of the configurations, by knob name. The knob ``SKETCH`` tells the
-                sketch of each.
-
-        Returns:
-            A model whose ``nest.staged_at`` has one position for each configuration.
-        """
+    def for_configurations(self, values: Values) -> NestModel:
+        """The model whose ``nest.staged_at`` has one position for each configuration."""
         if self.stages is None:
             return self
         staged = np.array(self.stages)[values[SKETCH]]
         return attrs.evolve(self, nest=attrs.evolve(self.nest, staged_at=staged), stages=None)
 
     def quantities(self, values: Values, count: int) -> Quantities:
-        """All quantities that the model estimates, by name, each of shape (count,).
-
-        Args:
-            values: Knob values of configurations of this sketch.
-            count: Number of configurations.
-        """
+        """All quantities that the model estimates, by name, each of shape (count,)."""
         extents = self.nest.extents(values)
         facts: dict[str, Any] = self.registers(extents)
         facts.update(self.unrolling(extents, values))
@@ -112,16 +92,9 @@ class NestModel:
         return self.nest.levels[-1]
 
     def registers(self, extents: list[Extents]) -> dict[str, Any]:
-        """Estimate how a kernel uses registers, for example its sums and its loads.
+        """Estimates of the use of registers, by name, each of shape (n,) or (1,).
 
         The register tile consists of the innermost spatial loops, the last of which is vectorized.
-
-        Args:
-            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
-
-        Returns:
-            The estimates by name, each of shape (n,) or (1,). For example, ``accumulators`` is the
-            number of registers with sums, and ``registers_over`` the number of registers missing.
         """
         facts: dict[str, Any] = {}
         nest = self.nest
@@ -153,30 +126,28 @@ class NestModel:
         levels = nest.levels
         inner = levels[-2] if len(levels) > 1 else start
         facts["inner_reduction"] = product(extents[inner:start])
-        stays = self._sums_stay(extents, copies)
-        facts["sums_kept"] = stays * np.ones(1)
-        everything = math.prod(axis.extent for axis in nest.axes if axis.reduction)
-        facts["reduction_in_registers"] = np.where(stays, everything, facts["inner_reduction"])
+        in_registers = self._sums_in_registers(extents, copies)
+        facts["sums_kept"] = in_registers * np.ones(1)
+        all_reductions = math.prod(axis.extent for axis in nest.axes if axis.reduction)
+        facts["reduction_in_registers"] = np.where(
+            in_registers, all_reductions, facts["inner_reduction"]
+        )
         facts["last_reduction"] = extents[start - 1] if start else np.ones(1)
         return facts
 
     def accumulators(self, extents: list[Extents]) -> Any:
-        """The number of vector registers that the sums of the register tile need.
-
-        Args:
-            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
-        """
+        """The number of vector registers that the sums of the register tile need."""
         copies = product(extents[self._innermost_level() : -1])
         return copies * np.ceil(extents[-1] / float(self.lanes))
 
-    def _sums_stay(self, extents: list[Extents], copies: Any) -> Any:
+    def _sums_in_registers(self, extents: list[Extents], copies: Any) -> Any:
         """Whether the sums of a register tile stay in registers from first to last addition."""
-        stays: Any = (copies <= MOST_COPIES) & np.full(1, self.rewritten)
+        in_registers: Any = (copies <= MAX_UNROLLED) & np.full(1, self.rewritten)
         start, end = self.nest.first_reduction_part, self._innermost_level()
         for part, extent in zip(self.nest.parts[start:end], extents[start:end], strict=True):
             if not part.axis.reduction:
-                stays = stays & (extent == 1)
-        return stays
+                in_registers = in_registers & (extent == 1)
+        return in_registers
 
     def _output(self) -> Access:
         return next(access for access in self.nest.accesses if access.written)
@@ -188,12 +159,7 @@ class NestModel:
     # -- code size --------------------------------------------------------------------------
 
     def unrolling(self, extents: list[Extents], values: Values) -> dict[str, Any]:
-        """The number of copies of the innermost statement that TVM makes by unrolling loops.
-
-        Args:
-            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
-            values: Knob values of n configurations.
-        """
+        """The number of copies of the innermost statement that TVM makes by unrolling loops."""
         limit = (
             values[self.nest.unroll].astype(np.float64)
             if self.nest.unroll is not None
@@ -205,7 +171,7 @@ class NestModel:
             size = size * extent
             unrolled = np.where(size <= limit, size, unrolled)
         copies = product(extents[self._innermost_level() : -1])
-        at_least = MOST_COPIES if self.rewritten else 1
+        at_least = MAX_UNROLLED if self.rewritten else 1
         if self.rewritten:
             unrolled = np.maximum(unrolled, np.where(copies <= at_least, copies, 1))
         pieces, clean = pieces_of_borders(self.nest, extents)
@@ -233,12 +199,7 @@ class NestModel:
     def parallel(self, extents: list[Extents], values: Values) -> dict[str, Any]:
         """Estimates of the parallel loop: its iterations, and how well it keeps the cores busy.
 
-        TVM fuses the outermost spatial loop with the next inner ones to one parallel loop. It stops
-        before the fused loop would have more than ``nest.max_parallel`` iterations.
-
-        Args:
-            extents: Extents of all parts of the nest, each of shape (n,) or (1,).
-            values: Knob values of n configurations.
+        TVM fuses the outermost spatial loops up to ``nest.max_parallel`` iterations.
         """
         depth = self.nest.position_of_first_reduction()
         depth_limit: Any = np.full(1, float(depth))
@@ -298,29 +259,26 @@ class NestModel:
                 continue
             # The knob does not say which input it feeds; the largest share is counted.
             tile, trips = self.nest.split_at(location, extents)
-            again = total([trips * a.footprint(tile) for a in inputs]) / total(
+            repeats = total([trips * a.footprint(tile) for a in inputs]) / total(
                 [a.footprint(self.nest.tile(0, extents)) for a in inputs]
             )
-            repeated = np.where(location >= 0, np.maximum(repeated, again), repeated)
+            repeated = np.where(location >= 0, np.maximum(repeated, repeats), repeated)
         facts["inlined"] = inlined
         facts["rooted"] = rooted
         facts["repeated"] = repeated
 
 
-def merged_model(models: Sequence[NestModel | None]) -> NestModel | None:
-    """One model for all sketches, or None if their models differ too much.
-
-    The models may differ only in the position at which they copy their outputs.
-    """
-    bare = [
+def common_model(models: Sequence[NestModel | None]) -> NestModel | None:
+    """One model for all sketches, if only the copies of outputs differ; else None."""
+    unstaged = [
         None
         if model is None
         else attrs.evolve(model, nest=attrs.evolve(model.nest, staged_at=None))
         for model in models
     ]
-    if not bare or bare[0] is None or any(model != bare[0] for model in bare):
+    if not unstaged or unstaged[0] is None or any(model != unstaged[0] for model in unstaged):
         return None
-    nowhere = len(bare[0].nest.loops)
+    innermost = len(unstaged[0].nest.loops)
     staged = [None if model is None else model.nest.staged_at for model in models]
-    stages = tuple(nowhere if stage is None else int(stage) for stage in staged)
-    return attrs.evolve(bare[0], stages=stages)
+    stages = tuple(innermost if stage is None else int(stage) for stage in staged)
+    return attrs.evolve(unstaged[0], stages=stages)

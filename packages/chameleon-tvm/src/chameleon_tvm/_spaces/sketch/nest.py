@@ -1,9 +1,7 @@
 """The tiled loop nest of a sketch, with knobs in place of numbers.
 
-A sketch's trace splits the loops of its anchor block by sampled factors, reorders them, and may
-fuse them. This module replays the trace with symbols, and finds the factor of a knob that each loop
-runs over. From the factors, it computes the tiles, footprints, threads and legal compute locations
-of many configurations at once.
+Each loop runs over a factor of a knob. From the factors follow the tiles, footprints, threads and
+legal compute locations of many configurations at once.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ def total(arrays: Iterable[Extents]) -> Any:
     return sum(arrays, start=np.zeros(1))
 
 
-MOST_COPIES = 64
+MAX_UNROLLED = 64
 """Largest number of statements of a register tile that is unrolled. Larger tiles stay loops."""
 
 
@@ -54,11 +52,8 @@ class Access:
     """A buffer that the anchor block of a sketch, which computes the sums, reads or writes.
 
     Attributes:
-        name: Name of the buffer.
-        shape: Shape of the buffer.
         itemsize: Bytes of an element.
-        strides: A mapping for each dimension. The keys are names of axes. A value says how far the
-            dimension's index moves if the axis moves by one.
+        strides: For each dimension, how far its index moves if an axis moves by one, by axis name.
         written: Whether the buffer is the output.
     """
 
@@ -73,11 +68,7 @@ class Access:
         return any(dimension.get(axis) for dimension in self.strides)
 
     def footprint(self, tile: Mapping[str, Extents]) -> Extents:
-        """Number of bytes of the buffer that a tile touches, shape (n,).
-
-        Args:
-            tile: The extents of the tile in n configurations, by axis name.
-        """
+        """Number of bytes of the buffer that a tile touches, shape (n,)."""
         size: Any = _ONE * self.itemsize
         for extent, dimension in zip(self.shape, self.strides, strict=True):
             if extent == 1 or not dimension:
@@ -91,10 +82,7 @@ class Access:
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """A loop of the nest, or a part of a fused loop.
-
-    Its extent is the factor ``index`` of a tile knob, or a constant.
-    """
+    """A loop or a part of a fused loop: factor ``index`` of a tile knob, or a constant."""
 
     axis: Axis
     knob: str | None
@@ -110,17 +98,14 @@ class Nest:
         block: Name of the anchor block.
         axes: The unscheduled loops.
         loops: The scheduled loops, outermost first. A fused loop has several parts.
-        threads: The GPU's thread axes that loops are bound to: the name of the axis, by the loop's
-            position in ``loops``.
+        threads: The GPU's thread axis of a loop, by the loop's position in ``loops``.
         accesses: The buffers that the block reads or writes.
-        staged_at: Position of the loop in which outputs are copied from their local buffer; None
-            without a local buffer. It is one number for all configurations, or an array of shape
-            (n,).
+        staged_at: Position of the loop in which outputs are copied from their local buffer: one
+            number, an array of shape (n,), or None without a local buffer.
         unroll: Name of the knob that limits automatic unrolling, or None.
         locations: Names of the compute-location knobs of blocks whose outputs the anchor reads.
-        shared_at: The position of the loop in which an input is copied to shared memory. A key is
-            the input's number among the buffers that the block reads, as a string. Inputs that are
-            not copied have no key.
+        shared_at: Position of the loop in which an input is copied to shared memory, by the
+            input's number as a string.
         max_parallel: The largest extent of the fused parallel loop, or None.
         max_vector: The largest number of lanes of the innermost loop, or None.
     """
@@ -143,13 +128,7 @@ class Nest:
         return tuple(part for loop in self.loops for part in loop)
 
     def extents(self, values: Values) -> list[Extents]:
-        """The number of iterations of every part of the nest in n configurations.
-
-        Each has shape (n,), or (1,) if it is the same for all configurations.
-
-        Args:
-            values: Knob values of n configurations.
-        """
+        """The number of iterations of every part of the nest, each of shape (n,) or (1,)."""
         columns = {
             knob: np.ascontiguousarray(values[knob].T, np.float64)
             for knob in {part.knob for part in self.parts if part.knob is not None}
@@ -163,10 +142,7 @@ class Nest:
 
     @cached_property
     def levels(self) -> list[int]:
-        """The position in ``parts`` at which each level of tiles begins.
-
-        A level is a run of spatial loops or of reduction loops with the same factor index.
-        """
+        """The position in ``parts`` at which each run of spatial or reduction loops begins."""
         starts: list[int] = []
         previous: tuple[bool, int] | None = None
         for position, part in enumerate(self.parts):
@@ -208,18 +184,7 @@ class Nest:
     def split_at(
         self, location: NDArray[Any], extents: list[Extents]
     ) -> tuple[dict[str, Extents], Extents]:
-        """The tile inside of a loop, and the number of times that the tile is run.
-
-        Args:
-            location: Position of the loop in each configuration, shape (n,).
-            extents: The result of ``extents``: for each loop or part of a fused loop, the number of
-                its iterations.
-
-        Returns:
-            The extents of the tile by axis name, and the number of times that the tile is run, each
-            of shape (n,). This number is the product of the iterations of the loop and of all loops
-            around it.
-        """
+        """The extents of the tile inside a loop, by axis, and how many times it is run."""
         tile: dict[str, Extents] = {axis.name: np.ones(1) for axis in self.axes}
         trips: Extents = np.ones(1)
         deepest = int(location.max(initial=-1))
@@ -261,12 +226,7 @@ def _bindings(schedule: Schedule, block: Any) -> list[tuple[str, str, bool]]:
 
 
 def accesses_of(schedule: Schedule, block: Any) -> tuple[Access, ...]:
-    """Describe every buffer that a block reads or writes, with its strides.
-
-    Args:
-        schedule: The schedule that has the block.
-        block: The block.
-    """
+    """Describe every buffer that a block reads or writes, with its strides."""
     names = {variable: loop for variable, loop, _ in _bindings(schedule, block)}
     origin = dict.fromkeys(names, 0)
     body = schedule.get(block)

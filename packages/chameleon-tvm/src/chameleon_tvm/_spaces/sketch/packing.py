@@ -18,8 +18,7 @@ _FREE = "layout_free_buffers"
 def layout_maps(schedule: Schedule) -> dict[str, Any]:
     """The index maps of inputs whose layout MetaSchedule's post-processor changed, by name.
 
-    The post-processor copies such an input in an annotated block, and changes the layout of the
-    copy. The indices that this block writes say where each element of the input goes.
+    The post-processor copies such an input in an annotated block.
     """
     maps: dict[str, Any] = {}
     for handle in schedule.get_child_blocks(schedule.get_sblock("root")):
@@ -35,12 +34,7 @@ def layout_maps(schedule: Schedule) -> dict[str, Any]:
 
 
 def pack(array: NDArray[Any], layout: Any) -> NDArray[Any]:
-    """Convert an input to the layout that the schedule reads.
-
-    Args:
-        array: The input in its original layout.
-        layout: The input's entry in the result of ``layout_maps``.
-    """
+    """Convert an input to the layout that the schedule reads, an entry of ``layout_maps``."""
     read, written, shape = layout
     order = [str(index.name) for index in read]
     variables: Mapping[str, Any] = dict(

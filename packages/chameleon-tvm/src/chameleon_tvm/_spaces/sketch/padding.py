@@ -1,7 +1,4 @@
-"""Estimates how much code it takes to skip products with padding (see ``borders``).
-
-The estimates are arrays over many configurations.
-"""
+"""Estimates how much code it takes to skip products with padding (see ``borders``)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chameleon_tvm._spaces.sketch.borders import MOST_PIECES
+from chameleon_tvm._spaces.sketch.borders import MAX_PIECES
 from chameleon_tvm._spaces.sketch.nest import Axis, Extents, Nest, product
 
 _MIDDLE = 3
@@ -17,21 +14,9 @@ _MIDDLE = 3
 
 
 def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
-    """Estimate how many copies of the innermost loops it takes to skip products with padding.
+    """The copies of the innermost loops that it takes to skip products with padding.
 
-    Padding is inlined if the kernel does not copy the input, and checks for each index whether it
-    lies in the padding. These conditions can be dropped from copies of the innermost loops that are
-    specialized for the borders.
-
-    Args:
-        nest: The nest whose inputs are read through windows (one index depends on a spatial and a
-            reduction axis).
-        extents: The number of iterations of each loop of the nest, or of each part of a fused loop.
-            Each has shape (n,) or (1,).
-
-    Returns:
-        The largest number of copies of the innermost loops, and whether these copies contain no
-        condition. Each has shape (n,) or (1,).
+    The second result says whether the copies contain no condition. Both have shape (n,) or (1,).
     """
     start = nest.levels[-1]
     split_from = nest.levels[-2] if len(nest.levels) > 1 else start
@@ -49,14 +34,11 @@ def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
         clean = clean & ((width == 1) | late | alone)
         if axis.name == nest.parts[-1].axis.name:
             clean = clean & (width == 1)
-    return pieces, clean & (pieces <= MOST_PIECES) & ~_fused_lanes(nest, extents)
+    return pieces, clean & (pieces <= MAX_PIECES) & ~_fused_lanes(nest, extents)
 
 
 def _fused_lanes(nest: Nest, extents: list[Extents]) -> Any:
-    """Whether vectors extend over the next loop, as they do if both loops are contiguous.
-
-    A loop that is part of a vector cannot be split at the border.
-    """
+    """Whether vectors extend over the next loop, which then cannot be split at the border."""
     whole = extents[-1] == nest.parts[-1].axis.extent
     fits = extents[-1] * extents[-2] <= float(nest.max_vector or 1)
     return whole & fits & (extents[-2] > 1)

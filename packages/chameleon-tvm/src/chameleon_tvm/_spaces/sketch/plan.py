@@ -19,12 +19,7 @@ INLINE, ROOT = -2, -1
 
 @attrs.frozen(kw_only=True)
 class ThinnedFactorization(Factorization):
-    """A factorization knob that keeps at most ``most`` choices, evenly spread.
-
-    Attributes:
-        most: Largest number of choices to keep.
-        innermost_multiple: Number of which the last factor must be a multiple.
-    """
+    """A factorization knob that keeps at most ``most`` choices, evenly spread."""
 
     most: int
     innermost_multiple: int = 1
@@ -44,33 +39,18 @@ class ThinnedFactorization(Factorization):
 
 @attrs.frozen(kw_only=True, eq=False)
 class Decision:
-    """The choice at a sampling instruction of a sketch, and the knob that makes it.
-
-    Attributes:
-        sample: The sampling instruction.
-        knob: Name of the knob that decides; None if there is only one choice.
-    """
+    """The choice at a sampling instruction of a sketch; ``knob`` is None if there is no choice."""
 
     sample: SamplingInstruction
     knob: str | None
 
     @property
     def name(self) -> str:
-        """The name of this decision, such as ``tile_h``: the name of its knob, if it has a knob.
-
-        A decision with only one option has no knob. The result is then ``sample.subject``, the name
-        that the sampling instruction has for the decision.
-        """
+        """The name of this decision, such as ``tile_h``: that of its knob, if it has one."""
         return self.knob or self.sample.subject
 
     def of(self, config: Mapping[str, Any]) -> Any:
-        """The decision that TVM's trace stores for this instruction, from a configuration.
-
-        It is a list of tile sizes, the index of a category, or the position of a loop.
-
-        Args:
-            config: Knob values by name.
-        """
+        """The decision of a configuration as TVM's trace stores it: tile sizes, or an index."""
         if self.knob is None:
             return self.sample.decision
         chosen = config[self.knob]
@@ -86,13 +66,8 @@ def merge(
 ) -> tuple[list[Knob], list[list[Decision]]]:
     """Make knobs for the samples of all sketches; equal choices of several sketches share a knob.
 
-    Args:
-        sketches: The samples of every sketch, in trace order.
-        max_choices: Largest number of factorizations of one tile knob.
-
     Returns:
-        The knobs, and for every sketch its decisions in trace order. The first knob is ``sketch``.
-        A knob that not all sketches have applies only for the sketches that have it.
+        The knobs, the first of which is ``sketch``, and each sketch's decisions in trace order.
     """
     entries: dict[str, tuple[Knob, list[int]]] = {}
     decisions: list[list[Decision]] = []

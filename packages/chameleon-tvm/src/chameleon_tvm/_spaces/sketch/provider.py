@@ -31,41 +31,38 @@ from chameleon_tvm._device.targets import target_info, tvm_target
 from chameleon_tvm._operators.base import Operator, operator_of
 from chameleon_tvm._quick_tvm import Target
 from chameleon_tvm._spaces.sketch.constraints import (
-    Rows,
+    RowValues,
     cpu_constraints,
     gpu_constraints,
+    keep_full_vectors,
     location_constraint,
-    with_whole_vectors,
 )
 from chameleon_tvm._spaces.sketch.generator import GeneratedSketches, generate
-from chameleon_tvm._spaces.sketch.lowered import PLAIN_DTYPES, loops_of
-from chameleon_tvm._spaces.sketch.model import NestModel, Quantities, merged_model
+from chameleon_tvm._spaces.sketch.lowering import PLAIN_DTYPES, lower_sketch
+from chameleon_tvm._spaces.sketch.model import NestModel, Quantities, common_model
 from chameleon_tvm._spaces.sketch.options import SketchOptions
 from chameleon_tvm._spaces.sketch.packing import layout_free
 from chameleon_tvm._spaces.sketch.plan import SKETCH, merge
 from chameleon_tvm._spaces.sketch.replay import replay
-from chameleon_tvm._spaces.sketch.schedule import Scheduled, replaced_choices, schedule
+from chameleon_tvm._spaces.sketch.schedule import ScheduledFunction, replaced_choices, schedule
 
 CYCLES = "cycles"
-_DRAWN = 1 << 15
-_APART = 3
-_ASKED = 8
+_SAMPLES = 1 << 15
+_MIN_DISTANCE = 3
+_PROGRAMS_PER_GUESS = 8
 """Largest number of programs that are made per first guess, since many may turn out to be equal."""
 
 
 def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
-    """The features that cost models get from the models of the loop nests, as logarithms.
-
-    The result is None if no sketch has a model.
-    """
+    """The logarithms of the nest models' quantities as features; None if no sketch has a model."""
     names = _names(models)
     if not names:
         return None
-    alike = merged_model(models)
+    common = common_model(models)
 
     def compute(values: Values) -> NDArray[np.float64]:
         out = np.zeros((len(values[SKETCH]), len(names)))
-        for rows, quantities in _quantities(models, alike, values):
+        for rows, quantities in _quantities(models, common, values):
             columns: Any = np.stack([quantities[name] for name in names], axis=1)
             out[rows] = np.log2(1 + columns)
         return out
@@ -74,72 +71,52 @@ def feature_block(models: Sequence[NestModel | None]) -> FeatureBlock | None:
 
 
 def _quantities(
-    models: Sequence[NestModel | None], alike: NestModel | None, values: Values
+    models: Sequence[NestModel | None], common: NestModel | None, values: Values
 ) -> Iterator[tuple[Any, Quantities]]:
-    """Yield groups of the n configurations with the quantities of their nests.
-
-    Args:
-        models: One model per sketch.
-        alike: A model of all sketches, or None. It is evaluated only once, because the cost hardly
-            depends on the number of configurations.
-        values: Knob values of the configurations.
-    """
+    """Yield groups of configurations with the quantities of their nests."""
     sketch = values[SKETCH]
-    if alike is not None:
-        yield slice(None), alike.at(values).quantities(values, len(sketch))
+    if common is not None:
+        yield slice(None), common.for_configurations(values).quantities(values, len(sketch))
         return
     for number, model in enumerate(models):
         rows = np.flatnonzero(sketch == number)
         if model is not None and len(rows):
-            yield rows, model.quantities(Rows(values, rows), len(rows))
+            yield rows, model.quantities(RowValues(values, rows), len(rows))
 
 
 def _names(models: Sequence[NestModel | None]) -> list[str]:
     """Names of the quantities that all sketches with a model have, in a fixed order."""
-    described = [model.names() for model in models if model is not None]
-    common = set.intersection(*map(set, described)) if described else set()
-    return [name for name in described[0] if name in common] if described else []
+    names = [model.names() for model in models if model is not None]
+    common = set.intersection(*map(set, names)) if names else set()
+    return [name for name in names[0] if name in common] if names else []
 
 
 def first_guesses(
     space: DesignSpace, models: Sequence[NestModel | None], *, count: int, seed: int
 ) -> Configs:
-    """The configurations that the nest models rank highest, without near duplicates.
-
-    Args:
-        space: The design space, without first guesses.
-        models: One model per sketch.
-        count: Number of configurations to return.
-        seed: Seed of the sample that is ranked.
-    """
+    """The configurations that the nest models rank highest, without near duplicates."""
     rng = np.random.default_rng(seed)
-    drawn = space.sample(_DRAWN, rng)
-    if not len(drawn) or not count:
-        return drawn[:0]
-    ranked = drawn[np.argsort(estimated_cycles(space, models, drawn), kind="stable")]
-    chosen, asked = drawn[:0], 0
-    for apart in range(_APART, 0, -1):
+    sample = space.sample(_SAMPLES, rng)
+    if not len(sample) or not count:
+        return sample[:0]
+    ranked = sample[np.argsort(estimated_cycles(space, models, sample), kind="stable")]
+    guesses, programs = sample[:0], 0
+    for distance in range(_MIN_DISTANCE, 0, -1):
         for config in ranked:
-            if len(chosen) == count or asked == _ASKED * count:
-                return chosen
-            if ((chosen != config).sum(axis=1) < apart).any():
+            if len(guesses) == count or programs == _PROGRAMS_PER_GUESS * count:
+                return guesses
+            if ((guesses != config).sum(axis=1) < distance).any():
                 continue
-            guess, asked = resolved(space.resolve, config[None]), asked + 1
-            if space.legal(guess)[0] and ((chosen != guess).sum(axis=1) >= apart).all():
-                chosen = np.concatenate([chosen, guess])
-    return chosen
+            guess, programs = resolved(space.resolve, config[None]), programs + 1
+            if space.legal(guess)[0] and ((guesses != guess).sum(axis=1) >= distance).all():
+                guesses = np.concatenate([guesses, guess])
+    return guesses
 
 
 def estimated_cycles(
     space: DesignSpace, models: Sequence[NestModel | None], configs: Configs
 ) -> NDArray[np.float64]:
-    """The estimated cycles of each configuration; infinity for sketches without a model.
-
-    Args:
-        space: The design space.
-        models: The model of each sketch's loop nest; None if there is none.
-        configs: The configurations, shape (n, knobs).
-    """
+    """The estimated cycles of configurations, shape (n, knobs); infinity without a model."""
     cycles = np.full(len(configs), np.inf)
     for rows, quantities in _quantities(models, None, space.values(configs)):
         cycles[rows] = quantities[CYCLES]
@@ -148,7 +125,7 @@ def estimated_cycles(
 
 Config = tuple[int, ...]
 
-_TRIED = 32
+_PROBED = 32
 """Number of random configurations to try. If TVM makes no program of any of them, a warning is
 logged."""
 
@@ -174,7 +151,6 @@ class SketchPlan:
     Args:
         task: The task.
         operator: The task's operator.
-        options: Options of the space.
     """
 
     def __init__(self, task: Task, operator: Operator, options: SketchOptions) -> None:
@@ -188,9 +164,9 @@ class SketchPlan:
                 f"TVM's rules make no sketch for task {task.name!r}",
                 hint="Compile the function as it is, or write a schedule of your own.",
             )
-        self._read(task, target, generated, options)
+        self._read_sketches(task, target, generated, options)
 
-    def _read(
+    def _read_sketches(
         self, task: Task, target: Target, generated: GeneratedSketches, options: SketchOptions
     ) -> None:
         """Make knobs and models for the sketches."""
@@ -198,11 +174,11 @@ class SketchPlan:
         self._name = task.name
         self._target = target
         self.generated = generated
-        replayed = [replay(generated.base, sketch) for sketch in generated.sketches]
+        replays = [replay(generated.base, sketch) for sketch in generated.sketches]
         self._knobs, self.decisions = merge(
-            [samples for samples, _ in replayed], max_choices=options.max_choices
+            [samples for samples, _ in replays], max_choices=options.max_choices
         )
-        self.nests = [nest for _, nest in replayed]
+        self.nests = [nest for _, nest in replays]
         self.models: list[NestModel | None] = [None] * len(self.nests)
         if target.kind.name == "llvm":
             info = target_info(task.target)
@@ -213,7 +189,7 @@ class SketchPlan:
                 for nest in self.nests
             ]
         if options.prune:
-            self._knobs = with_whole_vectors(self._knobs, self.models)
+            self._knobs = keep_full_vectors(self._knobs, self.models)
 
     @cached_property
     def space(self) -> DesignSpace:
@@ -234,11 +210,11 @@ class SketchPlan:
 
     def _warn_of_no_program(self, space: DesignSpace) -> None:
         """Log a warning if TVM makes no program of any of some random configurations."""
-        drawn = space.sample(_TRIED, np.random.default_rng(self._options.seed)).tolist()
-        if not drawn or any(self.resolved(tuple(config)) is not None for config in drawn):
+        sample = space.sample(_PROBED, np.random.default_rng(self._options.seed)).tolist()
+        if not sample or any(self.resolved(tuple(config)) is not None for config in sample):
             return
         try:
-            self.scheduled(drawn[0])
+            self.scheduled(sample[0])
         except InvalidConfigurationError as error:
             log.warning(
                 "TVM makes no program of this operator's sketches, so there is nothing to tune; "
@@ -247,7 +223,7 @@ class SketchPlan:
                 reason=str(error),
             )
 
-    def scheduled(self, config: Sequence[int]) -> Scheduled:
+    def scheduled(self, config: Sequence[int]) -> ScheduledFunction:
         """Make the scheduled function of a configuration.
 
         Args:
@@ -256,17 +232,15 @@ class SketchPlan:
         Raises:
             InvalidConfigurationError: The configuration has no program.
         """
-        return schedule(self.generated, self.decisions, self.plain.decode(config))
+        return schedule(self.generated, self.decisions, self.bare_space.decode(config))
 
     def resolved(self, config: tuple[int, ...]) -> Config | None:
         """The configuration that TVM really compiles for another one; None without a program.
 
-        The loops at which a block can be computed depend on other choices, such as tiles and the
-        locations of the block's readers. If a chosen loop does not exist, TVM takes the next outer
-        loop.
+        If a chosen compute location does not exist, TVM takes the next outer loop.
         """
         if config not in self._resolved:
-            self._resolved[config] = legal = self._made(config)
+            self._resolved[config] = legal = self._resolve(config)
             if legal is not None:
                 self._resolved[legal] = legal
         return self._resolved[config]
@@ -276,17 +250,17 @@ class SketchPlan:
         """A cache of ``resolved``: earlier configurations and their results."""
         return {}
 
-    def _made(self, config: Config) -> Config | None:
-        values = self.plain.decode(config)
+    def _resolve(self, config: Config) -> Config | None:
+        values = self.bare_space.decode(config)
         try:
             replaced = replaced_choices(self.generated, self.decisions, values)
-            columns = fixed_columns(self.plain, replaced)
+            columns = fixed_columns(self.bare_space, replaced)
         except (InvalidConfigurationError, ConfigError):
             return None
         return tuple(columns.get(column, index) for column, index in enumerate(config))
 
     @cached_property
-    def plain(self) -> DesignSpace:
+    def bare_space(self) -> DesignSpace:
         """The design space without constraints and features, which suffices to decode."""
         return DesignSpace(self._knobs)
 
@@ -307,10 +281,7 @@ class SketchPlan:
 
     @property
     def _variant(self) -> tuple[str, ...]:
-        """Names of rewriting options that are switched off, which change the knobs' programs.
-
-        The tuple is empty for the defaults, so that earlier records remain valid.
-        """
+        """Names of rewriting options that are off; none by default, so earlier records hold."""
         rewritten = {"rewrite_layout": self._options.rewrite_layout}
         if self._target.kind.name == "llvm":
             rewritten["rewrite_sums"] = self._options.rewrite_sums
@@ -335,8 +306,6 @@ class SketchBuilder(TVMBuilder):
 
     Args:
         task: The task.
-        options: Options of the space.
-        threads: Number of threads that the kernels run with.
     """
 
     def __init__(self, task: Task, options: SketchOptions, *, threads: int) -> None:
@@ -345,7 +314,7 @@ class SketchBuilder(TVMBuilder):
         self._physical = self.operator.arrange(self.inputs)
         dtypes = {str(parameter.dtype) for parameter in self.operator.prim_func().params}
         on_cpu = tvm_target(task.target).kind.name == "llvm"
-        self._short = options.rewrite_sums and on_cpu and dtypes <= PLAIN_DTYPES
+        self._plain_loops = options.rewrite_sums and on_cpu and dtypes <= PLAIN_DTYPES
 
     def use(self, inputs: Arrays) -> None:
         super().use(inputs)
@@ -354,17 +323,17 @@ class SketchBuilder(TVMBuilder):
     def program(self, config: Sequence[int]) -> Program:
         scheduled = self.scheduled(config)
         return Program(
-            function=loops_of(scheduled.function) if self._short else scheduled.function,
-            inputs=scheduled.packed(self._plan.parameters, self._physical),
+            function=lower_sketch(scheduled.function) if self._plain_loops else scheduled.function,
+            inputs=scheduled.pack_inputs(self._plan.parameters, self._physical),
             unpack=self.operator.logical,
-            plain_loops=self._short,
+            plain_loops=self._plain_loops,
         )
 
-    def scheduled(self, config: Sequence[int]) -> Scheduled:
+    def scheduled(self, config: Sequence[int]) -> ScheduledFunction:
         """The scheduled function of a configuration, without building its kernel."""
-        if len(config) != len(self._plan.plain.knobs):
+        if len(config) != len(self._plan.bare_space.knobs):
             raise InvalidConfigurationError(
-                f"the space has {len(self._plan.plain.knobs)} knobs, the configuration "
+                f"the space has {len(self._plan.bare_space.knobs)} knobs, the configuration "
                 f"{len(config)}"
             )
         return self._plan.scheduled(config)

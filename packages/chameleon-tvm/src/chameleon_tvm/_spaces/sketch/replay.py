@@ -1,7 +1,4 @@
-"""Replays traces of MetaSchedule with knobs in place of the numbers that the traces sampled.
-
-After the replay, each loop has the knobs that determine its number of iterations.
-"""
+"""Replays traces of MetaSchedule with knobs in place of the numbers that the traces sampled."""
 
 from __future__ import annotations
 
@@ -23,13 +20,11 @@ class SamplingInstruction:
 
     Attributes:
         instruction: TVM's object, which is the key of its decision.
-        kind: TVM's name of the kind of instruction: ``SamplePerfectTile``, ``SampleCategorical``,
-            ``SampleComputeLocation`` or another.
+        kind: TVM's name of the kind of instruction, such as ``SamplePerfectTile``.
         subject: A name for the choice that the instruction makes, such as ``tile_h`` or ``unroll``.
         block: Name of the block that the choice is for.
         extent: Extent of the loop that is tiled; 0 for other kinds.
-        loops: For a compute location, the number of outer loops of the block's reader that can be
-            chosen.
+        loops: For a compute location, the number of outer loops that can be chosen.
         decision: The decision that TVM's generator sampled.
     """
 
@@ -46,9 +41,7 @@ class SamplingInstruction:
 class TraceReplay:
     """The state of the replay of a trace: the loops of each block so far.
 
-    A trace is a list of scheduling instructions. They refer to blocks, loops and factors by
-    variables, which TVM calls random variables. Integer keys of the attributes are the ``hash`` of
-    such a variable, which is the identity of TVM's object.
+    Integer keys are the ``hash`` of a block, loop or factor, TVM's random variables.
     """
 
     base: Schedule
@@ -72,13 +65,7 @@ class TraceReplay:
         return self.blocks.get(hash(variable), "block")
 
     def get_loops(self, instruction: Any) -> None:
-        """Handle the instruction ``GetLoops``: record which loops a block has.
-
-        The loops of an unscheduled block become parts of the block's nest.
-
-        Args:
-            instruction: The instruction of the trace.
-        """
+        """Record a block's loops; those of an unscheduled block become parts of its nest."""
         name = self.block_name(instruction.inputs[0])
         outputs = [hash(output) for output in instruction.outputs]
         for output in outputs:
@@ -120,23 +107,17 @@ class TraceReplay:
             self._replace(name, inputs, [output])
 
     def reorder(self, instruction: Any) -> None:
-        """Handle the instruction ``Reorder``: change the order of some loops of a block.
-
-        All other loops keep their positions.
-
-        Args:
-            instruction: The instruction of the trace.
-        """
+        """Change the order of some loops of a block; other loops keep their positions."""
         inputs = [hash(loop) for loop in instruction.inputs]
         name = self.loop_block.get(inputs[0], "")
         order = self.order.get(name)
         if order is None:
             return
-        places = sorted(order.index(loop) for loop in inputs if loop in order)
-        if len(places) != len(inputs):
+        positions = sorted(order.index(loop) for loop in inputs if loop in order)
+        if len(positions) != len(inputs):
             self.order.pop(name)
             return
-        for position, loop in zip(places, inputs, strict=True):
+        for position, loop in zip(positions, inputs, strict=True):
             order[position] = loop
 
     def _replace(self, name: str, old: list[int], new: list[int]) -> None:
@@ -146,11 +127,7 @@ class TraceReplay:
             order[start : start + len(old)] = new
 
     def position(self, loop: Any) -> tuple[str, int] | None:
-        """The block that a loop belongs to, and the loop's position in the block's nest, or None.
-
-        Args:
-            loop: The random variable of the loop in the trace.
-        """
+        """The block of a loop and the loop's position in the block's nest, or None."""
         name = self.loop_block.get(hash(loop), "")
         order = self.order.get(name, [])
         return (name, order.index(hash(loop))) if hash(loop) in order else None
@@ -177,13 +154,13 @@ def _annotate(state: TraceReplay, instruction: Any) -> None:
 
 def _copy(state: TraceReplay, instruction: Any) -> None:
     written = str(instruction.kind.name) == "CacheWrite"
-    of = state.block_name(instruction.inputs[0])
-    name = f"{of}_{'output' if written else 'input'}{int(instruction.attrs[0])}"
+    source = state.block_name(instruction.inputs[0])
+    name = f"{source}_{'output' if written else 'input'}{int(instruction.attrs[0])}"
     state.blocks[hash(instruction.outputs[0])] = name
     if written:
-        state.staged[name] = of
+        state.staged[name] = source
     elif str(instruction.attrs[1]).startswith("shared"):
-        state.copies[name] = (of, int(instruction.attrs[0]))
+        state.copies[name] = (source, int(instruction.attrs[0]))
 
 
 def _move(state: TraceReplay, instruction: Any) -> None:
@@ -198,7 +175,7 @@ def _move(state: TraceReplay, instruction: Any) -> None:
         state.shared_at.setdefault(anchor, {})[str(state.copies[name][1])] = position
 
 
-SHAPING: dict[str, Callable[[TraceReplay, Any], None]] = {
+HANDLERS: dict[str, Callable[[TraceReplay, Any], None]] = {
     "GetSBlock": _find_block,
     "GetLoops": TraceReplay.get_loops,
     "Split": TraceReplay.split,
@@ -225,16 +202,7 @@ UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
 def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction], Nest | None]:
-    """Read a sketch: its sampling instructions, and the loops of the block that computes sums.
-
-    Args:
-        base: Schedule of the unscheduled module.
-        sketch: A schedule that MetaSchedule's generator made, with its trace.
-
-    Returns:
-        The sampling instructions in trace order, and a nest. The nest is that of the block with
-        multi-level tiles that has the most iterations; None if no block is tiled in this way.
-    """
+    """Read a sketch: its sampling instructions, and its largest tiled nest, if any."""
     state = TraceReplay(base=base)
     decisions = {hash(i): decision for i, decision in sketch.trace.decisions.items()}
     consumers = _uses(sketch)
@@ -242,8 +210,8 @@ def replay(base: Schedule, sketch: Schedule) -> tuple[list[SamplingInstruction],
         kind = str(instruction.kind.name)
         if hash(instruction) in decisions:
             _sample(state, instruction, decisions[hash(instruction)], consumers)
-        elif kind in SHAPING:
-            SHAPING[kind](state, instruction)
+        elif kind in HANDLERS:
+            HANDLERS[kind](state, instruction)
     return state.samples, _nest(state)
 
 

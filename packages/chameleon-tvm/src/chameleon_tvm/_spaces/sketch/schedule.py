@@ -16,25 +16,17 @@ from chameleon_tvm._words import TVM_ERRORS, telling_line
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Scheduled:
+class ScheduledFunction:
     """The scheduled function of a configuration.
 
-    Attributes:
-        function: The scheduled function. Its constant inputs have their rewritten layouts.
-        layouts: The index map by which each constant input is packed (see ``packing.pack``), by the
-            name of its buffer.
+    ``layouts`` has the index maps by which constant inputs are packed, by buffer name.
     """
 
     function: tvm.tirx.PrimFunc
     layouts: dict[str, Any]
 
-    def packed(self, names: Sequence[str], arrays: Arrays) -> Arrays:
-        """The inputs in the layouts that the function reads.
-
-        Args:
-            names: Names of the function's parameters, in order.
-            arrays: The inputs in their original layouts, one for each of the first parameters.
-        """
+    def pack_inputs(self, names: Sequence[str], arrays: Arrays) -> Arrays:
+        """The inputs in the layouts that the function reads."""
         return [
             pack(array, self.layouts[name]) if name in self.layouts else array
             for name, array in zip(names, arrays, strict=False)
@@ -43,25 +35,20 @@ class Scheduled:
 
 def schedule(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
-) -> Scheduled:
+) -> ScheduledFunction:
     """Make the scheduled function of a configuration, from its sketch and its decisions.
-
-    Args:
-        generated: The sketches.
-        decisions: For every sketch, its decisions in trace order.
-        config: Knob values by name.
 
     Raises:
         InvalidConfigurationError: A decision is impossible, or a post-processor failed.
     """
-    applied, replaced = _applied(generated, decisions, config)
-    for decision, got in replaced:
-        wanted = _plain(decision.of(config))
+    applied, replaced = _apply(generated, decisions, config)
+    for decision, used in replaced:
+        requested = _to_integers(decision.of(config))
         raise InvalidConfigurationError(
-            f"{decision.name} = {wanted} is impossible with the other choices, and TVM "
-            f"takes {got} instead: choose {got}, or other tiles and locations"
+            f"{decision.name} = {requested} is impossible with the other choices, and TVM "
+            f"takes {used} instead: choose {used}, or other tiles and locations"
         )
-    return finished(applied)
+    return finish_schedule(applied)
 
 
 def replaced_choices(
@@ -69,19 +56,14 @@ def replaced_choices(
 ) -> dict[str, Any]:
     """The values that TVM uses in place of impossible choices of a configuration, by knob name.
 
-    Args:
-        generated: The sketches.
-        decisions: For every sketch, its decisions in trace order.
-        config: Knob values by name.
-
     Raises:
         InvalidConfigurationError: TVM makes no program of the configuration.
     """
-    _, replaced = _applied(generated, decisions, config)
-    return {decision.name: got for decision, got in replaced}
+    _, replaced = _apply(generated, decisions, config)
+    return {decision.name: used for decision, used in replaced}
 
 
-def _applied(
+def _apply(
     generated: GeneratedSketches, decisions: Sequence[Sequence[Decision]], config: dict[str, Any]
 ) -> tuple[Schedule, list[tuple[Decision, Any]]]:
     """The post-processed schedule, and pairs of a decision that TVM replaced and its value."""
@@ -101,16 +83,16 @@ def _applied(
     # TVM replaces an impossible decision by another one in silence: read them back.
     values = schedule.trace.decisions.values()
     replaced = [
-        (decision, _plain(got))
-        for (decision, wanted), got in zip(chosen, values, strict=True)
-        if _plain(got) != _plain(wanted)
+        (decision, _to_integers(used))
+        for (decision, requested), used in zip(chosen, values, strict=True)
+        if _to_integers(used) != _to_integers(requested)
     ]
     for postprocessor in generated.postprocessors:
         _post_process(postprocessor, schedule)
     return schedule, replaced
 
 
-def _plain(decision: Any) -> Any:
+def _to_integers(decision: Any) -> Any:
     try:
         return int(decision)
     except TypeError:
@@ -127,10 +109,7 @@ def _post_process(postprocessor: Any, schedule: Schedule) -> None:
         raise InvalidConfigurationError(f"{name} rejects the schedule")
 
 
-def finished(schedule: Schedule) -> Scheduled:
-    """The function of a post-processed schedule, which takes packed constants as parameters.
-
-    The blocks that copy constants into rewritten layouts are removed from the function.
-    """
+def finish_schedule(schedule: Schedule) -> ScheduledFunction:
+    """The function of a post-processed schedule, without blocks that copy packed constants."""
     strip = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
-    return Scheduled(function=strip(schedule.mod)["main"], layouts=layout_maps(schedule))
+    return ScheduledFunction(function=strip(schedule.mod)["main"], layouts=layout_maps(schedule))

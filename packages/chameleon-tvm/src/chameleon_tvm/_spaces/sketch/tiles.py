@@ -16,19 +16,12 @@ Loops = tuple[Any, ...]
 
 @attrs.frozen(kw_only=True, eq=False)
 class Reduction:
-    """A tile of sums: its initial value, its loops, and the terms that are added.
+    """A tile of sums: initial value, loops outermost first, store and added term."""
 
-    Attributes:
-        start: The initial value, a scalar.
-        loops: The nested loops around the addition, outermost first.
-        store: The statement that adds.
-        added: The term that the statement adds.
-    """
-
-    start: Any
+    initial: Any
     loops: Loops
     store: Any
-    added: Any
+    term: Any
 
     @property
     def spatial(self) -> frozenset[str]:
@@ -48,25 +41,25 @@ class Reduction:
         return self.loops[self.first_tile_loop :]
 
 
-def reduction_of(before: Any, statement: Any) -> Reduction | None:
+def reduction_of(initialization: Any, statement: Any) -> Reduction | None:
     """The reduction that two consecutive statements form, or None."""
-    initial, first = chain(before)
-    loops, store = chain(statement)
+    initial, first = nested_loops(initialization)
+    loops, store = nested_loops(statement)
     if not (loops and isinstance(first, tirx.BufferStore) and isinstance(store, tirx.BufferStore)):
         return None
-    alike = first.buffer.same_as(store.buffer)
+    same_buffer = first.buffer.same_as(store.buffer)
     constant = isinstance(first.value, tirx.FloatImm | tirx.IntImm)
-    if not (alike and constant and isinstance(store.value, tirx.Add)):
+    if not (same_buffer and constant and isinstance(store.value, tirx.Add)):
         return None
-    reduction = Reduction(start=first.value, loops=loops, store=store, added=store.value.b)
+    reduction = Reduction(initial=first.value, loops=loops, store=store, term=store.value.b)
     if "?" in reduction.spatial or not is_element(store.value.a, store):
         return None
-    covered = math.prod(int(loop.extent) for loop in loops if name_of(loop) in reduction.spatial)
-    same_size = covered == math.prod(int(loop.extent) for loop in initial)
+    sums = math.prod(int(loop.extent) for loop in loops if name_of(loop) in reduction.spatial)
+    same_size = sums == math.prod(int(loop.extent) for loop in initial)
     return reduction if same_size else None
 
 
-def with_body(
+def replace_body(
     loop: Any, body: Any, *, start: int = 0, extent: int | None = None, unroll: bool = False
 ) -> Any:
     """A loop with another body, and optionally another range."""
@@ -84,7 +77,7 @@ def with_body(
     )
 
 
-def chain(statement: Any) -> tuple[Loops, Any]:
+def nested_loops(statement: Any) -> tuple[Loops, Any]:
     """The loops that are nested directly inside of each other, and the innermost body."""
     loops: list[Any] = []
     while isinstance(statement, tirx.For) and counts_from_zero(statement):

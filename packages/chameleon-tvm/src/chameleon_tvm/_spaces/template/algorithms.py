@@ -1,7 +1,4 @@
-"""The interface of an operator's algorithms, and their joined design space.
-
-The first knob of the joined space is the algorithm.
-"""
+"""The interface of an operator's algorithms, and their joint design space."""
 
 from __future__ import annotations
 
@@ -29,42 +26,40 @@ from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._spaces.template.base import Template
 from chameleon_tvm._spaces.template.options import (
     DIRECT,
-    SPLITS,
-    TILES,
-    WEIGHTS,
+    SPLIT_PARTS,
+    WEIGHT_DTYPES,
+    WINOGRAD_TILES,
     TemplateOptions,
 )
-from chameleon_tvm._spaces.template.transforms import expected_error
+from chameleon_tvm._spaces.template.winograd_transforms import expected_error
 from chameleon_tvm._types import BFLOAT16, STORAGE
 
-KNOB = "algorithm"
+ALGORITHM = "algorithm"
 """Name of the knob for the algorithm, which is always the first knob."""
 
-_OTHER_SHARE = 3
+_LIKELIEST_SHARE = 3
 """Number of first guesses of the likeliest algorithm for each first guess of another."""
 
-_MANTISSA = 0.72
+_MANTISSA_RMS = 0.72
 """Root mean square of 1/m for mantissas m that are log-uniform in [1, 2)."""
 
-Chosen = Sequence[Callable[[Values], NDArray[np.bool_]]]
+Masks = Sequence[Callable[[Values], NDArray[np.bool_]]]
 """For each of several spaces, a function that says which of n configurations belong to the space,
 shape (n,)."""
 
 
 class Algorithm(ABC):
-    """A way to compute an operator: where it applies, its knobs, its code and packed constants.
-
-    A template's design space joins any number of algorithms (``joined``).
+    """A way to compute an operator: its design space, its code and its packed constants.
 
     Attributes:
         names: Values of the knob ``algorithm``. They share the other knobs of the space.
-        leads: Whether a search first measures a guess of this algorithm before one of an algorithm
-            that does not lead, whatever their estimated costs. Among algorithms that lead, the
-            lower estimated cost decides, and so it does among the others.
+        preferred: Whether a search measures this algorithm first, whatever its estimated cost.
+            Among
+            preferred algorithms, and among the others, the lowest estimated cost comes first.
     """
 
     names: Sequence[str]
-    leads: bool = True
+    preferred: bool = True
 
     @abstractmethod
     def space(self) -> DesignSpace:
@@ -74,21 +69,11 @@ class Algorithm(ABC):
     def function(
         self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
     ) -> tirx.PrimFunc:
-        """Make the TensorIR function of a legal configuration.
-
-        Args:
-            values: The value of each knob by its name.
-            shapes: Shapes of the parameters that callers pass, by name.
-        """
+        """The TensorIR function of a legal configuration; callers pass parameters of ``shapes``."""
 
     @abstractmethod
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        """Pack logical constants (weights, ...) for the function of a configuration.
-
-        Args:
-            values: The value of each knob by its name.
-            constants: The logical constants.
-        """
+        """Pack logical constants (weights, ...) for the function of a configuration."""
 
     @property
     def tolerance(self) -> float:
@@ -96,206 +81,160 @@ class Algorithm(ABC):
         return 0.0
 
 
-class JoinedTemplate(Template):
-    """A template that chooses among several algorithms.
-
-    Attributes:
-        algorithms: The algorithms that support the task.
-        shapes: Shapes of the parameters that callers pass to functions, by name.
-    """
+class MultiAlgorithmTemplate(Template):
+    """A template with several algorithms; callers pass parameters of ``shapes``."""
 
     algorithms: Sequence[Algorithm]
     shapes: Mapping[str, Sequence[int]]
 
     def space(self) -> DesignSpace:
-        return joined(self.algorithms)
+        return join_spaces(self.algorithms)
 
     @property
     def tolerance(self) -> float:
         return max(algorithm.tolerance for algorithm in self.algorithms)
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        return self._chosen(values).function(values, self.shapes)
+        return self._algorithm(values).function(values, self.shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        return self._chosen(values).pack(values, constants)
+        return self._algorithm(values).pack(values, constants)
 
-    def _chosen(self, values: Mapping[str, Any]) -> Algorithm:
+    def _algorithm(self, values: Mapping[str, Any]) -> Algorithm:
         """The algorithm of a decoded configuration."""
-        name = values.get(KNOB, self.algorithms[0].names[0])
+        name = values.get(ALGORITHM, self.algorithms[0].names[0])
         return next(algorithm for algorithm in self.algorithms if name in algorithm.names)
 
 
-def allowed_algorithms(options: TemplateOptions, channels: int) -> tuple[str, ...]:
-    """The algorithms that a convolution may use: those with a small enough expected error.
-
-    Args:
-        options: The requested algorithms, and the largest error.
-        channels: Number of input channels of the layer, on which the error depends.
-    """
-    return _allowed(options, TILES, lambda out: expected_error(out, channels))
+def allowed_winograd(options: TemplateOptions, channels: int) -> tuple[str, ...]:
+    """Winograd's algorithms whose expected error is small enough."""
+    return _allowed(options, WINOGRAD_TILES, lambda out: expected_error(out, channels))
 
 
 def _allowed(
-    options: TemplateOptions, kinds: Mapping[str, Any], error: Callable[[Any], float]
+    options: TemplateOptions, parameters: Mapping[str, Any], error: Callable[[Any], float]
 ) -> tuple[str, ...]:
     limit = options.max_error
     return tuple(
         algorithm
         for algorithm in options.algorithms
-        if algorithm in kinds and (limit is None or error(kinds[algorithm]) <= limit)
+        if algorithm in parameters and (limit is None or error(parameters[algorithm]) <= limit)
     )
 
 
 def rounding_error(dtype: str) -> float:
-    """The expected error of an output if weights are stored in a 16-bit floating-point dtype.
+    """The expected relative error of an output if weights are stored in a 16-bit float dtype.
 
-    The rounding errors of weights are independent and uniform, up to half a unit in the last place.
-    The function returns the standard deviation of such an error, relative to the weight. A sum of
-    many products with random signs has the same relative error. The reason is that the sum and its
-    error both grow with the square root of the number of products.
-
-    Args:
-        dtype: A 16-bit floating-point dtype.
+    Rounding errors of weights are uniform up to half a unit in the last place. A sum of products
+    with random signs keeps their relative standard deviation, because both grow with its root.
     """
     return STORAGE[dtype].rounding / 2.0 / math.sqrt(3.0)
 
 
-def chosen_of(
+def select_algorithms(
     exact: Sequence[Algorithm], rounded: Sequence[Algorithm], options: TemplateOptions
 ) -> Sequence[Algorithm]:
-    """The algorithms of an operator that the options choose.
-
-    Args:
-        exact: Algorithms that round no more than the operator's dtype does, the direct one first.
-        rounded: Allowed algorithms with rounding errors of their own.
-        options: The requested algorithms.
-    """
+    """The algorithms that the options allow, of exact ones (direct first) and less exact ones."""
     only_rounded = bool(rounded) and len(exact) == 1 and DIRECT not in options.algorithms
     return rounded if only_rounded else [*exact, *rounded]
 
 
 def split_error(parts: int) -> float:
-    """The expected error of an output whose factors are sums of several bfloat16 numbers.
+    """The expected relative error of a product of float32 numbers as sums of bfloat16 parts.
 
-    Rounding to bfloat16 leaves a relative rest that is uniform up to half a unit in the last place.
-    Each further part leaves such a rest of the one before. Errors are the rests of both factors
-    and products of parts that are left out. They all have about the same size. As in
-    ``rounding_error``, a sum of products with random signs has the same relative error.
-
-    Args:
-        parts: Number of parts of a factor.
+    Each part leaves a remainder that is uniform up to half a unit in its last place. The error
+    consists of the remainders of both factors, and of the products that are left out.
     """
-    rest = _MANTISSA * STORAGE[BFLOAT16].rounding / math.sqrt(3.0)
+    rest = _MANTISSA_RMS * STORAGE[BFLOAT16].rounding / math.sqrt(3.0)
     return math.sqrt(parts + 1.0) * rest**parts
 
 
 def allowed_splits(options: TemplateOptions) -> tuple[str, ...]:
-    """The algorithms of split numbers whose expected error is small enough.
-
-    Args:
-        options: The requested algorithms, and the largest error.
-    """
-    return _allowed(options, SPLITS, split_error)
+    """The algorithms of split numbers whose expected error is small enough."""
+    return _allowed(options, SPLIT_PARTS, split_error)
 
 
 def allowed_weights(options: TemplateOptions) -> tuple[str, ...]:
-    """The algorithms with 16-bit weights whose expected error is small enough.
-
-    Args:
-        options: The requested algorithms, and the largest error.
-    """
-    return _allowed(options, WEIGHTS, rounding_error)
+    """The algorithms with 16-bit weights whose expected error is small enough."""
+    return _allowed(options, WEIGHT_DTYPES, rounding_error)
 
 
-def with_stored_weights(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
-    """Join the spaces of a dense layer's algorithms, each of which stores weights in one dtype.
-
-    The first knob of the joined space chooses the algorithm, and so the dtype.
-
-    Args:
-        spaces: The space of each algorithm, by the algorithm's name, such as ``bfloat16_weights``.
-            The names become the values of the first knob. All spaces have the same knobs.
-    """
+def join_weight_dtypes(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
+    """Join the spaces of a dense layer's algorithms, which differ in the dtype of weights."""
     names = tuple(spaces)
-    kinds = list(spaces.values())
-    blocks = [kind.features_block for kind in kinds]
+    members = list(spaces.values())
+    blocks = [space.features_block for space in members]
 
-    chosen = [partial(_is, names=(name,)) for name in names]
+    masks = [partial(_has_algorithm, names=(name,)) for name in names]
 
     def compute(values: Values) -> NDArray[np.float64]:
         parts = [block.compute(values) for block in blocks if block is not None]
-        rows = np.select([part(values)[:, None] for part in chosen], parts)
-        return np.column_stack([rows, chosen[0](values)])
+        rows = np.select([part(values)[:, None] for part in masks], parts)
+        return np.column_stack([rows, masks[0](values)])
 
     # In turns, so that what a search measures first tells it about each.
     guesses = sorted(
         (at, number, guess)
-        for number, kind in enumerate(kinds)
-        for at, guess in enumerate(kind.first_guesses.tolist())
+        for number, space in enumerate(members)
+        for at, guess in enumerate(space.first_guesses.tolist())
     )
     shared = blocks[0]
     return DesignSpace(
-        [Choice(name=KNOB, options=names), *kinds[0].knobs],
-        constraints=_constraints(kinds, chosen),
+        [Choice(name=ALGORITHM, options=names), *members[0].knobs],
+        constraints=_constraints(members, masks),
         features=shared
         and FeatureBlock(
             names=(*shared.names, names[0]),
             compute=compute,
             groups=(*shared.groups, ("stored weights", names[:1])),
         ),
-        guessed_cost=_guessed_cost(kinds, chosen),
+        guessed_cost=_guessed_cost(members, masks),
         first_guesses=np.array([[number, *guess] for _, number, guess in guesses], np.int32),
     )
 
 
-def joined(algorithms: Sequence[Algorithm]) -> DesignSpace:
-    """Join the design spaces of an operator's algorithms into one.
-
-    The first knob of the joined space is the algorithm. The other knobs of a space apply only if
-    one of its algorithms is chosen.
-
-    Args:
-        algorithms: The algorithms. The names of their knobs differ, except for the first knob.
-    """
+def join_spaces(algorithms: Sequence[Algorithm]) -> DesignSpace:
+    """Join spaces into one whose first knob is the algorithm, on which the other knobs depend."""
     spaces = [algorithm.space() for algorithm in algorithms]
     if len(spaces) == 1:
         return spaces[0]
     names = [algorithm.names for algorithm in algorithms]
-    knobs: list[Knob] = [Choice(name=KNOB, options=tuple(itertools.chain(*names)))]
+    knobs: list[Knob] = [Choice(name=ALGORITHM, options=tuple(itertools.chain(*names)))]
     first = 0
     for space, own in zip(spaces, names, strict=True):
         applies = tuple(range(first, first + len(own)))
-        knobs += [attrs.evolve(knob, when=(KNOB, applies)) for knob in _own_knobs(space)]
+        knobs += [attrs.evolve(knob, when=(ALGORITHM, applies)) for knob in _own_knobs(space)]
         first += len(own)
-    chosen: Chosen = [partial(_is, names=own) for own in names]
+    masks: Masks = [partial(_has_algorithm, names=own) for own in names]
     return DesignSpace(
         knobs,
-        constraints=_constraints(spaces, chosen),
-        features=_features(spaces, chosen),
-        guessed_cost=_guessed_cost(spaces, chosen),
-        first_guesses=_alternating(spaces, names, _likeliest(algorithms, spaces)),
-        only=_everything(spaces, names),
+        constraints=_constraints(spaces, masks),
+        features=_features(spaces, masks),
+        guessed_cost=_guessed_cost(spaces, masks),
+        first_guesses=_interleave_first_guesses(
+            spaces, names, _likeliest_algorithm(algorithms, spaces)
+        ),
+        only=_all_configurations(spaces, names),
     )
 
 
 def _own_knobs(space: DesignSpace) -> Sequence[Knob]:
     """The knobs of a space except the algorithm."""
-    return space.knobs[1:] if space.knobs[0].name == KNOB else space.knobs
+    return space.knobs[1:] if space.knobs[0].name == ALGORITHM else space.knobs
 
 
-def _everything(
+def _all_configurations(
     spaces: Sequence[DesignSpace], names: Sequence[Sequence[str]]
 ) -> NDArray[np.int32] | None:
     """All configurations that can be legal, if all spaces are small enough to list; else None.
 
-    Of random index vectors of the joined space, hardly one in ten thousand is legal.
+    Hardly one in ten thousand random index vectors of the joint space is legal.
     """
     parts = [part for space in spaces if (part := space.all_legal) is not None]
-    return _side_by_side(spaces, names, parts) if len(parts) == len(spaces) else None
+    return _joint_configurations(spaces, names, parts) if len(parts) == len(spaces) else None
 
 
-def _side_by_side(
+def _joint_configurations(
     spaces: Sequence[DesignSpace],
     names: Sequence[Sequence[str]],
     parts: Sequence[NDArray[np.int32]],
@@ -306,55 +245,48 @@ def _side_by_side(
     row, column, first = 0, 1, 0
     for space, own, part in zip(spaces, names, parts, strict=True):
         knobs = len(_own_knobs(space))
-        mine = rows[row : row + len(part)]
-        mine[:, 0] = first
+        part_rows = rows[row : row + len(part)]
+        part_rows[:, 0] = first
         if part.shape[1] > knobs:
-            mine[:, 0] += part[:, 0]
-        mine[:, column : column + knobs] = part[:, part.shape[1] - knobs :]
+            part_rows[:, 0] += part[:, 0]
+        part_rows[:, column : column + knobs] = part[:, part.shape[1] - knobs :]
         row, column, first = row + len(part), column + knobs, first + len(own)
     return rows
 
 
-def _is(values: Values, names: Sequence[str]) -> NDArray[np.bool_]:
+def _has_algorithm(values: Values, names: Sequence[str]) -> NDArray[np.bool_]:
     """Whether each of n configurations has one of the named algorithms, shape (n,)."""
-    return np.asarray(np.logical_or.reduce([values[KNOB] == name for name in names]))
+    return np.asarray(np.logical_or.reduce([values[ALGORITHM] == name for name in names]))
 
 
-def _constraints(spaces: Sequence[DesignSpace], chosen: Chosen) -> list[Constraint]:
+def _constraints(spaces: Sequence[DesignSpace], masks: Masks) -> list[Constraint]:
     """The constraints of all spaces, each applied only to configurations of its own space."""
 
-    def where(constraint: Constraint, mine: Callable[[Values], NDArray[np.bool_]]) -> Constraint:
-        return attrs.evolve(constraint, holds=lambda v: ~mine(v) | constraint.holds(v))
+    def restrict(constraint: Constraint, mask: Callable[[Values], NDArray[np.bool_]]) -> Constraint:
+        return attrs.evolve(constraint, holds=lambda v: ~mask(v) | constraint.holds(v))
 
     return [
-        where(constraint, mine)
-        for space, mine in zip(spaces, chosen, strict=True)
+        restrict(constraint, mask)
+        for space, mask in zip(spaces, masks, strict=True)
         for constraint in space.constraints
     ]
 
 
 def _guessed_cost(
-    spaces: Sequence[DesignSpace], chosen: Chosen
+    spaces: Sequence[DesignSpace], masks: Masks
 ) -> Callable[[Values], NDArray[np.float64]] | None:
-    """A function that guesses the cost of configurations of all algorithms; None if one cannot.
-
-    All costs have the unit of the direct convolution's products.
-
-    Args:
-        spaces: The space of each algorithm.
-        chosen: For each space, which of n configurations belong to it, shape (n,).
-    """
+    """The estimated cost of configurations of any algorithm; None if one has no estimate."""
     costs = [space.guessed_cost for space in spaces]
 
     def cost(values: Values) -> NDArray[np.float64]:
         parts = [np.asarray(part(values), np.float64) for part in costs if part is not None]
-        return np.select([part(values) for part in chosen], parts)
+        return np.select([part(values) for part in masks], parts)
 
     return None if None in costs else cost
 
 
-def _features(spaces: Sequence[DesignSpace], chosen: Chosen) -> FeatureBlock | None:
-    """Features of all algorithms. A configuration has zeros for the other algorithms."""
+def _features(spaces: Sequence[DesignSpace], masks: Masks) -> FeatureBlock | None:
+    """The features of all algorithms; a configuration has zeros for those of other algorithms."""
     blocks = [space.features_block for space in spaces]
     known = [block for block in blocks if block is not None]
     if len(known) < len(blocks):
@@ -363,8 +295,8 @@ def _features(spaces: Sequence[DesignSpace], chosen: Chosen) -> FeatureBlock | N
     def compute(values: Values) -> NDArray[np.float64]:
         return np.hstack(
             [
-                np.where(mine(values)[:, None], block.compute(values), 0.0)
-                for block, mine in zip(known, chosen, strict=True)
+                np.where(mask(values)[:, None], block.compute(values), 0.0)
+                for block, mask in zip(known, masks, strict=True)
             ]
         )
 
@@ -375,30 +307,27 @@ def _features(spaces: Sequence[DesignSpace], chosen: Chosen) -> FeatureBlock | N
     )
 
 
-def _likeliest(algorithms: Sequence[Algorithm], spaces: Sequence[DesignSpace]) -> int:
+def _likeliest_algorithm(algorithms: Sequence[Algorithm], spaces: Sequence[DesignSpace]) -> int:
     """The position of the algorithm whose first guess is likely the best."""
     order = [
-        (not algorithm.leads, _least_cost(space), -position)
+        (not algorithm.preferred, _least_cost(space), -position)
         for position, (algorithm, space) in enumerate(zip(algorithms, spaces, strict=True))
     ]
     return -min(order)[-1]
 
 
-def _alternating(
+def _interleave_first_guesses(
     spaces: Sequence[DesignSpace], names: Sequence[Sequence[str]], likeliest: int
 ) -> NDArray[np.int32]:
-    """First guesses of all algorithms: the first, and most of them, are of the likeliest one.
-
-    So the first measurements of a search are near the best, and still cover every algorithm.
-    """
-    rows = _side_by_side(spaces, names, [space.first_guesses for space in spaces])
-    places = []
+    """First guesses of all algorithms, most of them and the first of the likeliest one."""
+    rows = _joint_configurations(spaces, names, [space.first_guesses for space in spaces])
+    ranks = []
     for position, space in enumerate(spaces):
         number = np.arange(len(space.first_guesses))
         # One of each other algorithm after the first of the likeliest, and after each next three.
-        often = (number + _OTHER_SHARE - 1.0) // _OTHER_SHARE
-        places.append(often if position == likeliest else number + 0.5)
-    return rows[np.argsort(np.concatenate(places), kind="stable")]
+        rank = (number + _LIKELIEST_SHARE - 1.0) // _LIKELIEST_SHARE
+        ranks.append(rank if position == likeliest else number + 0.5)
+    return rows[np.argsort(np.concatenate(ranks), kind="stable")]
 
 
 def _least_cost(space: DesignSpace) -> float:

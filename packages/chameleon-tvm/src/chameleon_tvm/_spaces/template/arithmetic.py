@@ -12,18 +12,18 @@ from chameleon_core.plugin_api import Arrays, ConfigError
 from numpy.typing import NDArray
 
 from chameleon_tvm import _emit as emit
-from chameleon_tvm._device.cpus.features import features_named
+from chameleon_tvm._device.cpus.features import cpu_features
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._emit import Expr
 from chameleon_tvm._instructions.base import Dot
-from chameleon_tvm._instructions.choosing import (
+from chameleon_tvm._instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
+from chameleon_tvm._instructions.selection import (
     SHIFTS,
     dots_of,
     integer_dots_of,
     narrow_weights_pay,
     tile_products_of,
 )
-from chameleon_tvm._instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.epilogues import Quantization
@@ -40,24 +40,19 @@ EXACT_FLOAT = 2**24
 
 @attrs.frozen(kw_only=True)
 class Arithmetic:
-    """The instruction of a template's inner loop, and the dtype of its input.
-
-    Attributes:
-        dot: The instruction that multiplies.
-        data: Storage type of the input.
-    """
+    """The instruction ``dot`` of a template's inner loop, and the storage type of its input."""
 
     dot: Dot = attrs.field(factory=MultiplyAdd)
     data: StorageType = STORAGE["float32"]
 
     @property
-    def read(self) -> str:
-        """Dtype of the input elements that the inner loop reads."""
+    def input_dtype(self) -> str:
+        """Dtype of the input elements that the instruction reads."""
         return self.dot.data
 
     @property
-    def multiplied(self) -> str:
-        """Dtype of the weights as they are stored."""
+    def weight_dtype(self) -> str:
+        """Dtype in which weights are stored."""
         return self.dot.weights
 
     @property
@@ -66,22 +61,22 @@ class Arithmetic:
         return self.data.whole
 
     @property
-    def as_they_are(self) -> bool:
-        """Whether the inner loop can multiply the input as it is stored, without converting it."""
-        return self.data.storage_dtype == self.read
+    def reads_storage_dtype(self) -> bool:
+        """Whether the instruction reads the input in its storage dtype, without a conversion."""
+        return self.data.storage_dtype == self.input_dtype
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of an input element that the inner loop reads."""
-        return np.dtype(self.read).itemsize
+        """Bytes of an input element in the inner loop."""
+        return np.dtype(self.input_dtype).itemsize
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of a stored weight."""
-        return np.dtype(self.multiplied).itemsize
+        return np.dtype(self.weight_dtype).itemsize
 
     def weights(self, logical: NDArray[Any]) -> NDArray[Any]:
-        """Convert logical weights to the dtype in which they are stored, before they are packed.
+        """Round logical weights to their dtype, before they are packed.
 
         Raises:
             ChameleonError: An integer weight is too large for the instruction to multiply exactly.
@@ -91,82 +86,56 @@ class Arithmetic:
             return logical
         return self.data.rounded(logical)
 
-    def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
-        """Convert packed weights to the dtype in which they are stored."""
-        kind = FLOATING_IN.get(self.multiplied)
-        return packed.astype(self.multiplied, copy=False) if kind is None else kind.stored(packed)
+    def store_weights(self, packed: NDArray[Any]) -> NDArray[Any]:
+        """Convert packed weights to their storage dtype."""
+        kind = FLOATING_IN.get(self.weight_dtype)
+        return packed.astype(self.weight_dtype, copy=False) if kind is None else kind.stored(packed)
 
     @property
-    def _centred(self) -> bool:
-        return self.quantized and self.read not in SHIFTS
+    def _subtracts_zero_point(self) -> bool:
+        return self.quantized and self.input_dtype not in SHIFTS
 
-    def converted(self, value: Expr, zero_point: Expr | None, lanes: int = 1) -> Expr:
-        """Convert elements of the input to the dtype in which a kernel copies and multiplies them.
-
-        Some instructions need the difference from the zero point instead of the element itself.
-
-        Args:
-            value: An element, or a vector of ``lanes`` elements.
-            zero_point: Zero point of the data, a float32 expression; None if the data have none.
-            lanes: Number of elements of the vector.
-        """
+    def convert(self, value: Expr, zero_point: Expr | None, lanes: int = 1) -> Expr:
+        """Convert input elements to the dtype of the copy; some instructions need them centred."""
         if not self.quantized:
-            return value if self.as_they_are else emit.widening(self.data, value)
-        if self._centred:
-            zero = emit.splat(emit.cast(self.read, zero_point), lanes)
-            return emit.cast(self.read, value) - zero
-        shift = SHIFTS.get(self.read, 0)
+            return value if self.reads_storage_dtype else emit.widening(self.data, value)
+        if self._subtracts_zero_point:
+            zero = emit.splat(emit.cast(self.input_dtype, zero_point), lanes)
+            return emit.cast(self.input_dtype, value) - zero
+        shift = SHIFTS.get(self.input_dtype, 0)
         if shift:
-            return tirx.Cast(self.read, tirx.Cast("int32", value) - shift)
+            return tirx.Cast(self.input_dtype, tirx.Cast("int32", value) - shift)
         return value
 
-    def varying(self, value: Expr, zero_point: Expr | None) -> Expr:
-        """Convert an element of the right-hand matrix to the dtype that the instruction reads.
-
-        This is for products of two matrices that the network computes. A constant right-hand
-        matrix, such as weights, is converted before the kernel runs (``weights``, ``stored``).
-
-        Args:
-            value: The element, in the dtype of the input.
-            zero_point: Zero point of the right-hand matrix in float32; None if the matrix has no
-                zero point.
-        """
+    def convert_right(self, value: Expr, zero_point: Expr | None) -> Expr:
+        """Convert an element of a right-hand matrix that is computed at run time."""
         if not self.quantized:
-            same = self.multiplied == self.data.storage_dtype
+            same = self.weight_dtype == self.data.storage_dtype
             return value if same else emit.widening(self.data, value)
         if zero_point is None:
             return value
-        return emit.cast(self.multiplied, value) - emit.cast(self.multiplied, zero_point)
+        return emit.cast(self.weight_dtype, value) - emit.cast(self.weight_dtype, zero_point)
 
-    def blank(self, zero_point: Expr | None) -> Expr:
-        """The number that the copy of the input has in its padding, so that it counts as zero.
-
-        Args:
-            zero_point: Zero point of the data in float32; None if the data have none.
-        """
-        if self.quantized and not self._centred:
-            shift = SHIFTS[self.read]
-            return tirx.Cast(self.read, tirx.Cast("int32", zero_point) - shift)
-        return tirx.const(0, self.read)
+    def padding(self, zero_point: Expr | None) -> Expr:
+        """The number in the padding of the input's copy, which counts as zero."""
+        if self.quantized and not self._subtracts_zero_point:
+            shift = SHIFTS[self.input_dtype]
+            return tirx.Cast(self.input_dtype, tirx.Cast("int32", zero_point) - shift)
+        return tirx.const(0, self.input_dtype)
 
     def bias(self, bias: NDArray[Any], weights: NDArray[Any], numbers: NDArray[Any]) -> Any:
-        """The bias in the dtype of the sums, with a correction for the data's zero point.
+        """The bias in the dtype of the sums, corrected for a zero point that the copy contains.
 
-        If the data are copied as 8-bit integers, the copy still contains the zero point. The bias
-        then subtracts the zero point's part of the sums. A copy in a wider dtype needs no
-        correction, because the zero point is subtracted while the data are copied.
-
-        If the sums are float32, a bias of more than 24 bits is rounded. This is no additional
-        error, because a float32 sum that contains the bias would be rounded too.
+        A float32 bias of more than 24 bits is rounded, as the sum that contains it would be.
 
         Args:
             bias: Bias of int32, shape (O,).
             weights: Weights of int8, shape (O, ...).
             numbers: The fields of the operator's ``Quantization``, shape (5,).
         """
-        if self._centred:
+        if self._subtracts_zero_point:
             return bias.astype(self.dot.sums)
-        zero = int(Quantization.of(numbers).data_zero_point) - SHIFTS[self.read]
+        zero = int(Quantization.of(numbers).data_zero_point) - SHIFTS[self.input_dtype]
         sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
         # Sums wrap around and come back: what is added up in the end fits into 32 bits.
         return (bias - zero * sums).astype(np.int32)
@@ -174,57 +143,40 @@ class Arithmetic:
 
 @attrs.frozen(kw_only=True)
 class TileArithmetic(Arithmetic):
-    """The instruction of a template that multiplies tiles (small matrices), and its dtypes.
-
-    Attributes:
-        product: The instruction that multiplies two tiles.
-        parts: Number of parts of which numbers are sums, each in the dtype of the instruction.
-    """
+    """A tile product and its dtypes; each number is a sum of ``parts`` numbers of its dtype."""
 
     product: TileProduct
     parts: int = 1
 
     @property
-    def read(self) -> str:
+    def input_dtype(self) -> str:
         return self.product.data
 
     @property
-    def multiplied(self) -> str:
+    def weight_dtype(self) -> str:
         return self.product.weights
 
 
-FLOAT32 = Arithmetic()
+FLOAT32_ARITHMETIC = Arithmetic()
 """The arithmetic of float32 operators."""
 
 
-def finishing_constants(
+def epilogue_constants(
     weights: NDArray[Any], rest: Arrays, groups: int, channels: int, arithmetic: Arithmetic
 ) -> Arrays:
-    """The constants of an operator except its weights, with padded channels.
-
-    Args:
-        weights: The weights (O, ...) before they are packed.
-        rest: The bias, if any. For an int8 operator: scale, bias and quantization.
-        groups: Number of groups.
-        channels: Number of channels of a group, padding included.
-        arithmetic: The dtypes of the inner loop.
-    """
+    """The constants of an operator except its weights, with padded channels."""
     if not arithmetic.quantized:
         return [pack_bias(arithmetic.data.real(bias), groups, channels) for bias in rest]
     scale, bias, numbers = rest
-    made_up = arithmetic.bias(bias, weights, numbers)
-    return [*(pack_bias(constant, groups, channels) for constant in (scale, made_up)), numbers]
+    corrected = arithmetic.bias(bias, weights, numbers)
+    return [*(pack_bias(constant, groups, channels) for constant in (scale, corrected)), numbers]
 
 
 def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Arithmetic:
     """The instruction and dtypes of an operator whose sums run over input channels.
 
-    Args:
-        spec: The operator's arguments.
-        target: The canonical target.
-        skipping: Whether the kernel may leave out products with padding. Such a product must then
-            be 0. Instructions that read their data with an offset are ruled out, because their
-            padding is not 0.
+    ``skipping`` says that the kernel leaves out products with padding. This rules out instructions
+    that read their data with an offset, whose padding is not 0.
     """
     kind = COMPUTE[spec.dtype]
     if kind.name in HALVES:
@@ -237,51 +189,35 @@ def arithmetic_of(spec: FusedSpec, target: str, *, skipping: bool = False) -> Ar
             f"no template multiplies {kind.data.name} by weights of {kind.weights.name}",
             hint="Use `space: sketch`.",
         )
-    return FLOAT32
+    return FLOAT32_ARITHMETIC
 
 
 def product_arithmetic(spec: BatchMatmulSpec, target: str) -> Arithmetic:
     """The instruction and dtypes for products of two matrices, neither of which is constant.
 
-    Both zero points of quantized sides are subtracted before the multiplication, so that the sums
-    need no correction.
-
-    Args:
-        spec: The operator's arguments.
-        target: The canonical target.
+    Both zero points are subtracted before the multiplication, so sums need no correction.
     """
     kind = COMPUTE[spec.dtype]
     if kind.name in HALVES:
         return Arithmetic(dot=half_dots(kind.name, target)[0], data=kind.data)
     if not kind.quantized:
-        return FLOAT32
+        return FLOAT32_ARITHMETIC
     dot = _integer_dot(target, kind.weights.name, skipping=True)
     return Arithmetic(dot=dot, data=kind.data)
 
 
 def scores_dot(spec: AttentionSpec, target: str) -> Dot:
-    """The instruction for attention's products of queries and keys.
-
-    Args:
-        spec: The operator's arguments.
-        target: The canonical target.
-    """
+    """The instruction for attention's products of queries and keys."""
     kind = COMPUTE[spec.dtype]
     if kind.name not in HALVES:
         return MultiplyAdd()
     dot = half_dots(kind.name, target)[0]
-    as_held = dot.data == dot.weights == kind.data.storage_dtype
-    return dot if as_held and spec.query[3] % dot.depth == 0 else MultiplyAdd()
+    reads_stored = dot.data == dot.weights == kind.data.storage_dtype
+    return dot if reads_stored and spec.query[3] % dot.depth == 0 else MultiplyAdd()
 
 
-def lanewise(spec: FusedSpec) -> Arithmetic:
-    """The instruction and dtypes of an operator in which each vector lane has its own input.
-
-    A depthwise convolution is such an operator.
-
-    Args:
-        spec: The operator's arguments.
-    """
+def lanewise_arithmetic(spec: FusedSpec) -> Arithmetic:
+    """The instruction and dtypes of an operator in which each vector lane has its own input."""
     kind = COMPUTE[spec.dtype]
     if not kind.quantized:
         return Arithmetic(data=kind.data)
@@ -292,15 +228,8 @@ def lanewise(spec: FusedSpec) -> Arithmetic:
     return Arithmetic(dot=dot, data=kind.data)
 
 
-def stored_weights(dtype: str, target: str) -> Dot | None:
-    """The multiply-add of float32 data with weights stored in 16 bits, or None.
-
-    None means that the target has no such instruction.
-
-    Args:
-        dtype: ``bfloat16`` or ``float16``.
-        target: The canonical target.
-    """
+def half_weights_dot(dtype: str, target: str) -> Dot | None:
+    """The multiply-add of float32 data and 16-bit weights; None if the target has none."""
     storage = STORAGE[dtype].storage_dtype
     dots = dots_of(target, data="float32", weights=dtype)
     return next((dot for dot in dots if dot.weights == storage), None)
@@ -309,29 +238,16 @@ def stored_weights(dtype: str, target: str) -> Dot | None:
 def half_dots(dtype: str, target: str) -> Sequence[Dot]:
     """The dot products of two tensors of a 16-bit dtype with float32 sums, fastest first.
 
-    Instructions with 16-bit sums are left out. Each of their roundings may be off by half a unit in
-    the last place (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). From five
-    products on, the error would exceed the tolerance of the operator's output, and sums could
-    overflow although the output does not.
-
-    Args:
-        dtype: The 16-bit dtype.
-        target: The canonical target.
+    Instructions with 16-bit sums are left out. From five products on, their rounding errors would
+    exceed the tolerance (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1).
     """
     dots = dots_of(target, data=dtype, weights=dtype)
     return [dot for dot in dots if dot.sums == "float32"]
 
 
-def arithmetic_in_words(target: str) -> dict[str, str]:
-    """The instructions that templates multiply with on a CPU, in words for each compute type.
-
-    Tile products come first. Operators that cannot use them use the dot product after them.
-    Depthwise convolutions multiply as float32 does.
-
-    Args:
-        target: The canonical target of a CPU.
-    """
-    features = features_named(target)
+def describe_arithmetic(target: str) -> dict[str, str]:
+    """The instructions of templates on a CPU for each compute type, tile products first."""
+    features = cpu_features(target)
     vectors = next((name for name in _VECTORS if name in features), "scalar")
     multiply_add = f"{vectors} {'FMA' if target_info(target).fma else 'multiply and add'}"
     words = {}
@@ -344,9 +260,12 @@ def arithmetic_in_words(target: str) -> dict[str, str]:
         else:
             dot = half_dots(kind.name, target)[0]
         plain = f"{multiply_add} of float32" if kind.name in HALVES else multiply_add
-        special = {MultiplyAdd.name: plain, IntegerMultiplyAdd.name: f"{vectors} 32-bit integers"}
+        names_of_floats = {
+            MultiplyAdd.name: plain,
+            IntegerMultiplyAdd.name: f"{vectors} 32-bit integers",
+        }
         names = [f"{tile.name} tiles" for tile in tiles[:1]]
-        words[kind.name] = ", ".join([*names, special.get(dot.name, dot.name)])
+        words[kind.name] = ", ".join([*names, names_of_floats.get(dot.name, dot.name)])
     return words
 
 
@@ -354,11 +273,11 @@ def _half_dot(spec: FusedSpec, target: str) -> Dot:
     """The fastest dot product, or one with 16-bit weights if reading weights is the bottleneck."""
     dots = half_dots(spec.dtype, target)
     info = target_info(target)
-    stored = spec.output_channels * spec.reduced * FLOAT_BYTES
+    weight_bytes = spec.output_channels * spec.reduced * FLOAT_BYTES
     uses = math.prod(spec.result_shape) / spec.output_channels
     # A vector of weights takes so many cycles to arrive, and to be multiplied with.
     arrives = info.vector_bytes / info.l3_bytes_per_cycle
-    if stored > info.l2_bytes and uses / info.fma_per_cycle < arrives:
+    if weight_bytes > info.l2_bytes and uses / info.fma_per_cycle < arrives:
         dots = [dot for dot in dots if dot.weights == STORAGE[spec.dtype].storage_dtype] or dots
     return dots[0]
 

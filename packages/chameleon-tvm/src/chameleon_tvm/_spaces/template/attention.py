@@ -22,17 +22,17 @@ from chameleon_tvm._spaces.template.estimates import (
     TILE_CYCLES,
     Numbers,
     Tiling,
+    as_floats,
     broadcast_is_operand,
-    floats,
 )
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._types import HALVES
 
-POWER_OPERATIONS = 14.0
+EXPONENTIAL_OPERATIONS = 14.0
 """Vector instructions that turn a vector of scores into exponentials and add these up."""
 TRANSPOSED_CYCLES = 1.5
 """Cycles for transposing one element of the queries."""
-BLOCKS = (64, 128, 256, 512, 1024)
+KEY_BLOCKS = (64, 128, 256, 512, 1024)
 TILE_KNOBS = ("query_vectors", "key_rows", "query_rows", "value_vectors", "key_block")
 """Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
 
@@ -75,17 +75,11 @@ class AttentionEstimates:
 
 
 class AttentionTiling(Tiling):
-    """The design space of attention.
-
-    Args:
-        spec: The operator's arguments.
-        info: The description of the CPU.
-        depth: Number of features of queries and keys that one instruction multiplies.
-    """
+    """The design space of attention."""
 
     tile_knobs = TILE_KNOBS
     estimates = AttentionEstimates
-    magnitudes = frozenset({"tasks", "scratch_bytes", "block_bytes", "blocks"})
+    log_fields = frozenset({"tasks", "scratch_bytes", "block_bytes", "blocks"})
     groups = (
         ("scores", ("score_sums", "score_registers", "score_loads", "waste")),
         ("values", ("value_sums", "value_registers", "value_loads")),
@@ -103,28 +97,25 @@ class AttentionTiling(Tiling):
         query_vectors = -(-queries // self.lanes)
         value_vectors = -(-spec.value[3] // self.lanes)
         self._sizes = {
-            "query_vectors": _up_to((1, 2, 3, 4, 6), query_vectors),
-            "key_rows": _up_to((1, 2, 3, 4, 5, 6, 8, 12), keys),
-            "query_rows": _up_to((1, 2, 3, 4, 5, 6, 8, 12), queries),
-            "value_vectors": _up_to((1, 2, 3, 4, 5, 6, 8), value_vectors),
-            "key_block": (*(block for block in BLOCKS if block < keys), keys),
+            "query_vectors": _at_most((1, 2, 3, 4, 6), query_vectors),
+            "key_rows": _at_most((1, 2, 3, 4, 5, 6, 8, 12), keys),
+            "query_rows": _at_most((1, 2, 3, 4, 5, 6, 8, 12), queries),
+            "value_vectors": _at_most((1, 2, 3, 4, 5, 6, 8), value_vectors),
+            "key_block": (*(block for block in KEY_BLOCKS if block < keys), keys),
             "unroll": tuple(u for u in (1, 2, 4, 8) if spec.query[3] // depth % u == 0),
         }
         self.knobs = (
             *(Choice(name=name, options=self._sizes[name]) for name in TILE_KNOBS),
-            Choice(name="keys", options=self._places()),
+            Choice(name="keys", options=self._key_options()),
             Choice(name="unroll", options=self._sizes["unroll"]),
         )
 
-    def _places(self) -> tuple[str, ...]:
-        """The options of keys and values: read in place, or copied; a copy widens 16-bit numbers.
-
-        Tokens of a head that are neighbours in memory already are not copied.
-        """
+    def _key_options(self) -> tuple[str, ...]:
+        """How kernels read keys and values: in place, or from a contiguous float32 copy."""
         spec = self.spec
         if spec.key_layout == "BHDS":
             return ("copy",)
-        apart = (
+        strided = (
             spec.packed
             or spec.dtype in HALVES
             or any(
@@ -132,14 +123,14 @@ class AttentionTiling(Tiling):
                 for layout, shape in ((spec.key_layout, spec.key), (spec.value_layout, spec.value))
             )
         )
-        return ("in_place", "copy") if apart else ("in_place",)
+        return ("in_place", "copy") if strided else ("in_place",)
 
     def constraints(self) -> tuple[Constraint, ...]:
         keys = self.spec.scores[3]
         scores, outputs = (
-            self.of_registers(enough, f"a tile of {name}s", f"{of}_registers", f"{of}_sums")
-            for enough, name, of in zip(
-                self._enough_sums(), ("score", "output"), ("score", "value"), strict=True
+            self.register_constraints(least, f"a tile of {name}s", f"{of}_registers", f"{of}_sums")
+            for least, name, of in zip(
+                self._latency_hiding_sums(), ("score", "output"), ("score", "value"), strict=True
             )
         )
         return (
@@ -150,8 +141,8 @@ class AttentionTiling(Tiling):
             ),
         )
 
-    def _enough_sums(self) -> tuple[float, float]:
-        """Numbers of sums of scores and outputs that hide the latency, or the largest possible."""
+    def _latency_hiding_sums(self) -> tuple[float, float]:
+        """The fewest sums of scores and of outputs that hide the latency, or the most that fit."""
         registers = self.info.vector_registers
         grid = np.meshgrid(*(np.array(self._sizes[name]) for name in TILE_KNOBS), indexing="ij")
         e = self.estimate(dict(zip(TILE_KNOBS, map(np.ravel, grid), strict=True)))
@@ -163,13 +154,13 @@ class AttentionTiling(Tiling):
     def estimate(self, values: Values) -> AttentionEstimates:
         spec, info = self.spec, self.info
         batch, heads, queries, keys = spec.scores
-        vectors, rows, outputs, columns, block = floats(values, *TILE_KNOBS)
-        own = not broadcast_is_operand(info)
+        vectors, rows, outputs, columns, block = as_floats(values, *TILE_KNOBS)
+        broadcast_registers = not broadcast_is_operand(info)
         width = vectors * self.lanes
         # What is left at the ends of a tile of outputs is computed in smaller pieces.
         mean_rows = width / np.ceil(width / outputs)
-        whole = np.ceil(spec.value[3] / self.lanes)
-        mean_columns = whole / np.ceil(whole / columns)
+        value_vectors = np.ceil(spec.value[3] / self.lanes)
+        mean_columns = value_vectors / np.ceil(value_vectors / columns)
         tiles = np.ceil(queries / width)
         computed = np.floor(queries / width) * width
         computed += np.ceil((queries - computed) / self.lanes) * self.lanes
@@ -178,10 +169,10 @@ class AttentionTiling(Tiling):
         block_bytes = block * (spec.query[3] + spec.value[3]) * FLOAT_BYTES
         return AttentionEstimates(
             score_sums=rows * vectors,
-            score_registers=rows * vectors + vectors + ((vectors > 1) | own),
+            score_registers=rows * vectors + vectors + ((vectors > 1) | broadcast_registers),
             score_loads=(rows + vectors) / (rows * vectors),
             value_sums=mean_rows * mean_columns,
-            value_registers=outputs * columns + columns + ((columns > 1) | own),
+            value_registers=outputs * columns + columns + ((columns > 1) | broadcast_registers),
             value_loads=(mean_rows + mean_columns) / (mean_rows * mean_columns),
             waste=computed / queries,
             tasks=tasks,
@@ -197,25 +188,29 @@ class AttentionTiling(Tiling):
         """Estimated cycles per vector of scores, to order first guesses; shape (n,)."""
         spec, info, e = self.spec, self.info, self.estimate(values)
         inner, outer = spec.query[3], spec.value[3] / self.lanes
-        vectors, rows, outputs, _, block = floats(values, *TILE_KNOBS)
+        vectors, rows, outputs, _, block = as_floats(values, *TILE_KNOBS)
         width = vectors * self.lanes
         # A broadcast that is an operand takes half of what loading it into a register does.
         broadcast = 0.5 if broadcast_is_operand(info) else 1.0
         score_ports = 1.0 / rows + broadcast / vectors
         value_ports = e.value_loads * (1.0 + broadcast) / 2
         # Values are read again for every tile of outputs, from L2 where L1 does not hold a block.
-        beyond = e.block_bytes + e.scratch_bytes > info.l1_bytes
-        streaming = beyond * info.l2_vector_fmas / outputs
+        exceeds_l1 = e.block_bytes + e.scratch_bytes > info.l1_bytes
+        streaming = exceeds_l1 * info.l2_vector_fmas / outputs
         in_place = values["keys"] == "in_place"
         steps = inner / self.depth
-        scores = steps * _issued(score_ports, e.score_sums, info)
-        scores += (LOOP_CYCLES + TILE_CYCLES) / e.score_sums + steps * beyond / (width * rows)
-        mixed = self.lanes * outer * _issued(np.maximum(value_ports, streaming), e.value_sums, info)
-        mixed += outer * self.lanes * (LOOP_CYCLES + TILE_CYCLES) / (e.value_sums * block)
-        powers = POWER_OPERATIONS / 2
+        scores = steps * _cycles_per_fma(score_ports, e.score_sums, info)
+        scores += (LOOP_CYCLES + TILE_CYCLES) / e.score_sums + steps * exceeds_l1 / (width * rows)
+        products = (
+            self.lanes
+            * outer
+            * _cycles_per_fma(np.maximum(value_ports, streaming), e.value_sums, info)
+        )
+        products += outer * self.lanes * (LOOP_CYCLES + TILE_CYCLES) / (e.value_sums * block)
+        exponentials = EXPONENTIAL_OPERATIONS / 2
         # Between blocks, sums of values are read and written once more.
-        moved = (e.blocks > 1) * 2.0 * outer * self.lanes / block
-        moved = moved + TRANSPOSED_CYCLES * spec.query[3] * self.lanes / spec.scores[3]
+        moves = (e.blocks > 1) * 2.0 * outer * self.lanes / block
+        moves = moves + TRANSPOSED_CYCLES * spec.query[3] * self.lanes / spec.scores[3]
         # A block whose scores do not fit into L1 is written to and read from L2.
         spilled = (e.scratch_bytes > info.l1_bytes) * info.l2_vector_fmas * 2
         copied = np.where(
@@ -229,19 +224,19 @@ class AttentionTiling(Tiling):
             widened = widened + in_place * (self.depth == 1) * inner / vectors
         # Keys of neighbouring tokens that lie a power of two apart share few sets of a cache.
         stride = spec.query[1] * spec.query[3] * FLOAT_BYTES
-        conflicts = (stride & (stride - 1) == 0) and len(self._places()) > 1
-        apart = np.where(in_place & conflicts, 0.2 * inner, 0.0)
-        tiles = scores + mixed + powers + moved + spilled + widened
-        return np.asarray(e.imbalance * (e.waste * tiles + copied + apart))
+        conflicts = (stride & (stride - 1) == 0) and len(self._key_options()) > 1
+        strided = np.where(in_place & conflicts, 0.2 * inner, 0.0)
+        tiles = scores + products + exponentials + moves + spilled + widened
+        return np.asarray(e.imbalance * (e.waste * tiles + copied + strided))
 
 
-def _issued(ports: Numbers, sums: Numbers, info: TargetInfo) -> Numbers:
+def _cycles_per_fma(ports: Numbers, sums: Numbers, info: TargetInfo) -> Numbers:
     """Cycles per multiply-add, limited by the busiest unit or by too few independent sums."""
     latency = info.vector_registers / 2 / np.maximum(sums, 1.0)
     return np.asarray(np.maximum(1.0, np.maximum(ports, latency)))
 
 
-def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
+def _at_most(options: tuple[int, ...], most: int) -> tuple[int, ...]:
     """The options that are at most ``most``, or ``most`` itself if there are none."""
     return tuple(option for option in options if option <= most) or (most,)
 
@@ -249,10 +244,8 @@ def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
 class AttentionTemplate(Template):
     """Template of attention: scores, softmax and product with values in one function.
 
-    It reads its arrays without changing their layouts. The kernel multiplies 16-bit queries and
-    keys directly, if the CPU has an instruction for that. If not, it widens both to float32. The
-    exponentials of the scores are float32, and values are widened to float32 before they are
-    multiplied by these.
+    Exponentials are float32, and so are values when they are multiplied. The kernel multiplies
+    16-bit queries and keys without widening them if the CPU has an instruction for that.
     """
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:

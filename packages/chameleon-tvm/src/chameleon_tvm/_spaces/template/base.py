@@ -21,7 +21,6 @@ class Template(ABC):
 
     Args:
         task: The task of the operator.
-        options: Options of the space ``template``.
 
     Raises:
         ConfigError: The template does not support the task; the hint names a space that does.
@@ -46,24 +45,16 @@ class Template(ABC):
 
     @abstractmethod
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        """The function of a legal configuration, in TensorIR.
+        """The TensorIR function of a legal configuration.
 
         Its parameters are the operator's inputs, then the output, in the operator's physical
         shapes. Only constant inputs have packed shapes.
-
-        Args:
-            values: The value of each knob by its name.
         """
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         """Convert logical constants (weights, [bias]) to the form that ``function`` takes.
 
-        A delivered network packs its weights once, with this method. It returns the constants as
-        they are, unless a template has a form of its own for them.
-
-        Args:
-            values: The value of each knob by its name, as for ``function``.
-            constants: The logical constants.
+        A delivered network packs its weights once, with this method.
         """
         del values
         return constants
@@ -99,13 +90,7 @@ class Template(ABC):
 
 
 class TemplateBuilder(TVMBuilder):
-    """Builds kernels of a template's configurations.
-
-    Args:
-        template: The template, made for ``task``.
-        task: The task.
-        threads: Number of threads that the kernels run with.
-    """
+    """Builds kernels of a template's configurations."""
 
     def __init__(self, template: Template, task: Task, *, threads: int) -> None:
         super().__init__(task, threads=threads)

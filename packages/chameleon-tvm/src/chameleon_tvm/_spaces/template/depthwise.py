@@ -15,34 +15,29 @@ from chameleon_tvm._device.targets import TargetInfo, target_info
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import DepthwiseSpec, channel_block, convolution_of
-from chameleon_tvm._spaces.template.algorithms import Algorithm, JoinedTemplate
-from chameleon_tvm._spaces.template.arithmetic import Arithmetic, lanewise
-from chameleon_tvm._spaces.template.conv2d import geometry_of, parameter_shapes
+from chameleon_tvm._spaces.template.algorithms import Algorithm, MultiAlgorithmTemplate
+from chameleon_tvm._spaces.template.arithmetic import Arithmetic, lanewise_arithmetic
+from chameleon_tvm._spaces.template.convolution import geometry_of, parameter_shapes
 from chameleon_tvm._spaces.template.direct import DirectConvolution, Tap
-from chameleon_tvm._spaces.template.direct_products import pack_constants, tile_of
+from chameleon_tvm._spaces.template.direct_algorithm import pack_constants, tile_of
+from chameleon_tvm._spaces.template.direct_tiling import DirectTiling
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile
+from chameleon_tvm._spaces.template.input import Input
 from chameleon_tvm._spaces.template.options import DIRECT, TemplateOptions
-from chameleon_tvm._spaces.template.planar import PlanarProducts
-from chameleon_tvm._spaces.template.staging import Input
-from chameleon_tvm._spaces.template.tiling import ConvolutionTiling
-from chameleon_tvm._spaces.template.writing import TilePosition
+from chameleon_tvm._spaces.template.output import TilePosition
+from chameleon_tvm._spaces.template.planar import PlanarAlgorithm
 
 
 class DepthwiseConvolution(DirectConvolution):
-    """Writes the function of a depthwise convolution for one tile.
-
-    Args:
-        geometry: The convolution as one group of all channels, with as many input channels as
-            output channels.
-        tile: The decoded configuration.
-        spec: The operator's arguments.
-    """
+    """Writes the function of a depthwise convolution for one tile."""
 
     def __init__(self, geometry: Geometry, tile: Tile, spec: DepthwiseSpec) -> None:
         self.multiplier = spec.multiplier
         # Whole vectors are loaded, which would reach beyond the input where its channels end.
         copy = tile.copy or tile.vectors * geometry.lanes > geometry.ic
-        super().__init__(geometry, attrs.evolve(tile, copy=copy), spec, arithmetic=lanewise(spec))
+        super().__init__(
+            geometry, attrs.evolve(tile, copy=copy), spec, arithmetic=lanewise_arithmetic(spec)
+        )
 
     def _make_input(self) -> Input:
         g = self.geometry
@@ -63,36 +58,38 @@ class DepthwiseConvolution(DirectConvolution):
 
     def _reduce(self, at: TilePosition) -> Stmt:
         """Add the products of all taps; the columns of the filter are straight-line code."""
-        used = [rx for rx in range(self.geometry.kernel[1]) if at.valid[:, rx].any()]
+        valid_columns = [rx for rx in range(self.geometry.kernel[1]) if at.valid[:, rx].any()]
 
         def row(rz: tuple[Expr, ...], ry: Expr) -> Stmt:
             return emit.sequence(
-                [self._multiply(at, (0, rz, ry, rx), 0, at.valid[:, rx]) for rx in used]
+                [self._multiply(at, (0, rz, ry, rx), 0, at.valid[:, rx]) for rx in valid_columns]
             )
 
         return self._tap_rows(at, row)
 
-    def _multiply(self, at: TilePosition, tap: Tap, c: Expr, used: NDArray[np.bool_]) -> Stmt:
+    def _multiply(
+        self, at: TilePosition, tap: Tap, c: Expr, valid_columns: NDArray[np.bool_]
+    ) -> Stmt:
         g, tile, block = self.geometry, self.tile, self.output.block
         del c  # every channel is in a lane
         _, rz, ry, rx = tap
         outer = self._outer(at, rz)
-        first = emit.within(at.block, block, self.output.channels)
+        first = emit.tile_start(at.block, block, self.output.channels)
         statements = []
         for v in range(tile.vectors):
-            indices = [at.block, self._tap(tap), v * g.lanes]
+            indices = [at.block, self._tap_index(tap), v * g.lanes]
             weight = emit.load(self.weights, indices, g.lanes)
             for yi in range(tile.rows):
-                for xi in np.flatnonzero(used).tolist():
+                for xi in np.flatnonzero(valid_columns).tolist():
                     row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
                     column = (at.x + xi) * g.stride[1] + rx * g.dilation[1]
                     channel = first + v * g.lanes
                     if tile.copy:
-                        value = self.input.copied(at.n, 0, outer, row, (column, channel))
+                        value = self.input.load_copy(at.n, 0, outer, row, (column, channel))
                     else:
-                        value = self.input.in_place(at.n, channel, outer, row, column)
+                        value = self.input.load_in_place(at.n, channel, outer, row, column)
                         zero_point = self.output.epilogue.zero_point
-                        value = self.arithmetic.converted(value, zero_point, g.lanes)
+                        value = self.arithmetic.convert(value, zero_point, g.lanes)
                     into = at.sums[(yi * tile.columns + xi) * tile.vectors + v]
                     total = self.dot.emit(emit.read(into), value, weight, g.lanes)
                     statements.append(emit.assign(into, total))
@@ -100,21 +97,15 @@ class DepthwiseConvolution(DirectConvolution):
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class DepthwiseProducts(Algorithm):
+class DepthwiseAlgorithm(Algorithm):
     """The direct algorithm of a depthwise convolution: vectors of channels.
 
-    A kernel computes one output channel in each lane of a vector. It reads the input in place, or a
-    copy of it. If an input channel has several filters, the copy repeats the channel for each of
-    them. If the channels do not fill a vector, the copy is padded with zeros.
-
-    Attributes:
-        geometry: The sizes of the convolution, as one group with all output channels.
-        spec: The operator's arguments.
-        info: The description of the CPU.
+    The input is read in place or copied. The copy repeats the channels that have several filters,
+    and pads with zeros the channels that do not fill a vector.
     """
 
     names = (DIRECT,)
-    leads = False
+    preferred = False
 
     geometry: Geometry
     spec: DepthwiseSpec
@@ -123,7 +114,7 @@ class DepthwiseProducts(Algorithm):
     @property
     def arithmetics(self) -> Mapping[str, Arithmetic]:
         """The dtypes of the inner loop, by the value of the knob ``algorithm``."""
-        return {DIRECT: lanewise(self.spec)}
+        return {DIRECT: lanewise_arithmetic(self.spec)}
 
     def space(self) -> DesignSpace:
         g = self.geometry
@@ -150,7 +141,7 @@ class DepthwiseProducts(Algorithm):
         return pack_constants(constants, geometry, tile, self.arithmetics[DIRECT])
 
 
-class DepthwiseTemplate(JoinedTemplate):
+class DepthwiseTemplate(MultiAlgorithmTemplate):
     """Template of depthwise convolutions of any rank."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
@@ -161,22 +152,18 @@ class DepthwiseTemplate(JoinedTemplate):
             raise TypeError(f"{task.operator} is no depthwise convolution")
         geometry = geometry_of(spec, info.lanes("float32"))
         channels = spec.output_channels
-        whole = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
-        vectors = DepthwiseProducts(geometry=whole, spec=spec, info=info)
-        planar = PlanarProducts.of(geometry, spec, info)
+        single_group = attrs.evolve(geometry, groups=1, ic=channels, oc=channels)
+        vectors = DepthwiseAlgorithm(geometry=single_group, spec=spec, info=info)
+        planar = PlanarAlgorithm.of(geometry, spec, info)
         self.algorithms = [vectors] if planar is None else [vectors, planar]
         self.shapes = parameter_shapes(spec)
 
 
-class DepthwiseTiling(ConvolutionTiling):
-    """The design space of a depthwise convolution.
-
-    An output reads one input channel only. So there is no loop over input channels, and no knob
-    that unrolls it.
-    """
+class DepthwiseTiling(DirectTiling):
+    """The design space of a depthwise convolution, which has no loop over input channels."""
 
     @property
-    def reduced(self) -> int:
+    def reduction_channels(self) -> int:
         return 1
 
     def _make_knobs(self, channel_blocks: tuple[int, ...], *, in_place: bool) -> tuple[Choice, ...]:

@@ -13,30 +13,24 @@ from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._emit import Buffer, Expr
 from chameleon_tvm._operators.activations import activate
 from chameleon_tvm._operators.epilogues import PARAMETERS
-from chameleon_tvm._operators.requantizing import PRODUCT_PARAMETERS, finished, finished_product
+from chameleon_tvm._operators.requantization import (
+    PRODUCT_PARAMETERS,
+    requantize,
+    requantize_product,
+)
 from chameleon_tvm._operators.specs import BatchMatmulSpec, FusedSpec, TypedSpec
 from chameleon_tvm._types import FLOAT32, STORAGE
 
 
 class VectorEpilogue:
-    """Writes the steps between the sums and the output of an operator, as TensorIR.
+    """Writes the steps between sums and output: bias, residual, activation and rounding.
 
-    The steps add bias and residual, apply the activation, and round to the output's dtype.
-
-    Args:
-        spec: The operator's arguments. None for an operator in float32 without an epilogue.
-        channels: Number of elements of the bias, padding included. The bias is packed as float32.
-        shape: Shape of the output and of the residual.
-
-    Attributes:
-        bias: The function's parameter for the bias, or None.
-        residual: The function's parameter for the residual, or None.
-        out_type: Dtype of the output.
+    ``bias`` and ``residual`` are the function's parameters, or None.
     """
 
     def __init__(self, spec: TypedSpec | None, channels: int, shape: Sequence[int]) -> None:
-        self._written = STORAGE[FLOAT32 if spec is None else spec.output_dtype]
-        self.out_type = self._written.storage_dtype
+        self._output_type = STORAGE[FLOAT32 if spec is None else spec.output_dtype]
+        self.out_dtype = self._output_type.storage_dtype
         self.activation = "none"
         self.bias: Buffer | None = None
         self.residual: Buffer | None = None
@@ -44,7 +38,7 @@ class VectorEpilogue:
             self.activation = spec.activation
             self.bias = emit.buffer("bias", (channels,)) if spec.bias else None
             if spec.residual:
-                self.residual = emit.buffer("residual", shape, dtype=self.out_type)
+                self.residual = emit.buffer("residual", shape, dtype=self.out_dtype)
 
     @property
     def parameters(self) -> list[Buffer]:
@@ -56,53 +50,31 @@ class VectorEpilogue:
         """The zero point of the data in float32; None if the data have none."""
         return None
 
-    def whole(self, sums: Expr, channel: Expr, index: Sequence[Expr], lanes: int) -> Expr:
-        """The outputs of several neighbouring channels, as a vector.
+    def apply(self, sums: Expr, channel: Expr, index: Sequence[Expr], lanes: int) -> Expr:
+        """The outputs of several neighbouring channels, as a vector."""
+        return self.finish(self.add_bias(sums, channel, lanes), index, lanes)
 
-        Args:
-            sums: The sums of these channels, a vector.
-            channel: The first of these channels.
-            index: Index of the first of these outputs in the output.
-            lanes: Number of channels.
-        """
-        return self.last(self.biased(sums, channel, lanes), index, lanes)
-
-    def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
+    def add_bias(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
         """The sums of ``lanes`` channels from ``channel``, with their bias added."""
         return sums if self.bias is None else sums + emit.load(self.bias, [channel], lanes)
 
-    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
+    def finish(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         """Add the residual to biased sums, apply the activation, and round the result."""
         if self.residual is not None:
-            added = emit.load(self.residual, index, lanes)
-            sums = sums + emit.widening(self._written, added)
-        return emit.rounding(self._written, activate(sums, self.activation))
+            residual = emit.load(self.residual, index, lanes)
+            sums = sums + emit.widening(self._output_type, residual)
+        return emit.rounding(self._output_type, activate(sums, self.activation))
 
 
 def pack_bias(bias: NDArray[Any], groups: int, channels: int) -> NDArray[Any]:
-    """Pad the channels of each group in a bias; the result has shape (groups * channels,).
-
-    Args:
-        bias: The bias of all groups.
-        groups: Number of groups.
-        channels: Number of channels of a group, padding included.
-    """
+    """Pad the channels of each group in a bias; the result has shape (groups * channels,)."""
     grouped = bias.reshape(groups, -1)
     padded = np.pad(grouped, ((0, 0), (0, channels - grouped.shape[1])))
     return contiguous(padded).reshape(-1)
 
 
 class QuantizedVectorEpilogue(VectorEpilogue):
-    """Writes the steps between integer sums and the output of an int8 operator, as TensorIR.
-
-    ``QuantizedEpilogue`` defines these steps.
-
-    Args:
-        spec: The arguments of an int8 operator.
-        channels: Number of elements of scale and bias, padding included.
-        shape: Shape of the output and of the residual.
-        sums: Dtype of the sums and of the packed bias.
-    """
+    """Writes the steps of ``QuantizedEpilogue`` between integer sums and output."""
 
     def __init__(
         self, spec: FusedSpec, channels: int, shape: Sequence[int], *, sums: str = "int32"
@@ -111,67 +83,52 @@ class QuantizedVectorEpilogue(VectorEpilogue):
         self.spec = spec
         self.scale = emit.buffer("scale", (channels,))
         self.bias = emit.buffer("bias", (channels,), dtype=sums)
-        self.numbers = emit.buffer("quantization", (PARAMETERS,))
+        self.quantization = emit.buffer("quantization", (PARAMETERS,))
 
     @property
     def parameters(self) -> list[Buffer]:
         more = [] if self.residual is None else [self.residual]
-        return [self.scale, self.bias, self.numbers, *more]
+        return [self.scale, self.bias, self.quantization, *more]
 
     @property
     def zero_point(self) -> Expr:
-        return emit.load(self.numbers, [0])
+        return emit.load(self.quantization, [0])
 
-    def biased(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
-        """Add the bias to integer sums, and scale them to float32.
-
-        Args:
-            sums: A vector of integer sums.
-            channel: Output channel of the first lane.
-            lanes: Number of elements of the vector, each for one channel.
-        """
+    def add_bias(self, sums: Expr, channel: Expr, lanes: int) -> Expr:
+        """Add the bias to integer sums, and scale them to float32."""
         total = sums + emit.load(self.bias, [channel], lanes)
         return emit.cast("float32", total) * emit.load(self.scale, [channel], lanes)
 
-    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
+    def finish(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         residual = None if self.residual is None else emit.load(self.residual, index, lanes)
-        numbers = [emit.load(self.numbers, [at]) for at in range(PARAMETERS)]
-        return finished(sums, residual, self.spec, numbers)
+        quantization = [emit.load(self.quantization, [at]) for at in range(PARAMETERS)]
+        return requantize(sums, residual, self.spec, quantization)
 
 
 class QuantizedProductEpilogue(VectorEpilogue):
-    """Writes the steps between integer sums and the output of an int8 product, as TensorIR.
-
-    ``QuantizedProduct`` defines these steps.
-
-    Args:
-        spec: The arguments of an int8 product of two quantized tensors.
-        channels: The number of columns of one product times the number of products in the batch.
-            All columns have the same scale.
-        shape: Shape of the output.
-    """
+    """Writes the steps of ``QuantizedProduct`` between integer sums and output."""
 
     def __init__(self, spec: BatchMatmulSpec, channels: int, shape: Sequence[int]) -> None:
         super().__init__(spec, channels, shape)
-        self.numbers = emit.buffer("quantization", (PRODUCT_PARAMETERS,))
+        self.quantization = emit.buffer("quantization", (PRODUCT_PARAMETERS,))
 
     @property
     def parameters(self) -> list[Buffer]:
-        return [self.numbers]
+        return [self.quantization]
 
     @property
     def zero_point(self) -> Expr:
-        return emit.load(self.numbers, [0])
+        return emit.load(self.quantization, [0])
 
     @property
     def right_zero_point(self) -> Expr:
         """The zero point of the right side, in float32."""
-        return emit.load(self.numbers, [1])
+        return emit.load(self.quantization, [1])
 
-    def last(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
+    def finish(self, sums: Expr, index: Sequence[Expr], lanes: int) -> Expr:
         del index, lanes
-        numbers = [emit.load(self.numbers, [at]) for at in range(PRODUCT_PARAMETERS)]
-        return finished_product(emit.cast("float32", sums), self._written.name, numbers)
+        quantization = [emit.load(self.quantization, [at]) for at in range(PRODUCT_PARAMETERS)]
+        return requantize_product(emit.cast("float32", sums), self._output_type.name, quantization)
 
 
 def epilogue_of(
@@ -181,15 +138,7 @@ def epilogue_of(
     *,
     sums: str = "float32",
 ) -> VectorEpilogue:
-    """Make the epilogue of a template, which adds bias and residual and applies the activation.
-
-    Args:
-        spec: The operator's arguments. None if the operator has no bias, residual or activation and
-            is in float32.
-        channels: Number of elements of the bias, padding included.
-        shape: Shape of the output and of the residual.
-        sums: Dtype in which the kernel adds up products.
-    """
+    """The epilogue of an operator; ``spec`` is None for a float32 operator without one."""
     if spec is None or not spec.quantized:
         return VectorEpilogue(spec, channels, shape)
     if isinstance(spec, BatchMatmulSpec):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -20,7 +20,7 @@ FLOAT_BYTES = 4
 
 Numbers = NDArray[np.float64]
 
-COPIED = 1.5
+COPY_COST = 1.5
 """Time of copying a byte in a separate loop (reading and writing it), over the time of reading it
 from L3."""
 TILE_CYCLES = 12.0
@@ -33,13 +33,13 @@ TRANSPOSE_CYCLES = 1.2
 """Cycles for moving an element between a channels-first layout and vectors of channels."""
 GUESSES = 16
 """Number of first guesses of a template."""
-_RANKED = 60_000
+_MAX_RANKED = 60_000
 """Number of configurations that are estimated and ranked, which takes a fraction of a second."""
 GUESS_ERROR = 0.02
 """Relative error of the estimates for good tiles."""
 
 
-def floats(values: Values, *names: str) -> list[Numbers]:
+def as_floats(values: Values, *names: str) -> list[Numbers]:
     """The values of several knobs as floating-point numbers."""
     return [values[name].astype(np.float64) for name in names]
 
@@ -49,54 +49,42 @@ def broadcast_is_operand(info: TargetInfo) -> bool:
     return info.vector_bytes == AVX512_BYTES
 
 
-def transpose_cost(geometry: Geometry, info: TargetInfo, reduced: int, rate: float = 1.0) -> float:
-    """Estimate the time in which a convolution's kernel transposes images with channels first.
+def transpose_cost(
+    geometry: Geometry, info: TargetInfo, reduction_channels: int, rate: float = 1.0
+) -> float:
+    """The time of a kernel's layout transposes over the time of its products at the full rate.
 
-    Its loops read and write channels last. Input or output with channels first is transposed
-    element by element.
-
-    Args:
-        geometry: The sizes and layouts of the convolution.
-        info: The description of the CPU.
-        reduced: Number of input channels that each output adds up.
-        rate: Number of products that a lane computes in the time of a float32 multiply-add. It is
-            above 1 for instructions that add several products, such as dot products in int8.
-
-    Returns:
-        The time, divided by the time of all products of the convolution at the CPU's full rate.
+    ``rate`` is the number of products that a lane computes in the time of a float32 multiply-add.
     """
     g = geometry
     read = g.groups * g.ic * g.planes * math.prod(g.size) * (g.layout == "NCHW")
     outputs = g.groups * g.oc * g.out_planes * math.prod(g.out)
     moved = read + outputs * (g.out_layout == "NCHW")
     full = g.lanes * info.fma_per_cycle * rate
-    return TRANSPOSE_CYCLES * moved * full / (outputs * reduced * g.taps)
+    return TRANSPOSE_CYCLES * moved * full / (outputs * reduction_channels * g.taps)
 
 
 class Tiling(ABC):
     """The design space of a template, with estimates that need no compiled kernel.
 
     Attributes:
-        info: The description of the CPU.
-        knobs: The knobs in order.
-        tile_knobs: Names of knobs. Configurations with equal values of these run the same inner
-            loops.
+        tile_knobs: Knobs with equal values in configurations that run the same inner loops.
         estimates: An attrs class of estimates for n configurations, with fields of shape (n,). Each
             field is a feature.
-        magnitudes: Names of the fields whose feature is a logarithm.
+        log_fields: Names of the fields whose feature is a logarithm.
         groups: For each loop or buffer, the features that describe it.
         prefix: Prefix of the names of features and groups, to tell templates apart.
-        least: A number that is added to magnitudes before the logarithm, so that they may be zero.
+        log_offset: A number added before the logarithm, for fields that may be zero.
     """
 
     info: TargetInfo
     knobs: tuple[Knob, ...]
     tile_knobs: ClassVar[tuple[str, ...]] = ()
     estimates: ClassVar[Any]
-    magnitudes: ClassVar[frozenset[str]]
+    log_fields: ClassVar[frozenset[str]]
     groups: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]]
     prefix: ClassVar[str] = ""
-    least: ClassVar[float] = 0.0
+    log_offset: ClassVar[float] = 0.0
 
     @abstractmethod
     def constraints(self) -> tuple[Constraint, ...]:
@@ -111,11 +99,7 @@ class Tiling(ABC):
         """A rough relative cost of n configurations to order first guesses; lower is better."""
 
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
-        """Choose the configurations of a space that are measured first, by their estimates.
-
-        Args:
-            space: The design space, which has no first guesses yet.
-        """
+        """Choose the configurations of a space that are measured first, by their estimates."""
         return first_guesses(space, self.guessed_cost, self.tile_knobs)
 
     def space(self) -> DesignSpace:
@@ -126,10 +110,10 @@ class Tiling(ABC):
             self.knobs,
             constraints=constraints,
             features=FeatureBlock(
-                names=self._named(field.name for field in attrs.fields(self.estimates)),
+                names=self._prefixed(field.name for field in attrs.fields(self.estimates)),
                 compute=self.features,
                 groups=tuple(
-                    (f"{self.prefix} {name}".strip(), self._named(columns))
+                    (f"{self.prefix} {name}".strip(), self._prefixed(columns))
                     for name, columns in self.groups
                 ),
             ),
@@ -137,32 +121,25 @@ class Tiling(ABC):
             first_guesses=self.first_guesses(bare),
         )
 
-    def _named(self, columns: Iterable[str]) -> tuple[str, ...]:
+    def _prefixed(self, columns: Iterable[str]) -> tuple[str, ...]:
         return tuple(f"{self.prefix}_{column}".strip("_") for column in columns)
 
     def features(self, values: Values) -> Numbers:
         """Features of n configurations for cost models, shape (n, fields of the estimates)."""
         columns = [
-            np.log2(self.least + column) if name in self.magnitudes else column
+            np.log2(self.log_offset + column) if name in self.log_fields else column
             for name, column in attrs.asdict(self.estimate(values), recurse=False).items()
         ]
         return np.stack(np.broadcast_arrays(*columns), axis=1)
 
-    def of_registers(
+    def register_constraints(
         self,
-        enough: float,
+        least_sums: float,
         tile: str = "the tile",
         field: str = "registers",
         sums: str = "accumulators",
     ) -> tuple[Constraint, Constraint]:
-        """Two constraints: a tile fits the registers, and its sums hide a multiply-add's latency.
-
-        Args:
-            enough: Number of sums that hide the latency.
-            tile: Name of the tile in messages.
-            field: Field of the estimates with the registers of the inner loop.
-            sums: Field of the estimates with the registers of the sums.
-        """
+        """Constraints: a tile fits the registers, and its sums hide a multiply-add's latency."""
         most = self.info.vector_registers
         return (
             Constraint(
@@ -171,30 +148,26 @@ class Tiling(ABC):
             ),
             Constraint(
                 reason=f"{tile} has too few sums to hide the latency of a multiply-add",
-                holds=lambda v: getattr(self.estimate(v), sums) >= enough,
+                holds=lambda v: getattr(self.estimate(v), sums) >= least_sums,
             ),
         )
 
     def imbalance(self, tasks: Numbers) -> Numbers:
-        """Time of the busiest core over its time if work were divided evenly, shape (n,).
-
-        Args:
-            tasks: Number of equal parallel pieces of work in each configuration.
-        """
+        """Time of the busiest core over its time if work were divided evenly, shape (n,)."""
         return np.ceil(tasks / self.info.cores) * self.info.cores / tasks
 
 
-def spread(space: DesignSpace, count: int) -> NDArray[np.int32]:
-    """About ``count`` configurations, legal or not, spread evenly over a space.
+def by_algorithm(values: Values, numbers: Mapping[str, int]) -> Numbers:
+    """The number of each configuration's algorithm, shape (n,); arbitrary for other algorithms."""
+    each = [float(number) for number in numbers.values()]
+    return np.select([values["algorithm"] == name for name in numbers], each, each[0])
 
-    A space with fewer configurations is returned whole. The configurations have equal distances in
-    lexicographic order. The distance shares no factor with the number of choices of any knob.
-    Otherwise some choices of a knob would never occur. For example, with a distance of three, a
-    last knob with three choices would always have the same value.
 
-    Args:
-        space: The design space.
-        count: About the number of configurations to return.
+def evenly_spaced(space: DesignSpace, count: int) -> NDArray[np.int32]:
+    """About ``count`` configurations, legal or not, at equal distances in lexicographic order.
+
+    The distance shares no factor with any knob's number of options. Otherwise some options of a
+    knob would never occur.
     """
     step = max(1, space.size // count)
     while math.gcd(step, space.size) > 1:
@@ -210,29 +183,22 @@ def first_guesses(
 ) -> NDArray[np.int32]:
     """The configurations with the lowest estimated cost, those with different tiles first.
 
-    A second configuration with the same tile comes later: its cost is raised by about the error of
-    the estimates. Variants that differ only in unrolling are left out.
-
-    Args:
-        space: The design space, without first guesses.
-        guessed_cost: A function that returns the estimated costs of n configurations, shape (n,).
-        tile_knobs: Names of knobs. Configurations with equal values of these have the same tile.
-        count: The largest number of configurations to return.
+    A second configuration with the same tile comes later by about the error of the estimates.
     """
-    configs = spread(space, _RANKED)
+    configs = evenly_spaced(space, _MAX_RANKED)
     configs = configs[space.legal(configs)]
     cost = guessed_cost(space.values(configs))
     order = np.argsort(cost, kind="stable")
-    variant = [at for name, at in space.index.items() if name != "unroll"]
-    _, first = np.unique(configs[order][:, variant], axis=0, return_index=True)
+    variant_knobs = [at for name, at in space.index.items() if name != "unroll"]
+    _, first = np.unique(configs[order][:, variant_knobs], axis=0, return_index=True)
     order = order[np.sort(first)]
-    shape = [space.index[name] for name in tile_knobs]
-    _, tile = np.unique(configs[order][:, shape], axis=0, return_inverse=True)
+    tile_columns = [space.index[name] for name in tile_knobs]
+    _, tile = np.unique(configs[order][:, tile_columns], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
     # How many cheaper variants of the same tile there are.
     grouped = np.argsort(tile, kind="stable")
     starts = np.searchsorted(tile[grouped], tile[grouped])
-    earlier = np.empty(len(tile))
-    earlier[grouped] = np.arange(len(tile)) - starts
-    late = cost[order] * (1.0 + GUESS_ERROR * earlier)
-    return configs[order[np.argsort(late, kind="stable")[:count]]]
+    cheaper = np.empty(len(tile))
+    cheaper[grouped] = np.arange(len(tile)) - starts
+    penalized = cost[order] * (1.0 + GUESS_ERROR * cheaper)
+    return configs[order[np.argsort(penalized, kind="stable")[:count]]]

@@ -16,15 +16,8 @@ from chameleon_tvm._arrays import contiguous
 class OuterAxis:
     """A spatial axis outside height and width, such as depth.
 
-    Tiles have an extent of 1 along this axis, and taps in its padding are never computed.
-
-    Attributes:
-        size: Extent of the input.
-        out: Extent of the output.
-        kernel: Extent of the filter.
-        stride: Stride.
-        dilation: Distance between taps.
-        pad: Zeros before the input. The number of zeros after it follows from the other sizes.
+    Tiles have an extent of 1 along this axis. ``size`` and ``out`` are the extents of input and
+    output, ``pad`` is the number of zeros before the input.
     """
 
     size: int
@@ -36,24 +29,21 @@ class OuterAxis:
 
     @property
     def independent(self) -> bool:
-        """Whether the output at each index of this axis reads only the input at the same index.
-
-        If so, the axis can be treated like a batch axis.
-        """
+        """Whether each output index reads only the same input index, as along a batch axis."""
         return self.kernel == 1 and self.size == self.out and not self.padded
 
     @property
     def padded(self) -> bool:
         """Whether a tap of any output falls outside the input."""
-        return self.pad > 0 or self.staged - self.pad > self.size
+        return self.pad > 0 or self.padded_extent - self.pad > self.size
 
     @property
-    def staged(self) -> int:
-        """Extent of the padded input, without what no output reads."""
+    def padded_extent(self) -> int:
+        """Extent of the padded input, without indices that no output reads."""
         return (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     @property
-    def inside(self) -> float:
+    def inside_fraction(self) -> float:
         """The fraction of all products along this axis whose input is not padding."""
         at = np.arange(self.out)[:, None] * self.stride - self.pad
         taps = at + np.arange(self.kernel) * self.dilation
@@ -62,22 +52,12 @@ class OuterAxis:
 
 @attrs.frozen(kw_only=True)
 class Geometry:
-    """The sizes of a convolution. Channels are those of one group.
-
-    A convolution with a single spatial axis has a height of 1.
+    """The sizes of a convolution. Pairs are height and width; channels are those of one group.
 
     Attributes:
-        batch: Number of images.
-        groups: Number of groups.
         ic: Input channels of a group.
         oc: Output channels of a group.
-        size: Input height and width.
-        out: Output height and width.
-        kernel: Filter height and width.
-        stride: Strides down and right.
-        dilation: Distances between taps, down and right.
-        pads: Zeros at the top and at the left. Zeros at the bottom and right follow from the other
-            sizes.
+        pads: Zeros at the top and at the left. Those at the bottom and right follow.
         layout: Layout of the input, named as if height and width were the only spatial axes.
         out_layout: Layout of the output, named in the same way.
         lanes: Number of elements of a vector register.
@@ -106,10 +86,7 @@ class Geometry:
 
     @property
     def planes(self) -> int:
-        """The product of the input's extents along all spatial axes except height and width.
-
-        The input of a 3-D convolution, for example, has as many planes as its depth.
-        """
+        """The product of the input's extents along all spatial axes except height and width."""
         return math.prod(axis.size for axis in self.outer)
 
     @property
@@ -118,9 +95,9 @@ class Geometry:
         return math.prod(axis.out for axis in self.outer)
 
     @property
-    def staged_size(self) -> tuple[int, int]:
+    def padded_size(self) -> tuple[int, int]:
         """Height and width of the padded input, without rows and columns that no output reads."""
-        height, width = (axis.staged for axis in self.plane)
+        height, width = (axis.padded_extent for axis in self.plane)
         return height, width
 
     @property
@@ -148,11 +125,9 @@ class Tile:
         columns: Output columns of a tile.
         vectors: Vectors of output channels of a tile.
         channels: Input channels of a block.
-        copy: Whether the input is first copied, padded and blocked. Otherwise it is read in place,
-            and taps in the padding are skipped.
-        channels_outermost: Whether output channels are the outermost parallel loop, so that a block
-            of weights stays in cache. Otherwise positions are, so that a tile of input stays in
-            cache.
+        copy: Whether the input is copied, padded and blocked, instead of read in place.
+        channels_outermost: Whether the outermost loop is over output channels, so that weights stay
+            in cache, instead of positions, so that inputs do.
         unroll: Input channels per iteration of the innermost loop.
     """
 
@@ -166,14 +141,9 @@ class Tile:
 
 
 def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
-    """Number each tile in a row of outputs by its kind of border; shape (tiles,).
+    """Number each tile in a row of outputs by its taps outside the input; shape (tiles,).
 
-    Tiles of one kind have the same taps (positions of the filter) outside the input, left and
-    right, so they share one piece of code. Kinds are numbered from 0 in order of appearance.
-
-    Args:
-        geometry: The sizes of the convolution.
-        columns: Number of output columns of a tile.
+    Tiles with equal numbers share one piece of code. Numbers are in order of appearance.
     """
     width = geometry.out[1]
     starts = np.minimum(np.arange(math.ceil(width / columns)) * columns, width - columns)
@@ -183,26 +153,14 @@ def tap_patterns(geometry: Geometry, columns: int) -> NDArray[np.int64]:
 
 
 def valid_taps(geometry: Geometry, starts: NDArray[np.int64], columns: int) -> NDArray[np.bool_]:
-    """Whether each tap (position in a row of the filter) reads the input, not its padding.
-
-    Args:
-        geometry: The sizes of the convolution.
-        starts: First output column of each tile.
-        columns: Number of output columns of a tile.
-
-    Returns:
-        Array of shape (tiles, columns of a tile, kernel width).
-    """
+    """Whether each tap reads the input, not padding; shape (tiles, tile columns, kernel width)."""
     x = (starts[:, None] + np.arange(columns)) * geometry.stride[1] - geometry.pads[1]
     taps = x[:, :, None] + np.arange(geometry.kernel[1]) * geometry.dilation[1]
     return np.asarray((taps >= 0) & (taps < geometry.size[1]))
 
 
-def blocks_of(extent: int, block: int) -> NDArray[np.int64]:
-    """Indices of an axis in blocks, of shape (blocks, block); the last block ends with the axis.
-
-    The last two blocks overlap if ``block`` does not divide ``extent``; see ``emit.within``.
-    """
+def overlapping_blocks(extent: int, block: int) -> NDArray[np.int64]:
+    """Indices of an axis in blocks, of shape (blocks, block); the last block ends with the axis."""
     starts = np.minimum(np.arange(math.ceil(extent / block)) * block, extent - block)
     return starts[:, None] + np.arange(block)
 
@@ -212,16 +170,7 @@ def pack_weights(
 ) -> NDArray[Any]:
     """Arrange weights (O, I, spatial axes) in the order in which the inner loops read them.
 
-    Args:
-        weights: The weights. If they have fewer input channels than the geometry, zeros are added.
-        geometry: The sizes of the convolution.
-        tile: The decoded configuration.
-        depth: Number of input channels that one instruction multiplies. Their weights become
-            neighbours.
-
-    Returns:
-        Array of shape (groups * blocks, taps * input channels / depth, output channels of a block *
-        depth).
+    The shape is (groups * blocks, taps * input channels / depth, channels of a block * depth).
     """
     block = tile.vectors * geometry.lanes
     grouped = weights.reshape(geometry.groups, geometry.oc, weights.shape[1], geometry.taps)
@@ -235,7 +184,7 @@ def pack_weights(
     blocks = math.ceil(extent / block)
     blocked = grouped
     if extent % block:
-        blocked = grouped[:, blocks_of(extent, block)]
+        blocked = grouped[:, overlapping_blocks(extent, block)]
     outer = geometry.ic // tile.channels
     inner = (tile.channels // depth, depth)
     blocked = blocked.reshape(geometry.groups, blocks, block, outer, *inner, geometry.taps)
@@ -243,32 +192,19 @@ def pack_weights(
     return contiguous(ordered).reshape(geometry.groups * blocks, -1, block * depth)
 
 
-def row_runs(geometry: Geometry, depth: int) -> Geometry | None:
-    """Decide whether a kernel should treat the taps of a filter's row as channels.
+def taps_as_channels_pay(geometry: Geometry, depth: int) -> bool:
+    """Whether a kernel should treat the adjacent taps of a filter's row as channels of one tap.
 
-    The result is ``geometry`` if it should, else None. Such channels are better if one instruction
-    multiplies ``depth`` input channels, and ``depth`` does not divide the number of channels. One
-    group of ``depth`` channels may then begin in one tap and end in the next, which is adjacent in
-    memory.
-
-    Args:
-        geometry: The sizes of the convolution.
-        depth: Number of input channels that one instruction multiplies.
+    An instruction's ``depth`` channels may then begin in one tap and end in the next.
     """
-    neighbours = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
-    return geometry if neighbours and geometry.ic % depth else None
+    adjacent = geometry.groups == 1 and (geometry.dilation[1] == 1 or geometry.kernel[1] == 1)
+    return adjacent and geometry.ic % depth != 0
 
 
 def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
     """Turn each row of a filter into input channels, so that the filter has one column.
 
-    Args:
-        weights: Weights (O, I, outer axes, rows, columns). Weights of a 1-D convolution have the
-            shape (O, I, columns).
-
-    Returns:
-        Array of shape (O, columns * I, outer axes, rows, 1), or (O, columns * I, 1) for a 1-D
-        convolution.
+    Weights (O, I, outer axes, rows, columns) become (O, columns * I, outer axes, rows, 1).
     """
     moved = np.moveaxis(weights, -1, 1)
     oc, taps, ic, *rest = moved.shape
@@ -276,33 +212,19 @@ def rows_as_channels(weights: NDArray[Any]) -> NDArray[Any]:
 
 
 def groups_per_vector(geometry: Geometry) -> int:
-    """Number of channel groups to compute together, if one group does not fill a vector.
-
-    The weights of these groups are then block-diagonal. This takes no more multiply-adds than a
-    vector per group, of which most lanes would compute nothing.
-    """
+    """Number of groups to merge into one with block-diagonal weights, so that it fills a vector."""
     most = geometry.lanes // geometry.oc
     return max(m for m in range(1, max(1, most) + 1) if geometry.groups % m == 0)
 
 
-def block_diagonal(weights: NDArray[Any], groups: int, together: int) -> NDArray[Any]:
-    """Weights of a convolution in which each group consists of several original groups.
-
-    Args:
-        weights: Weights (O, I, spatial axes), in which I counts the input channels of an original
-            group.
-        groups: Number of original groups.
-        together: Number of original groups in a new group, a divisor of ``groups``.
-
-    Returns:
-        Array of shape (O, ``together`` * I, spatial axes).
-    """
-    if together == 1:
+def block_diagonal(weights: NDArray[Any], groups: int, merged: int) -> NDArray[Any]:
+    """Weights of merged groups with zeros between them; shape (O, ``merged`` * I, spatial axes)."""
+    if merged == 1:
         return weights
     oc, ic, *kernel = weights.shape
-    grouped = weights.reshape(groups // together, together, oc // groups, ic, *kernel)
-    shape = (groups // together, together, oc // groups, together, ic, *kernel)
+    grouped = weights.reshape(groups // merged, merged, oc // groups, ic, *kernel)
+    shape = (groups // merged, merged, oc // groups, merged, ic, *kernel)
     result = np.zeros_like(weights, order="C", shape=shape)
-    for group in range(together):
+    for group in range(merged):
         result[:, group, :, group] = grouped[:, group]
-    return result.reshape(oc, together * ic, *kernel)
+    return result.reshape(oc, merged * ic, *kernel)

@@ -11,14 +11,14 @@ Algorithm = Literal[
     "direct", "winograd2", "winograd4", "split3", "split6", "bfloat16_weights", "float16_weights"
 ]
 
-TILES: dict[str, int] = {"winograd2": 2, "winograd4": 4}
+WINOGRAD_TILES: dict[str, int] = {"winograd2": 2, "winograd4": 4}
 """Winograd's algorithms by name, with the rows of their tiles of outputs."""
 
-SPLITS: dict[str, int] = {"split3": 2, "split6": 3}
+SPLIT_PARTS: dict[str, int] = {"split3": 2, "split6": 3}
 """Algorithms of float32 products by tiles of bfloat16, with the number of parts of a float32
 number. Their names have the number of tile products."""
 
-WEIGHTS: dict[str, str] = {"bfloat16_weights": "bfloat16", "float16_weights": "float16"}
+WEIGHT_DTYPES: dict[str, str] = {"bfloat16_weights": "bfloat16", "float16_weights": "float16"}
 """Algorithms of float32 products with 16-bit weights by name, with the dtype of the weights.
 Reading the weights takes half as many bytes."""
 
@@ -54,11 +54,13 @@ class TemplateOptions:
     """
 
     algorithms: tuple[Algorithm, ...] = attrs.field(
-        default=(DIRECT, *TILES, *SPLITS),
+        default=(DIRECT, *WINOGRAD_TILES, *SPLIT_PARTS),
         converter=tuple,
         validator=[
             validators.min_len(1),
-            validators.deep_iterable(validators.in_((DIRECT, *TILES, *SPLITS, *WEIGHTS))),
+            validators.deep_iterable(
+                validators.in_((DIRECT, *WINOGRAD_TILES, *SPLIT_PARTS, *WEIGHT_DTYPES))
+            ),
             _distinct,
         ],
         metadata={

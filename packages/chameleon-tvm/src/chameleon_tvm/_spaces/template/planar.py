@@ -2,8 +2,7 @@
 
 Loops, from the outermost: images, groups and bands of rows (parallel); blocks of output channels;
 tiles; input channels; taps. A padded copy of the band's input stays in L1 or L2. Nothing is
-transposed, so a network that is limited by memory keeps its layout. Sums stay in registers. The
-pixels of a 1x1 convolution form a single axis.
+transposed. The pixels of a 1x1 convolution form a single axis.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import ConvolutionSpec
 from chameleon_tvm._spaces.template.algorithms import Algorithm
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
-from chameleon_tvm._spaces.template.geometry import Geometry, blocks_of
+from chameleon_tvm._spaces.template.geometry import Geometry, overlapping_blocks
 from chameleon_tvm._spaces.template.planar_tiling import (
     PLANAR,
     PlanarTile,
     PlanarTiling,
+    input_rows,
     planar_geometry,
-    staged_rows,
 )
 from chameleon_tvm._types import FLOAT32
 
@@ -41,13 +40,7 @@ products of a row of taps are."""
 
 
 class PlanarConvolution:
-    """Writes the function of a convolution on channels-first images, in tiles of one size.
-
-    Args:
-        geometry: The result of ``planar_geometry``.
-        tile: The decoded configuration.
-        spec: The operator's arguments, for its epilogue.
-    """
+    """Writes the function of a convolution with the sizes of ``planar_geometry``."""
 
     def __init__(self, geometry: Geometry, tile: PlanarTile, spec: ConvolutionSpec) -> None:
         g = geometry
@@ -61,12 +54,12 @@ class PlanarConvolution:
         self.out = emit.buffer("out", shape)
         self.epilogue = VectorEpilogue(spec, g.groups * g.oc, shape)
         # Columns that a stride takes apart lie beside each other, so that they are a vector.
-        self.pitch = math.ceil(self._read_columns / g.stride[1])
-        rows = staged_rows(g, tile.band_rows)
+        self.pitch = math.ceil(self._input_columns / g.stride[1])
+        rows = input_rows(g, tile.band_rows)
         self.staged = emit.buffer("staged", (g.ic, rows, g.stride[1] * self.pitch))
 
     @property
-    def _read_columns(self) -> int:
+    def _input_columns(self) -> int:
         """Columns of the padded input that a band's row reads."""
         g = self.geometry
         return (self.tile.band_columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
@@ -80,13 +73,15 @@ class PlanarConvolution:
 
         def body(index: Expr) -> Stmt:
             n, group, yo, xo = emit.split(index, extents)
-            y = emit.within(yo, tile.band_rows, g.out[0])
-            x = emit.within(xo, tile.band_columns, g.out[1])
+            y = emit.tile_start(yo, tile.band_rows, g.out[0])
+            x = emit.tile_start(xo, tile.band_columns, g.out[1])
             products = self._band(n, group, y, x)
             if not tile.copy:
                 return products
-            copied = self._copy(n, group, y * g.stride[0] - g.pads[0], x * g.stride[1] - g.pads[1])
-            return emit.local(self.staged, emit.sequence([copied, products]))
+            copy_statement = self._copy(
+                n, group, y * g.stride[0] - g.pads[0], x * g.stride[1] - g.pads[1]
+            )
+            return emit.allocate(self.staged, emit.sequence([copy_statement, products]))
 
         parameters = [self.data, self.weights, *self.epilogue.parameters, self.out]
         return emit.function(parameters, emit.parallel("band", math.prod(extents), body))
@@ -98,7 +93,7 @@ class PlanarConvolution:
         g = self.geometry
         _, rows, _ = (int(extent) for extent in self.staged.shape)
 
-        def part(c: Expr, row: Expr, phase: int) -> Stmt:
+        def phase_columns(c: Expr, row: Expr, phase: int) -> Stmt:
             def inside(p: Expr) -> Stmt:
                 column = p * g.stride[1] + phase + left
                 value = emit.load(self.data, [n, group * g.ic + c, top + row, column])
@@ -110,12 +105,12 @@ class PlanarConvolution:
                 before, size = g.pads[1] - phase, g.size[1]
                 first = min(end, max(0, math.ceil(before / g.stride[1])))
                 end = max(first, min(end, math.ceil((size + before) / g.stride[1])))
-            blank = [(0, first), (end, self.pitch - end)]
+            padding = [(0, first), (end, self.pitch - end)]
             return emit.sequence(
                 [
                     *(
                         self._zeros(c, row, phase * self.pitch + at, count)
-                        for at, count in blank
+                        for at, count in padding
                         if count
                     ),
                     emit.loop("p", end - first, inside, start=first),
@@ -123,12 +118,14 @@ class PlanarConvolution:
             )
 
         def line(c: Expr, row: Expr) -> Stmt:
-            copied = emit.sequence([part(c, row, phase) for phase in range(g.stride[1])])
+            copy_statement = emit.sequence(
+                [phase_columns(c, row, phase) for phase in range(g.stride[1])]
+            )
             if not g.padded[0]:
-                return copied
+                return copy_statement
             y = top + row
             zeros = self._zeros(c, row, 0, g.stride[1] * self.pitch)
-            return emit.choose([(tirx.all(y >= 0, y < g.size[0]), copied)], zeros)
+            return emit.branch([(tirx.all(y >= 0, y < g.size[0]), copy_statement)], zeros)
 
         return emit.loops({"c": g.ic, "row": rows}, line)
 
@@ -142,11 +139,11 @@ class PlanarConvolution:
         g = self.geometry
         ry, rx = tap
         y = (at.y + row) * g.stride[0] + ry * g.dilation[0]
-        phase, ahead = rx * g.dilation[1] % g.stride[1], rx * g.dilation[1] // g.stride[1]
+        phase, offset = rx * g.dilation[1] % g.stride[1], rx * g.dilation[1] // g.stride[1]
         if self.tile.copy:
-            column = phase * self.pitch + at.x + ahead + v * g.lanes
+            column = phase * self.pitch + at.x + offset + v * g.lanes
             return emit.load(self.staged, [c, y, column], g.lanes)
-        column = at.left + at.x + ahead + v * g.lanes
+        column = at.left + at.x + offset + v * g.lanes
         place = [at.n, at.group * g.ic + c, at.top * g.stride[0] + y, column]
         return emit.load(self.data, place, g.lanes)
 
@@ -167,8 +164,8 @@ class PlanarConvolution:
                 top=top,
                 left=left,
                 block=block,
-                y=emit.within(yo, tile.rows, tile.band_rows),
-                x=emit.within(xo, self.columns, tile.band_columns),
+                y=emit.tile_start(yo, tile.rows, tile.band_rows),
+                x=emit.tile_start(xo, self.columns, tile.band_columns),
             )
             return self._tile(position)
 
@@ -176,14 +173,14 @@ class PlanarConvolution:
 
     def _tile(self, at: _Position) -> Stmt:
         g, tile = self.geometry, self.tile
-        places = list(itertools.product(range(tile.rows), range(tile.vectors)))
-        sums = emit.registers(len(places) * tile.channels, g.lanes)
+        positions = list(itertools.product(range(tile.rows), range(tile.vectors)))
+        sums = emit.registers(len(positions) * tile.channels, g.lanes)
         kh, kw = g.kernel
 
         def products(c: Expr, taps: Sequence[tuple[Expr, int]]) -> Stmt:
             statements = []
             for ry, rx in taps:
-                values = [self._input(at, c, (ry, rx), row, v) for row, v in places]
+                values = [self._input(at, c, (ry, rx), row, v) for row, v in positions]
                 tap = emit.join((c, ry, rx), (g.ic, kh, kw))
                 for o in range(tile.channels):
                     block = at.group * self.blocks + at.block
@@ -200,16 +197,18 @@ class PlanarConvolution:
 
         clear = [emit.assign(total, emit.zero(g.lanes)) for total in sums]
         reduce = emit.loop("c", g.ic, channel)
-        return emit.local(sums, emit.sequence([*clear, reduce, *self._stores(at, places, sums)]))
+        return emit.allocate(
+            sums, emit.sequence([*clear, reduce, *self._stores(at, positions, sums)])
+        )
 
     def _stores(
-        self, at: _Position, places: Sequence[tuple[int, int]], sums: Sequence[Buffer]
+        self, at: _Position, positions: Sequence[tuple[int, int]], sums: Sequence[Buffer]
     ) -> list[Stmt]:
         """Statements that apply the epilogue to a tile and store it."""
         g, tile = self.geometry, self.tile
-        first = at.group * g.oc + emit.within(at.block, tile.channels, g.oc)
+        first = at.group * g.oc + emit.tile_start(at.block, tile.channels, g.oc)
         stores = []
-        for number, (row, v) in enumerate(places):
+        for number, (row, v) in enumerate(positions):
             for o in range(tile.channels):
                 value = emit.read(sums[number * tile.channels + o])
                 if self.epilogue.bias is not None:
@@ -217,17 +216,14 @@ class PlanarConvolution:
                     value = value + emit.splat(bias, g.lanes)
                 column = at.left + at.x + v * g.lanes
                 index = [at.n, first + o, at.top + at.y + row, column]
-                value = self.epilogue.last(value, index, g.lanes)
+                value = self.epilogue.finish(value, index, g.lanes)
                 stores.append(emit.store(self.out, index, value, g.lanes))
         return stores
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Position:
-    """The position of a tile: image, group, band, block of channels, and place in the band.
-
-    ``top`` and ``left`` are the start of the band; ``y`` and ``x`` count from there.
-    """
+    """The position of a tile; ``y`` and ``x`` count from the band's ``top`` and ``left``."""
 
     n: Expr
     group: Expr
@@ -239,17 +235,11 @@ class _Position:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class PlanarProducts(Algorithm):
-    """Computes one convolution of channels-first images, with vectors of neighbouring pixels.
-
-    Attributes:
-        geometry: The sizes of the convolution. If it is a 1x1 convolution, all pixels form one row.
-        spec: The operator's arguments.
-        info: The description of the CPU.
-    """
+class PlanarAlgorithm(Algorithm):
+    """The planar algorithm of a convolution, with the sizes of ``planar_geometry``."""
 
     names = (PLANAR,)
-    leads = False
+    preferred = False
 
     geometry: Geometry
     spec: ConvolutionSpec
@@ -257,13 +247,7 @@ class PlanarProducts(Algorithm):
 
     @classmethod
     def of(cls, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo) -> Self | None:
-        """The planar algorithm for a convolution; None if it does not support the convolution.
-
-        Args:
-            geometry: The sizes of the convolution.
-            spec: The operator's arguments.
-            info: The description of the CPU.
-        """
+        """The planar algorithm; None if it does not support the convolution."""
         planar = planar_geometry(geometry) if spec.dtype == FLOAT32 else None
         return None if planar is None else cls(geometry=planar, spec=spec, info=info)
 
@@ -280,12 +264,12 @@ class PlanarProducts(Algorithm):
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *bias = constants
         block = values["planar_channels"]
-        return [_packed(weights, self.geometry, block), *bias]
+        return [_pack(weights, self.geometry, block), *bias]
 
 
-def _packed(weights: NDArray[Any], geometry: Geometry, block: int) -> NDArray[Any]:
+def _pack(weights: NDArray[Any], geometry: Geometry, block: int) -> NDArray[Any]:
     """Weights in the order of the inner loops: (groups and blocks, channels and taps, a block)."""
     g = geometry
     grouped = weights.reshape(g.groups, g.oc, -1)
-    blocked = grouped[:, blocks_of(g.oc, block)]
+    blocked = grouped[:, overlapping_blocks(g.oc, block)]
     return contiguous(blocked.transpose(0, 1, 3, 2)).reshape(-1, g.ic * g.taps, block)

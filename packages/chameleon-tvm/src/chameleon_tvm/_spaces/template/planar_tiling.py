@@ -1,7 +1,4 @@
-"""Knobs, constraints, features and first guesses of planar convolutions.
-
-They are computed with arrays over many configurations.
-"""
+"""Knobs, constraints, features and first guesses of planar convolutions."""
 
 from __future__ import annotations
 
@@ -14,19 +11,19 @@ import numpy as np
 from chameleon_core.plugin_api import Choice, Constraint, Values, divisors
 
 from chameleon_tvm._device.targets import TargetInfo
-from chameleon_tvm._spaces.template.algorithms import KNOB
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.direct_tiling import MOST_ROWS, tile_sizes
 from chameleon_tvm._spaces.template.estimates import (
-    COPIED,
+    COPY_COST,
     FLOAT_BYTES,
     STORE_CYCLES,
     TILE_CYCLES,
     Numbers,
     Tiling,
+    as_floats,
     broadcast_is_operand,
-    floats,
 )
 from chameleon_tvm._spaces.template.geometry import Geometry
-from chameleon_tvm._spaces.template.tiling import MOST_ROWS, tile_sizes
 
 PLANAR = "planar"
 """Name of the planar algorithm."""
@@ -48,9 +45,9 @@ class PlanarTile:
         rows: Output rows of a tile.
         vectors: Vectors of output columns of a tile.
         channels: Output channels of a tile.
-        band_rows: Output rows of a band, which is a parallel piece of work.
+        band_rows: Output rows of a band, the work of a parallel task.
         band_columns: Output columns of a band: all, or in a 1x1 convolution a part of them.
-        copy: Whether a band's input is copied and padded first. Otherwise it is read in place.
+        copy: Whether a band's input is copied and padded, instead of read in place.
     """
 
     rows: int
@@ -63,7 +60,7 @@ class PlanarTile:
     @classmethod
     def of(cls, values: Mapping[str, Any], geometry: Geometry) -> Self:
         """The tile of a decoded configuration."""
-        rows, columns = band_of(geometry, values["planar_band"])
+        rows, columns = band_size(geometry, values["planar_band"])
         return cls(
             rows=values["planar_rows"],
             vectors=values["planar_vectors"],
@@ -86,12 +83,10 @@ def _single_row(geometry: Geometry) -> bool:
 
 
 def planar_geometry(geometry: Geometry) -> Geometry | None:
-    """Convert the sizes of a convolution for planar loops, whose vectors hold pixels of a row.
+    """Convert the sizes of a convolution for planar loops; None if these do not support it.
 
-    In the result, all pixels of a 1x1 convolution are one row, and vectors are at most as long as a
-    row. The result is None if planar loops do not support the convolution. They support only NCHW
-    with at least two pixels per row. Images with more axes than height and width are supported only
-    for 1x1 convolutions.
+    All pixels of a 1x1 convolution become one row. Supported are NCHW with at least two pixels per
+    row, and images with more axes than height and width only for 1x1 convolutions.
     """
     g = geometry
     if {g.layout, g.out_layout} != {"NCHW"}:
@@ -105,29 +100,19 @@ def planar_geometry(geometry: Geometry) -> Geometry | None:
     return None if lanes == 1 else attrs.evolve(g, lanes=lanes)
 
 
-def in_place_applies(geometry: Geometry) -> bool:
-    """Whether loops over channels-first images can read the input without a padded copy.
-
-    Args:
-        geometry: The sizes of the convolution.
-    """
+def supports_in_place(geometry: Geometry) -> bool:
+    """Whether loops over channels-first images can read the input without a padded copy."""
     return not any(geometry.padded) and geometry.stride[1] == 1
 
 
-def staged_rows(geometry: Geometry, rows: int) -> int:
+def input_rows(geometry: Geometry, rows: int) -> int:
     """Number of input rows that ``rows`` output rows read."""
     g = geometry
     return (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
 
 
-def band_of(geometry: Geometry, band: Any) -> tuple[Any, Any]:
-    """Rows and columns of output in a band, the part of an image that one parallel task computes.
-
-    Args:
-        geometry: The sizes of the convolution.
-        band: Size of the band in rows. If all pixels of an image form one row, as in a 1x1
-            convolution, the size is in vectors.
-    """
+def band_size(geometry: Geometry, band: Any) -> tuple[Any, Any]:
+    """Output rows and columns of a band, the part of an image that one parallel task computes."""
     g = geometry
     if _single_row(g):
         return 1, np.minimum(band * g.lanes, g.out[1])
@@ -166,16 +151,11 @@ class PlanarEstimates:
 
 
 class PlanarTiling(Tiling):
-    """The design space of a planar convolution.
-
-    Args:
-        geometry: The result of ``planar_geometry``.
-        info: The description of the CPU.
-    """
+    """The design space of a convolution with the sizes of ``planar_geometry``."""
 
     tile_knobs = ("planar_rows", "planar_vectors", "planar_channels", "planar_input")
     estimates = PlanarEstimates
-    magnitudes = frozenset({"tasks", "band_bytes", "weight_bytes", "again"})
+    log_fields = frozenset({"tasks", "band_bytes", "weight_bytes", "again"})
     groups = (
         ("tile", ("accumulators", "registers", "loads_per_fma", "waste")),
         ("parallel loop", ("tasks", "imbalance")),
@@ -187,16 +167,16 @@ class PlanarTiling(Tiling):
     def __init__(self, geometry: Geometry, info: TargetInfo) -> None:
         self.geometry, self.info = geometry, info
         g = geometry
-        self._full = info.lanes("float32")
+        self._vector_lanes = info.lanes("float32")
         wide = g.out[1] // g.lanes
         if _single_row(g):
             bands = (*(band for band in _BANDS if band < wide), -(-g.out[1] // g.lanes))
         else:
             bands = divisors(g.out[0])
         channels = (*(c for c in _CHANNELS if c < g.oc), *(g.oc,) * (g.oc <= _CHANNELS[-1]))
-        inputs = ("copy", "in_place") if in_place_applies(g) else ("copy",)
+        inputs = ("copy", "in_place") if supports_in_place(g) else ("copy",)
         self.knobs = (
-            Choice(name=KNOB, options=(PLANAR,)),
+            Choice(name=ALGORITHM, options=(PLANAR,)),
             Choice(name="planar_rows", options=tile_sizes(g.out[0], MOST_ROWS)),
             Choice(name="planar_vectors", options=tuple(v for v in _VECTORS if v <= wide)),
             Choice(name="planar_channels", options=channels),
@@ -209,12 +189,12 @@ class PlanarTiling(Tiling):
         # Rows of a little more than a vector take two of them.
         most = MAX_WASTE * -(-g.out[1] // g.lanes) * g.lanes / g.out[1]
         return (
-            self.of_registers(1, "the planar tile")[0],
+            self.register_constraints(1, "the planar tile")[0],
             Constraint(
                 reason="a planar tile has more rows or columns than its band",
                 holds=lambda v: (
-                    (v["planar_rows"] <= band_of(g, v["planar_band"])[0])
-                    & (v["planar_vectors"] * g.lanes <= band_of(g, v["planar_band"])[1])
+                    (v["planar_rows"] <= band_size(g, v["planar_band"])[0])
+                    & (v["planar_vectors"] * g.lanes <= band_size(g, v["planar_band"])[1])
                 ),
             ),
             Constraint(
@@ -225,11 +205,11 @@ class PlanarTiling(Tiling):
 
     def estimate(self, values: Values) -> PlanarEstimates:
         g, info = self.geometry, self.info
-        rows, vectors, channels = floats(values, *self.tile_knobs[:3])
+        rows, vectors, channels = as_floats(values, *self.tile_knobs[:3])
         columns = vectors * g.lanes
-        down, across = band_of(g, values["planar_band"].astype(np.float64))
+        down, across = band_size(g, values["planar_band"].astype(np.float64))
         copy = values["planar_input"] == "copy"
-        places = rows * vectors
+        positions = rows * vectors
         blocks = np.ceil(g.oc / channels)
         bands = np.ceil(g.out[0] / down) * np.ceil(g.out[1] / across)
         tasks = g.batch * g.groups * bands
@@ -237,13 +217,13 @@ class PlanarTiling(Tiling):
         needed = g.out[0] * g.out[1]
         flop = 2.0 * g.batch * g.groups * needed * g.oc * g.ic * g.taps
         staged = across * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1]
-        band_bytes = g.ic * staged_rows(g, down) * staged * FLOAT_BYTES
+        band_bytes = g.ic * input_rows(g, down) * staged * FLOAT_BYTES
         return PlanarEstimates(
-            accumulators=places * channels,
-            registers=places * channels
-            + np.where(channels > 1, places, 0.0)
-            + ((places > 1) | (not broadcast_is_operand(info))),
-            loads_per_fma=(places + channels) / (places * channels),
+            accumulators=positions * channels,
+            registers=positions * channels
+            + np.where(channels > 1, positions, 0.0)
+            + ((positions > 1) | (not broadcast_is_operand(info))),
+            loads_per_fma=(positions + channels) / (positions * channels),
             waste=computed * bands * blocks * channels / (needed * g.oc),
             tasks=tasks,
             imbalance=self.imbalance(tasks),
@@ -254,18 +234,14 @@ class PlanarTiling(Tiling):
         )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """A relative cost of n configurations to order first guesses, shape (n,); lower is better.
-
-        It is the estimated time of the kernel, divided by the time of all its products at the CPU's
-        full rate.
-        """
+        """Estimated time over the time of all products at the CPU's full rate, shape (n,)."""
         g, info, e = self.geometry, self.info, self.estimate(values)
-        rows, vectors, channels = floats(values, *self.tile_knobs[:3])
-        places = rows * vectors
+        rows, vectors, channels = as_floats(values, *self.tile_knobs[:3])
+        positions = rows * vectors
         # A vector that begins within a cache line is two loads.
         crossing = 2.0 if g.kernel[1] > 1 and g.lanes * FLOAT_BYTES >= 64 else 1.0  # noqa: PLR2004
         loads = crossing / (info.loads_per_cycle * channels)
-        broadcasts = 1.0 / (info.broadcasts_per_cycle * places)
+        broadcasts = 1.0 / (info.broadcasts_per_cycle * positions)
         ports = info.fma_per_cycle * (loads + broadcasts)
         waiting = info.sums_in_flight / e.accumulators
         from_l2 = (e.band_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / channels
@@ -274,14 +250,14 @@ class PlanarTiling(Tiling):
         products = g.ic * g.taps * e.accumulators
         cycles = (TILE_CYCLES + STORE_CYCLES * exposed) / products + 0.3 / e.accumulators
         loops = e.waste * e.imbalance * (issue + info.fma_per_cycle * cycles)
-        loops = loops * self._full / g.lanes
+        loops = loops * self._vector_lanes / g.lanes
         # A band that L2 does not hold is read from L3 for each block of channels.
         far = info.flop_per_byte(info.l3_bytes_per_cycle)
         flop_per_band = 2.0 * g.ic * g.taps * g.oc
         spilled = (e.band_bytes > info.l2_bytes / 2) * (e.again - 1.0)
         pixel_bytes = g.ic * FLOAT_BYTES / flop_per_band
-        apart = (values["planar_input"] == "in_place") & (g.ic > 1)
-        strided = np.where(apart, e.again - 1.0, 0.0) * pixel_bytes
+        reads_rows_apart = (values["planar_input"] == "in_place") & (g.ic > 1)
+        strided = np.where(reads_rows_apart, e.again - 1.0, 0.0) * pixel_bytes
         return np.asarray(
-            loops + far * (0.5 * COPIED * e.copied + spilled * pixel_bytes + 0.25 * strided)
+            loops + far * (0.5 * COPY_COST * e.copied + spilled * pixel_bytes + 0.25 * strided)
         )

@@ -21,12 +21,12 @@ from chameleon_core.plugin_api import (
 )
 
 from chameleon_tvm._device.targets import kind_of
-from chameleon_tvm._operators.base import OWN
+from chameleon_tvm._operators.base import PACKAGE_OPERATORS
 from chameleon_tvm._spaces.template.base import Template, TemplateBuilder
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._spaces.template.records import TEMPLATES
 
-_TEMPLATES = 512
+_CACHE_SIZE = 512
 """Number of templates that a process keeps: a run asks for the same ones several times."""
 
 
@@ -34,7 +34,6 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
     """The template of a task.
 
     Args:
-        task: The task.
         options: Options of the space; None for the defaults.
 
     Raises:
@@ -42,13 +41,15 @@ def template_of(task: Task, options: TemplateOptions | None = None) -> Template:
         PluginError: Several templates support the task, the options name an unknown template, or a
             template's code fails.
     """
-    chosen = options or TemplateOptions()
-    return _made(_Parts(task.key, task.name, chosen, task, _record_of(task, chosen.templates)))
+    settings = options or TemplateOptions()
+    return _cached_template(
+        _TemplateKey(task.key, task.name, settings, task, _record_of(task, settings.templates))
+    )
 
 
 @attrs.frozen
-class _Parts:
-    """Everything that a template is made of."""
+class _TemplateKey:
+    """The task, options and record that determine a template."""
 
     key: str
     name: str
@@ -56,13 +57,13 @@ class _Parts:
     task: Task = attrs.field(eq=False)
     record: TemplateRecord = attrs.field(eq=False)
     factory: Any = attrs.field(
-        init=False, default=attrs.Factory(lambda parts: load_factory(parts.record.factory), True)
+        init=False, default=attrs.Factory(lambda key: load_factory(key.record.factory), True)
     )
 
 
-@lru_cache(maxsize=_TEMPLATES)
-def _made(parts: _Parts) -> Template:
-    template: Template = make(KINDS["templates"], parts.record, parts.task, parts.options)
+@lru_cache(maxsize=_CACHE_SIZE)
+def _cached_template(key: _TemplateKey) -> Template:
+    template: Template = make(KINDS["templates"], key.record, key.task, key.options)
     return template
 
 
@@ -72,7 +73,7 @@ def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
         record: TemplateRecord = default_registry().record("templates", name)
         if task.operator in record.operators and target in record.targets:
             return record
-    known = _registered(task.operator)
+    known = _known_records(task.operator)
     records = [entry for entry in known if task.operator in entry.operators]
     fitting = [entry for entry in records if target in entry.targets]
     if len(fitting) > 1:
@@ -97,13 +98,12 @@ def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
     )
 
 
-def _registered(operator: str) -> Sequence[TemplateRecord]:
-    """The records of templates among which an operator's template is.
+def _known_records(operator: str) -> Sequence[TemplateRecord]:
+    """The records of templates that may support an operator.
 
-    For this package's operators, these are only this package's templates. So plugins change nothing
-    for them, and worker processes load no plugins.
+    Operators of this package have only its own templates, so worker processes load no plugins.
     """
-    if operator in OWN:
+    if operator in PACKAGE_OPERATORS:
         return TEMPLATES
     return [entry.record for entry in default_registry().entries("templates")]
 

@@ -1,7 +1,4 @@
-"""The records with which this package registers its templates: names, operators, classes.
-
-Commands such as ``chameleon plugins`` read the records without importing TVM or a template.
-"""
+"""The records with which this package registers its templates, without importing TVM."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ TEMPLATES = (
     _record(
         "convolution",
         "Convolutions of any rank, direct or Winograd's, weights packed beforehand",
-        f"{_CPU}.conv2d:ConvolutionTemplate",
+        f"{_CPU}.convolution:ConvolutionTemplate",
         *("conv1d", "conv2d", "conv3d"),
     ),
     _record(
@@ -35,13 +32,13 @@ TEMPLATES = (
     _record(
         "dense",
         "Matrix products with weights packed beforehand",
-        f"{_CPU}.batch_matmul:DenseTemplate",
+        f"{_CPU}.matmul:DenseTemplate",
         "dense",
     ),
     _record(
         "batch-matmul",
         "Matrix products whose right side the function packs itself",
-        f"{_CPU}.batch_matmul:BatchMatmulTemplate",
+        f"{_CPU}.matmul:BatchMatmulTemplate",
         "batch_matmul",
     ),
     _record(

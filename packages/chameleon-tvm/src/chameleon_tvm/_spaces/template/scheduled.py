@@ -1,7 +1,4 @@
-"""The base class of templates that transform the operator's TensorIR function.
-
-They use TVM's schedule primitives, such as ``split`` and ``vectorize``.
-"""
+"""The base class of templates that use TVM's schedule primitives, such as ``split``."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ class ScheduledTemplate(Template):
 
     Args:
         task: The task of the operator.
-        options: Options of the space ``template``.
 
     Attributes:
         task: The task of the operator.

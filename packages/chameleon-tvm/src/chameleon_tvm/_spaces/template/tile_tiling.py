@@ -20,25 +20,32 @@ from numpy.typing import NDArray
 from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._device.targets import TargetInfo
 from chameleon_tvm._instructions.tiles import TileProduct
-from chameleon_tvm._spaces.template.algorithms import KNOB
-from chameleon_tvm._spaces.template.estimates import COPIED, TILE_CYCLES, Numbers, Tiling, floats
-from chameleon_tvm._spaces.template.geometry import Geometry, Tile, blocks_of
-from chameleon_tvm._spaces.template.tiling import tile_sizes
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.direct_tiling import tile_sizes
+from chameleon_tvm._spaces.template.estimates import (
+    COPY_COST,
+    TILE_CYCLES,
+    Numbers,
+    Tiling,
+    as_floats,
+    by_algorithm,
+)
+from chameleon_tvm._spaces.template.geometry import Geometry, Tile, overlapping_blocks
 from chameleon_tvm._types import FLOAT32
 
-TILED = "tiles"
+TILE_PRODUCTS = "tiles"
 """Name of the tile-product algorithm."""
 
 BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vectors")
 """Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
 
-PRODUCTS = {1: 1, 2: 3, 3: 6}
+PRODUCTS_OF_PARTS = {1: 1, 2: 3, 3: 6}
 """Number of tile products for each piece of the reduction, by the number of parts of a number."""
 
 CACHE_SETS = 64
 """Number of sets of a first-level cache with 4 KiB in each way, as on all x86 CPUs."""
 
-JOINING_GAIN = 1.15
+LEAST_JOIN_GAIN = 1.15
 """Least ratio of the numbers of tiles for which rows may be joined. Outputs between rows cost a
 little, too."""
 
@@ -57,8 +64,8 @@ class TileBlock(Tile):
     Attributes:
         pixels: Outputs of a row in a tile of data.
         strips: Tiles of data beside each other in a row.
-        joined: Whether all rows of the padded image are one row, so that a tile may hold outputs of
-            several rows. Outputs between the rows are computed and not stored.
+        joined: Whether all rows of the padded image form one row, so that a tile may hold outputs
+            of several rows. Outputs between the rows are computed and not stored.
     """
 
     pixels: int
@@ -67,12 +74,7 @@ class TileBlock(Tile):
 
     @classmethod
     def of(cls, values: Mapping[str, Any], channels: int) -> TileBlock:
-        """The block of a decoded configuration.
-
-        Args:
-            values: The value of each knob by its name.
-            channels: Number of input channels.
-        """
+        """The block of a decoded configuration."""
         pixels, strips = values["product_pixels"], values["product_strips"]
         return cls(
             pixels=pixels,
@@ -96,14 +98,12 @@ class TileBlock(Tile):
 class Runs:
     """The inputs that one output reads, divided into pieces for one tile product each.
 
-    A run is a series of neighbouring elements in memory. Its pieces all have the same size, so that
-    the last one does not reach beyond the run. An element beyond the run might be infinite or NaN,
-    and would spoil the output even if its weight is zero.
+    A run is a series of neighbouring elements in memory. Its pieces have equal sizes, because an
+    infinity or NaN beyond the run would spoil the output even if its weight is zero.
 
     Attributes:
         rows: Rows of the filter.
-        count: Runs in each row of the filter: one if the taps of the row are neighbours, else one
-            for each tap.
+        count: Runs in each row of the filter: one if its taps are neighbours, else one per tap.
         pieces: Pieces of a run.
         depth: Elements of a piece.
     """
@@ -114,16 +114,10 @@ class Runs:
     depth: int
 
     @classmethod
-    def of(cls, geometry: Geometry, product: TileProduct, *, apart: bool = False) -> Runs:
-        """The runs of a one-group convolution with the channels of ``filled_channels``.
-
-        Args:
-            geometry: The sizes of the convolution.
-            product: The instruction that multiplies.
-            apart: Whether the columns of the input are not neighbours in memory.
-        """
+    def of(cls, geometry: Geometry, product: TileProduct, *, separate: bool = False) -> Runs:
+        """The runs of a one-group convolution with the channels of ``best_padded_channels``."""
         g = geometry
-        neighbours = (g.dilation[1] == 1 and not apart) or g.kernel[1] == 1
+        neighbours = (g.dilation[1] == 1 and not separate) or g.kernel[1] == 1
         elements = g.ic * g.kernel[1] if neighbours else g.ic
         depth = max(d for d in _depths(product) if elements % d == 0)
         return cls(
@@ -139,13 +133,8 @@ class Runs:
         return self.rows * self.count * self.pieces
 
 
-def filled_channels(geometry: Geometry, product: TileProduct) -> int:
-    """The number of input channels, with added zeros, for which the fewest tile products suffice.
-
-    Args:
-        geometry: The convolution, of one group.
-        product: The instruction that multiplies.
-    """
+def best_padded_channels(geometry: Geometry, product: TileProduct) -> int:
+    """The number of padded input channels that takes the fewest tile products."""
     most = geometry.ic + product.depth
     step = _depths(product)[0]
     every = range(-(-geometry.ic // step) * step, most + 1, step)
@@ -158,16 +147,13 @@ def _depths(product: TileProduct) -> Sequence[int]:
     return range(least, product.depth + 1, product.pack)
 
 
-def applies(geometry: Geometry) -> bool:
+def supports(geometry: Geometry) -> bool:
     """Whether tile products can compute a convolution: one group, at most two spatial axes."""
     return geometry.groups == 1 and not geometry.outer
 
 
-def flattened(geometry: Geometry) -> Geometry:
-    """A convolution with its image as one row, if each output reads only its own pixel.
-
-    Other convolutions are returned unchanged.
-    """
+def flatten_image(geometry: Geometry) -> Geometry:
+    """The sizes with the image as one row, if each output reads only its own pixel."""
     g = geometry
     own = g.kernel == (1, 1) and g.stride == (1, 1) and g.size == g.out and not any(g.padded)
     if not own:
@@ -176,15 +162,10 @@ def flattened(geometry: Geometry) -> Geometry:
     return attrs.evolve(g, size=row, out=row)
 
 
-def pitch_of(geometry: Geometry, product: TileProduct) -> int:
+def column_pitch(geometry: Geometry, product: TileProduct) -> int:
     """Number of elements from a column of a copied input to the next one.
 
-    The rows of a tile are columns of the copy. If they are a multiple of many cache lines apart,
-    they share few sets of the first-level cache. One more line is between them then.
-
-    Args:
-        geometry: The convolution, of one group.
-        product: The instruction that multiplies. A row of its tiles is a cache line.
+    Columns a multiple of many cache lines apart share few sets of L1, so a line is added then.
     """
     lines, rest = divmod(geometry.ic, product.depth)
     shared = rest == 0 and math.gcd(lines, CACHE_SETS) > CACHE_SETS // product.rows
@@ -192,21 +173,17 @@ def pitch_of(geometry: Geometry, product: TileProduct) -> int:
 
 
 def joined_width(geometry: Geometry) -> int:
-    """Number of outputs of all rows as one row, those between the rows included.
-
-    Args:
-        geometry: A convolution without strides, whose input is copied with its padding.
-    """
-    return (geometry.out[0] - 1) * geometry.staged_size[1] + geometry.out[1]
+    """Number of outputs of all rows as one row, those between the rows included."""
+    return (geometry.out[0] - 1) * geometry.padded_size[1] + geometry.out[1]
 
 
 def joining_pays(geometry: Geometry, product: TileProduct) -> bool:
-    """Whether tiles hold notably more needed outputs if all rows of an image are one row."""
+    """Whether tiles hold notably more needed outputs if all rows of an image form one row."""
     g = geometry
     if g.stride != (1, 1) or g.out[0] == 1 or joined_width(g) < product.rows:
         return False
-    apart = g.out[0] * math.ceil(g.out[1] / product.rows)
-    return math.ceil(joined_width(g) / product.rows) * JOINING_GAIN <= apart
+    separate = g.out[0] * math.ceil(g.out[1] / product.rows)
+    return math.ceil(joined_width(g) / product.rows) * LEAST_JOIN_GAIN <= separate
 
 
 def pack_tiles(
@@ -214,18 +191,8 @@ def pack_tiles(
 ) -> NDArray[Any]:
     """Weights (O, I, rows, columns) in the order in which a tile product reads them.
 
-    Args:
-        weights: Weights of one group. If they have fewer channels than the geometry, zeros are
-            added.
-        geometry: The sizes of the convolution.
-        block: The decoded configuration.
-        product: The instruction that multiplies.
-
-    Returns:
-        A one-dimensional array in the order: blocks of output channels, steps of the reduction,
-        tiles of channels, rows of a tile register. If the channels are no multiple of a block, the
-        last block starts earlier, so that it ends with the last channel. It then has some channels
-        of the block before it, which the kernel computes twice.
+    The array is one-dimensional: blocks of output channels, steps of the reduction, tiles of
+    channels, rows of a tile. The last block starts earlier if it would exceed the channels.
     """
     runs = Runs.of(geometry, product)
     oc, ic = weights.shape[:2]
@@ -234,7 +201,7 @@ def pack_tiles(
     last = weights.reshape(oc, ic, *geometry.kernel).transpose(0, 2, 3, 1)
     whole = np.pad(last, ((0, channels - oc), (0, 0), (0, 0), (0, geometry.ic - ic)))
     ordered = whole.reshape(channels, -1)
-    blocked = ordered[blocks_of(channels, width)]
+    blocked = ordered[overlapping_blocks(channels, width)]
     groups = runs.depth // product.pack
     tiles = blocked.reshape(
         len(blocked), block.vectors, product.columns, runs.steps, groups, product.pack
@@ -275,20 +242,11 @@ class TileEstimates:
 
 
 class TileTiling(Tiling):
-    """The design space of a convolution by tile products.
-
-    Args:
-        geometry: The sizes of the convolution.
-        info: The description of the CPU.
-        product: The instruction that multiplies.
-        in_place: Whether the input may be read in place.
-        parts: Number of parts of each number, by the name of the algorithm. Numbers of several
-            parts need a product of each pair of parts that is not too small.
-    """
+    """The design space of a convolution by tile products."""
 
     tile_knobs = BLOCK_KNOBS
     estimates = TileEstimates
-    magnitudes = frozenset({"tasks", "steps", "input_bytes", "weight_bytes"})
+    log_fields = frozenset({"tasks", "steps", "input_bytes", "weight_bytes"})
     groups = (
         ("tile", ("registers", "loads", "rows_used", "waste")),
         ("parallel loop", ("tasks", "imbalance")),
@@ -316,26 +274,26 @@ class TileTiling(Tiling):
         sizes = tile_sizes(width, product.rows)
         # A tile of few pixels takes as long as a whole one.
         pixels = tuple(size for size in sizes if 2 * size >= max(sizes))
-        self.joins = joining_pays(geometry, product)
-        if self.joins:
+        self.can_join = joining_pays(geometry, product)
+        if self.can_join:
             pixels, width = (*pixels, product.rows), joined_width(geometry)
         channels = math.ceil(geometry.oc / product.columns)
-        several = range(1, product.registers)
+        counts = range(1, product.registers)
         self.knobs = (
-            Choice(name=KNOB, options=tuple(parts)),
+            Choice(name=ALGORITHM, options=tuple(parts)),
             Choice(name="product_pixels", options=pixels),
             Choice(
                 name="product_strips",
-                options=tuple(n for n in several if n * min(pixels) <= width)[:3],
+                options=tuple(n for n in counts if n * min(pixels) <= width)[:3],
             ),
             Choice(
-                name="product_rows", options=tuple(n for n in several if n <= geometry.out[0])[:3]
+                name="product_rows", options=tuple(n for n in counts if n <= geometry.out[0])[:3]
             ),
-            Choice(name="product_vectors", options=tuple(n for n in several if n <= channels)[:3]),
+            Choice(name="product_vectors", options=tuple(n for n in counts if n <= channels)[:3]),
             Choice(name="product_input", options=("copy", "in_place") if in_place else ("copy",)),
             Choice(name="product_outermost", options=("channels", "positions")),
         )
-        if self.joins:
+        if self.can_join:
             self.knobs += (Choice(name="product_positions", options=("row", "image")),)
 
     def constraints(self) -> tuple[Constraint, ...]:
@@ -363,13 +321,13 @@ class TileTiling(Tiling):
 
     def _joined(self, values: Values) -> NDArray[np.bool_]:
         """Whether the rows of each of n configurations are joined, shape (n,)."""
-        if not self.joins:
+        if not self.can_join:
             return np.zeros(len(values["product_rows"]), np.bool_)
         return np.asarray(values["product_positions"] == "image")
 
     def estimate(self, values: Values) -> TileEstimates:
         g, product, runs = self.geometry, self.product, self.runs
-        pixels, strips, rows, vectors = floats(values, *BLOCK_KNOBS)
+        pixels, strips, rows, vectors = as_floats(values, *BLOCK_KNOBS)
         columns, tiles, channels = pixels * strips, strips * rows, vectors * product.columns
         joined = self._joined(values)
         down = np.where(joined, 1.0, np.ceil(g.out[0] / rows))
@@ -379,8 +337,8 @@ class TileTiling(Tiling):
         products = tasks * tiles * vectors * runs.steps
         in_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
-        staged = math.prod(g.staged_size) * g.batch * g.ic
-        parts = self._by_algorithm(values, self.parts)
+        staged = math.prod(g.padded_size) * g.batch * g.ic
+        parts = by_algorithm(values, self.parts)
         return TileEstimates(
             registers=tiles * vectors + tiles + vectors,
             loads=(tiles + vectors) / (tiles * vectors),
@@ -398,41 +356,32 @@ class TileTiling(Tiling):
     def guessed_cost(self, values: Values) -> Numbers:
         """A relative cost to order first guesses, of shape (n,); lower is better.
 
-        The cost is the estimated number of cycles of a core, divided by the least number of tile
-        products that the convolution needs. A CPU multiplies tiles, loads tiles and reads weights
-        from L3 at the same time. So only the longest of these three times counts. The time to start
-        and finish a block is added, and so is the time to copy the input.
+        It is the estimated number of cycles over the least number of tile products. Products, loads
+        of
+        tiles and reads from L3 overlap, so only the longest counts.
         """
         e, product = self.estimate(values), self.product
-        several = self._by_algorithm(values, {name: PRODUCTS[n] for name, n in self.parts.items()})
+        products = by_algorithm(
+            values, {name: PRODUCTS_OF_PARTS[n] for name, n in self.parts.items()}
+        )
         tiles = values["product_strips"] * values["product_rows"]
         vectors = values["product_vectors"]
         multiplied = (tiles * vectors).astype(np.float64) * self.runs.steps
-        inner = several * product.cost * np.maximum(1.0, LOAD_SHARE * e.loads)
+        inner = products * product.cost * np.maximum(1.0, LOAD_SHARE * e.loads)
         shared = np.where(values["product_outermost"] == "channels", 0.0, e.weight_bytes)
         far = shared * (e.weight_bytes > self.info.l2_bytes / 2) / self.info.l3_bytes_per_cycle
         outputs = tiles * values["product_pixels"] * vectors
         ends = (TILE_CYCLES + FINISH_CYCLES * outputs) / multiplied
-        copies = COPIED * e.copied / self.info.l3_bytes_per_cycle
+        copies = COPY_COST * e.copied / self.info.l3_bytes_per_cycle
         work = e.waste / e.rows_used * e.imbalance
         cycles = work * (np.maximum(inner, far / multiplied) + ends) + copies
         return np.asarray(cycles / self._unit)
 
     @property
     def _unit(self) -> float:
-        """Cycles of a tile product in the unit of the costs of other algorithms.
-
-        Among tile products alone, the unit does not matter.
-        """
-        if TILED in self.parts:
+        """Cycles of a tile product in the unit of the costs of other algorithms."""
+        if TILE_PRODUCTS in self.parts:
             return 1.0
         product = self.product
         vectors = product.rows * product.columns * product.depth / self.info.lanes(FLOAT32)
         return vectors / self.info.fma_per_cycle
-
-    def _by_algorithm(self, values: Values, numbers: Mapping[str, int]) -> Numbers:
-        """A number of the algorithm of each of n configurations, shape (n,)."""
-        chosen = values[KNOB]
-        # Configurations of another algorithm get an arbitrary one: nobody reads what follows.
-        each = [float(number) for number in numbers.values()]
-        return np.select([chosen == name for name in numbers], each, each[0])

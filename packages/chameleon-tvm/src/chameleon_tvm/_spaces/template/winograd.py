@@ -1,9 +1,8 @@
 """Winograd's convolution as a TensorIR function: 3x3 filters, stride 1, output in NHWC.
 
 For each block of tiles, the function transforms the inputs. Then, for each block of output
-channels, it computes one matrix product per point of the transform, with sums in registers. At last
-it transforms the products and applies the epilogue. A workspace that fits L2 holds the values
-between these steps.
+channels, it computes one matrix product per point of the transform, transforms the products and
+applies the epilogue. A workspace that fits L2 holds the values between these steps.
 """
 
 from __future__ import annotations
@@ -24,24 +23,18 @@ from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import ConvolutionSpec, FusedSpec
 from chameleon_tvm._spaces.template.algorithms import Algorithm
 from chameleon_tvm._spaces.template.epilogues import VectorEpilogue
-from chameleon_tvm._spaces.template.geometry import Geometry, block_diagonal, blocks_of
-from chameleon_tvm._spaces.template.transforms import TAPS, Registers, transforms
+from chameleon_tvm._spaces.template.geometry import Geometry, block_diagonal, overlapping_blocks
 from chameleon_tvm._spaces.template.winograd_tiling import (
     WinogradTile,
     WinogradTiling,
     tile_counts,
-    winograd_tile_of,
+    winograd_tile,
 )
+from chameleon_tvm._spaces.template.winograd_transforms import TAPS, VectorCode, transforms
 
 
 class WinogradConvolution:
-    """Writes the function of Winograd's convolution for one configuration.
-
-    Args:
-        geometry: The convolution. Its channels are whole vectors.
-        tile: The decoded configuration.
-        spec: The operator's arguments, for its epilogue.
-    """
+    """Writes the function of Winograd's convolution for one configuration."""
 
     def __init__(self, geometry: Geometry, tile: WinogradTile, spec: FusedSpec) -> None:
         g = geometry
@@ -53,10 +46,12 @@ class WinogradConvolution:
         self.block = tile.vectors * g.lanes
         self.blocks = math.ceil(g.oc / self.block)
         shape = (g.batch, *g.out, g.oc)
-        self.first = g.layout == "NCHW"
+        self.channels_first = g.layout == "NCHW"
         self.images = emit.buffer("data", (g.batch, g.ic, *g.size))
         # With channels first, a copy has them last.
-        self.data = emit.buffer("staged" if self.first else "data", (g.batch, *g.size, g.ic))
+        self.data = emit.buffer(
+            "staged" if self.channels_first else "data", (g.batch, *g.size, g.ic)
+        )
         self.weights = emit.buffer("weights", (self.blocks, self.matrices.points, g.ic, self.block))
         self.out = emit.buffer("out", shape)
         self.epilogue = VectorEpilogue(spec, g.oc, shape)
@@ -70,10 +65,10 @@ class WinogradConvolution:
 
     def function(self) -> tirx.PrimFunc:
         """The complete function; parameters: data, packed weights, [bias], [residual], out."""
-        body = self._shared() if self.tile.shared else self._private()
+        body = self._shared_inputs() if self.tile.shared else self._private_inputs()
         data = self.data
-        if self.first:
-            data, body = self.images, emit.local(self.data, emit.sequence([self._copy(), body]))
+        if self.channels_first:
+            data, body = self.images, emit.allocate(self.data, emit.sequence([self._copy(), body]))
         parameters = [data, self.weights, *self.epilogue.parameters, self.out]
         return emit.function(parameters, body)
 
@@ -92,30 +87,30 @@ class WinogradConvolution:
 
         return emit.parallel("row", g.batch * height, row)
 
-    def _shared(self) -> Stmt:
+    def _shared_inputs(self) -> Stmt:
         """Transform all inputs, then loop over blocks of channels and of tiles."""
         extents = (self.blocks, math.ceil(self.tiles / self.tile.block))
 
         def body(index: Expr) -> Stmt:
             block, position = emit.split(index, extents)
-            first = emit.within(position, self.tile.block, self.tiles)
-            return emit.local(self.products, self._channels(block, first, first))
+            first = emit.tile_start(position, self.tile.block, self.tiles)
+            return emit.allocate(self.products, self._channels(block, first, first))
 
         transform = emit.parallel(
-            "tile", self.tiles, lambda t: emit.local(self.patch, self._transform(t, t))
+            "tile", self.tiles, lambda t: emit.allocate(self.patch, self._transform(t, t))
         )
         multiply = emit.parallel("block", math.prod(extents), body)
-        return emit.local(self.inputs, emit.sequence([transform, multiply]))
+        return emit.allocate(self.inputs, emit.sequence([transform, multiply]))
 
-    def _private(self) -> Stmt:
+    def _private_inputs(self) -> Stmt:
         """Loop over blocks of tiles, each of which transforms its own inputs."""
 
         def body(index: Expr) -> Stmt:
-            first = emit.within(index, self.tile.block, self.tiles)
+            first = emit.tile_start(index, self.tile.block, self.tiles)
             transform = emit.loop("tile", self.tile.block, lambda t: self._transform(first + t, t))
             multiply = emit.loop("block", self.blocks, lambda b: self._channels(b, first, 0))
             both = emit.sequence([transform, multiply])
-            return emit.local((self.inputs, self.products, self.patch), both)
+            return emit.allocate((self.inputs, self.products, self.patch), both)
 
         return emit.parallel("tiles", math.ceil(self.tiles / self.tile.block), body)
 
@@ -126,7 +121,7 @@ class WinogradConvolution:
         g, out = self.geometry, self.tile.out
         n, down, across = emit.split(t, self.counts)
         corner = [n, down * out - g.pads[0], across * out - g.pads[1]]
-        return emit.kept(corner, lambda n, y, x: self._transform_at(n, y, x, slot))
+        return emit.hoist(corner, lambda n, y, x: self._transform_at(n, y, x, slot))
 
     def _transform_at(self, n: Expr, y: Expr, x: Expr, slot: Expr) -> Stmt:
         """Transform the tile of inputs whose corner is at row ``y`` and column ``x``."""
@@ -140,10 +135,10 @@ class WinogradConvolution:
 
         def at_border(channel: Expr) -> Stmt:
             def element(i: Expr, j: Expr) -> Stmt:
-                seen = _inside(y + i, g.size[0]) + _inside(x + j, g.size[1])
+                conditions = _inside(y + i, g.size[0]) + _inside(x + j, g.size[1])
                 copied = emit.store(self.patch, [i, j, 0], read(i, j, channel), g.lanes)
                 blank = emit.store(self.patch, [i, j, 0], emit.zero(g.lanes), g.lanes)
-                return emit.choose([(tirx.all(*seen), copied)], blank)
+                return emit.branch([(tirx.all(*conditions), copied)], blank)
 
             fill = emit.loops({"i": size, "j": size}, element)
             padded = self._forward(
@@ -151,18 +146,20 @@ class WinogradConvolution:
             )
             return emit.sequence([fill, padded])
 
-        def every(body: Callable[[Expr], Stmt]) -> Stmt:
+        def each_vector(body: Callable[[Expr], Stmt]) -> Stmt:
             return emit.loop("v", g.ic // g.lanes, lambda v: body(v * g.lanes))
 
-        whole = [y >= 0, y + size <= g.size[0], x >= 0, x + size <= g.size[1]]
-        return emit.choose([(tirx.all(*whole), every(inside))], every(at_border))
+        inside_bounds = [y >= 0, y + size <= g.size[0], x >= 0, x + size <= g.size[1]]
+        return emit.branch(
+            [(tirx.all(*inside_bounds), each_vector(inside))], each_vector(at_border)
+        )
 
     def _forward(self, read: Callable[[int, int], Expr], slot: Expr, channel: Expr) -> Stmt:
         """The transform ``B^T d B`` of one vector of channels of a tile of inputs."""
         g, size = self.geometry, self.matrices.size
-        code = Registers(g.lanes)
-        points = code.square(self.matrices.data, code.tile(size, read))
-        return code.code(
+        code = VectorCode(g.lanes)
+        points = code.transform(self.matrices.data, code.load_tile(size, read))
+        return code.finish(
             [
                 emit.store(self.inputs, [i * size + j, slot, channel], points[i][j], g.lanes)
                 for i in range(size)
@@ -203,52 +200,52 @@ class WinogradConvolution:
                     statements.append(emit.assign(into, total))
             return statements
 
-        def some(c: Expr) -> Stmt:
-            unrolled = range(tile.unroll)
-            return emit.sequence([stmt for u in unrolled for stmt in channel(c * tile.unroll + u)])
+        def unrolled(c: Expr) -> Stmt:
+            channels = range(tile.unroll)
+            return emit.sequence([stmt for u in channels for stmt in channel(c * tile.unroll + u)])
 
         clear = [emit.assign(total, emit.zero(g.lanes)) for total in sums]
-        reduce = emit.loop("c", g.ic // tile.unroll, some)
-        keep = []
+        reduce = emit.loop("c", g.ic // tile.unroll, unrolled)
+        stores = []
         for number, total in enumerate(sums):
             row, v = divmod(number, tile.vectors)
             index = [start + row, v, p, 0]
-            keep.append(emit.store(self.products, index, emit.read(total), g.lanes))
-        return emit.local(sums, emit.sequence([*clear, reduce, *keep]))
+            stores.append(emit.store(self.products, index, emit.read(total), g.lanes))
+        return emit.allocate(sums, emit.sequence([*clear, reduce, *stores]))
 
     # -- outputs ----------------------------------------------------------------------------
 
     def _write(self, block: Expr, t: Expr, slot: Expr) -> Stmt:
         """Transform a block of channels of a tile of outputs, apply the epilogue and store it."""
         n, down, across = emit.split(t, self.counts)
-        start = emit.within(block, self.block, self.geometry.oc)
+        start = emit.tile_start(block, self.block, self.geometry.oc)
         corner = [n, down * self.tile.out, across * self.tile.out, start]
-        return emit.kept(corner, lambda n, y, x, c: self._write_at(n, y, x, c, slot))
+        return emit.hoist(corner, lambda n, y, x, c: self._write_at(n, y, x, c, slot))
 
     def _write_at(self, n: Expr, y: Expr, x: Expr, start: Expr, slot: Expr) -> Stmt:
         """Write the tile of outputs at row ``y`` and column ``x``, from channel ``start``."""
         g, size = self.geometry, self.matrices.size
 
-        def some(v: Expr) -> Stmt:
-            code = Registers(g.lanes)
-            tile = code.tile(
+        def unrolled(v: Expr) -> Stmt:
+            code = VectorCode(g.lanes)
+            tile = code.load_tile(
                 size, lambda i, j: emit.load(self.products, [slot, v, i * size + j, 0], g.lanes)
             )
             channel = start + v * g.lanes
             stores = []
-            for i, row in enumerate(code.square(self.matrices.output, tile)):
+            for i, row in enumerate(code.transform(self.matrices.output, tile)):
                 line = []
                 for j, value in enumerate(row):
                     index = [n, y + i, x + j, channel]
-                    finished = self.epilogue.whole(value, channel, index, g.lanes)
+                    finished = self.epilogue.apply(value, channel, index, g.lanes)
                     store = emit.store(self.out, index, finished, g.lanes)
-                    line.append(self._where(store, x + j, j, axis=1))
-                stores.append(self._where(emit.sequence(line), y + i, i, axis=0))
-            return code.code(stores)
+                    line.append(self._guard(store, x + j, j, axis=1))
+                stores.append(self._guard(emit.sequence(line), y + i, i, axis=0))
+            return code.finish(stores)
 
-        return emit.loop("v", self.tile.vectors, some)
+        return emit.loop("v", self.tile.vectors, unrolled)
 
-    def _where(self, statement: Stmt, index: Expr, offset: int, *, axis: int) -> Stmt:
+    def _guard(self, statement: Stmt, index: Expr, offset: int, *, axis: int) -> Stmt:
         """A store, with a condition if a tile may reach beyond the output."""
         extent = self.geometry.out[axis]
         if 0 <= (extent - 1) % self.tile.out >= offset:
@@ -261,50 +258,29 @@ def _inside(index: Expr, extent: int) -> list[Expr]:
 
 
 def transform_weights(weights: NDArray[np.float32], out: int) -> NDArray[np.float32]:
-    """Apply Winograd's transform ``G g G^T`` to weights, in float64.
-
-    Args:
-        weights: Weights (O, I, 3, 3).
-        out: Rows of a tile of outputs.
-
-    Returns:
-        Array of shape (points, I, O).
-    """
+    """Apply Winograd's transform ``G g G^T`` to weights, in float64; shape (points, I, O)."""
     matrices = transforms(out)
     # As one product with the Kronecker square of G: a filter is a column of nine taps.
     taps = weights.transpose(2, 3, 1, 0).reshape(TAPS * TAPS, -1).astype(np.float64)
-    ready = (np.kron(matrices.weights, matrices.weights) @ taps).astype(np.float32)
-    return ready.reshape(matrices.points, weights.shape[1], weights.shape[0])
+    transformed = (np.kron(matrices.weights, matrices.weights) @ taps).astype(np.float32)
+    return transformed.reshape(matrices.points, weights.shape[1], weights.shape[0])
 
 
 def pack_transformed(
     transformed: NDArray[np.float32], geometry: Geometry, tile: WinogradTile
 ) -> NDArray[np.float32]:
-    """Arrange transformed weights in the order in which the inner loops read them.
+    """Arrange transformed weights (points, I, O) as the inner loops read them.
 
-    Args:
-        transformed: The transformed weights, shape (points, input channels, output channels).
-        geometry: The sizes of the convolution.
-        tile: The decoded configuration.
-
-    Returns:
-        Array of shape (blocks of output channels, points, input channels, channels of a block).
+    The shape is (blocks of output channels, points, input channels, channels of a block).
     """
     block = tile.vectors * geometry.lanes
-    starts = blocks_of(geometry.oc, block)[:, 0]
+    starts = overlapping_blocks(geometry.oc, block)[:, 0]
     parts = [transformed[:, :, start : start + block] for start in starts.tolist()]
     return contiguous(np.stack(parts))
 
 
-class WinogradProducts(Algorithm):
-    """Winograd's algorithms F(2x2, 3x3) and F(4x4, 3x3) of a convolution.
-
-    Args:
-        geometry: The sizes of the convolution, which ``winograd_applies`` accepts.
-        spec: The operator's arguments.
-        info: The description of the CPU.
-        names: Names in ``options.TILES`` to choose from.
-    """
+class WinogradAlgorithm(Algorithm):
+    """Winograd's algorithms F(2x2, 3x3) and F(4x4, 3x3) of a convolution."""
 
     def __init__(
         self, geometry: Geometry, spec: ConvolutionSpec, info: TargetInfo, names: Sequence[str]
@@ -321,21 +297,21 @@ class WinogradProducts(Algorithm):
     def function(
         self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
     ) -> tirx.PrimFunc:
-        loops = WinogradConvolution(self.geometry, winograd_tile_of(values), self.spec)
+        loops = WinogradConvolution(self.geometry, winograd_tile(values), self.spec)
         return emit.with_shapes(loops.function(), shapes)
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *bias = constants
-        tile = winograd_tile_of(values)
+        tile = winograd_tile(values)
         transformed = self._transform(weights, tile.out)
         return [pack_transformed(transformed, self.geometry, tile), *bias]
 
     def _transform(self, weights: NDArray[np.float32], out: int) -> NDArray[np.float32]:
         """Transformed weights, cached: all configurations of a tuner use the same weights."""
-        last = self._transformed.get(out)
-        if last is None or last[0] is not weights:
+        cached = self._transformed.get(out)
+        if cached is None or cached[0] is not weights:
             groups = self.spec.group_count
-            whole = block_diagonal(weights, groups, groups)
-            planar = whole.reshape(*whole.shape[:2], *self.geometry.kernel)
-            last = self._transformed[out] = (weights, transform_weights(planar, out))
-        return last[1]
+            dense = block_diagonal(weights, groups, groups)
+            planar = dense.reshape(*dense.shape[:2], *self.geometry.kernel)
+            cached = self._transformed[out] = (weights, transform_weights(planar, out))
+        return cached[1]

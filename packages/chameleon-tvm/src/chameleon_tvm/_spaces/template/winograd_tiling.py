@@ -1,7 +1,4 @@
-"""Knobs, constraints, features and first guesses of Winograd's convolution.
-
-They are computed with arrays over many configurations.
-"""
+"""Knobs, constraints, features and first guesses of Winograd's convolution."""
 
 from __future__ import annotations
 
@@ -20,13 +17,14 @@ from chameleon_tvm._spaces.template.estimates import (
     GUESSES,
     Numbers,
     Tiling,
+    as_floats,
     broadcast_is_operand,
-    floats,
+    by_algorithm,
     transpose_cost,
 )
 from chameleon_tvm._spaces.template.geometry import Geometry
-from chameleon_tvm._spaces.template.options import TILES
-from chameleon_tvm._spaces.template.transforms import TAPS, transforms
+from chameleon_tvm._spaces.template.options import WINOGRAD_TILES
+from chameleon_tvm._spaces.template.winograd_transforms import TAPS, transforms
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 VECTORS = (1, 2, 3, 4, 6)
@@ -54,11 +52,9 @@ class WinogradTile:
         out: Rows and columns of a tile of outputs, 2 or 4.
         rows: Tiles whose sums are in registers at once.
         vectors: Vectors of output channels whose sums are in registers at once.
-        steps: Number of groups of ``rows`` tiles in a block of tiles. All of them use the same
-            weights while these are in L1.
-        shared: Whether the inputs of all blocks are transformed first. Then blocks of output
-            channels are the outermost loop, and weights are read once. Otherwise every block
-            transforms its own inputs, which stay in L2.
+        steps: Number of groups of ``rows`` tiles in a block, which use the same weights in L1.
+        shared: Whether the inputs of all blocks are transformed first and weights are read once,
+            instead of each block transforming its own inputs, which stay in L2.
         unroll: Input channels per iteration of the innermost loop.
     """
 
@@ -76,17 +72,12 @@ class WinogradTile:
 
 
 def tile_counts(geometry: Geometry, out: int) -> tuple[int, int, int]:
-    """Number of images, of tiles of outputs down an image, and of tiles across it.
-
-    Args:
-        geometry: The sizes of the convolution.
-        out: Rows and columns of a tile of outputs.
-    """
+    """Number of images, of tiles of outputs down an image, and of tiles across it."""
     down, across = (math.ceil(extent / out) for extent in geometry.out)
     return geometry.batch, down, across
 
 
-def winograd_applies(geometry: Geometry) -> bool:
+def supports_winograd(geometry: Geometry) -> bool:
     """Whether :class:`.WinogradConvolution` supports the convolution."""
     g = geometry
     return (
@@ -102,10 +93,10 @@ def winograd_applies(geometry: Geometry) -> bool:
     )
 
 
-def winograd_tile_of(values: Mapping[str, Any]) -> WinogradTile:
+def winograd_tile(values: Mapping[str, Any]) -> WinogradTile:
     """The tile of a decoded configuration."""
     return WinogradTile(
-        out=TILES[values["algorithm"]],
+        out=WINOGRAD_TILES[values["algorithm"]],
         rows=values["winograd_rows"],
         vectors=values["winograd_vectors"],
         steps=values["winograd_steps"],
@@ -153,16 +144,10 @@ class WinogradEstimates:
 
 
 class WinogradTiling(Tiling):
-    """The design space of Winograd's convolution.
-
-    Args:
-        geometry: The sizes of the convolution.
-        info: The description of the CPU.
-        algorithms: Names in ``options.TILES`` to choose from.
-    """
+    """The design space of Winograd's convolution."""
 
     estimates = WinogradEstimates
-    magnitudes = frozenset({"weight_bytes", "panel_bytes", "workspace_bytes", "shared_bytes"})
+    log_fields = frozenset({"weight_bytes", "panel_bytes", "workspace_bytes", "shared_bytes"})
     groups = (
         ("tile", ("accumulators", "registers", "loads_per_fma", "products", "waste")),
         ("parallel loop", ("imbalance",)),
@@ -171,14 +156,14 @@ class WinogradTiling(Tiling):
         ("inputs", ("shared_bytes", "staged")),
     )
     prefix = "winograd"
-    least = 1.0
+    log_offset = 1.0
 
     def __init__(self, geometry: Geometry, info: TargetInfo, algorithms: Sequence[str]) -> None:
         self.geometry = geometry
         self.info = info
         self.algorithms = tuple(algorithms)
         available = geometry.oc // geometry.lanes
-        most = max(math.prod(tile_counts(geometry, TILES[a])) for a in self.algorithms)
+        most = max(math.prod(tile_counts(geometry, WINOGRAD_TILES[a])) for a in self.algorithms)
         self.knobs = (
             Choice(name="algorithm", options=self.algorithms),
             Choice(name="winograd_rows", options=tuple(r for r in ROWS if r <= most)),
@@ -189,9 +174,11 @@ class WinogradTiling(Tiling):
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
-        most = max(math.prod(tile_counts(self.geometry, TILES[a])) for a in self.algorithms)
+        most = max(
+            math.prod(tile_counts(self.geometry, WINOGRAD_TILES[a])) for a in self.algorithms
+        )
         return (
-            *self.of_registers(min(self.info.vector_registers // 4, most)),
+            *self.register_constraints(min(self.info.vector_registers // 4, most)),
             Constraint(
                 reason="a block has more tiles than there are",
                 holds=lambda v: v["winograd_rows"] * v["winograd_steps"] <= self._tiles(v),
@@ -204,7 +191,7 @@ class WinogradTiling(Tiling):
 
     def estimate(self, values: Values) -> WinogradEstimates:
         g, info = self.geometry, self.info
-        rows, vectors = floats(values, "winograd_rows", "winograd_vectors")
+        rows, vectors = as_floats(values, "winograd_rows", "winograd_vectors")
         block = rows * values["winograd_steps"]
         shared = values["winograd_inputs"] == "shared"
         tiles, points = self._tiles(values), self._points(values)
@@ -241,26 +228,19 @@ class WinogradTiling(Tiling):
 
     def _tiles(self, values: Values) -> Numbers:
         """Number of tiles of outputs in all images; shape (n,)."""
-        return self._by_algorithm(
-            values, {a: math.prod(tile_counts(self.geometry, TILES[a])) for a in self.algorithms}
+        return by_algorithm(
+            values,
+            {a: math.prod(tile_counts(self.geometry, WINOGRAD_TILES[a])) for a in self.algorithms},
         )
 
     def _points(self, values: Values) -> Numbers:
         """Number of points of the transform; shape (n,)."""
-        return self._by_algorithm(values, {a: transforms(TILES[a]).points for a in self.algorithms})
-
-    def _by_algorithm(self, values: Values, numbers: Mapping[str, int]) -> Numbers:
-        chosen = values["algorithm"]
-        # Configurations of another algorithm get an arbitrary one: nobody reads what follows.
-        each = [float(number) for number in numbers.values()]
-        return np.select([chosen == algorithm for algorithm in numbers], each, each[0])
+        return by_algorithm(
+            values, {a: transforms(WINOGRAD_TILES[a]).points for a in self.algorithms}
+        )
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """A relative cost of n configurations to order first guesses, shape (n,); lower is better.
-
-        It is the estimated time of the kernel, divided by the time of the direct convolution's
-        products at the CPU's full rate.
-        """
+        """Estimated time over that of the direct products at the CPU's full rate, shape (n,)."""
         e, info = self.estimate(values), self.info
         rows = values["winograd_rows"].astype(np.float64)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["winograd_vectors"])
@@ -289,8 +269,9 @@ class WinogradTiling(Tiling):
     def first_guesses(self, space: DesignSpace) -> NDArray[np.int32]:
         """The configurations with the lowest estimates, of different tiles and every algorithm.
 
-        Which algorithm is fastest depends on whether caches hold the weights when the layer runs.
-        The estimate cannot know this. So each algorithm gets at least a quarter of the guesses.
+        The fastest algorithm depends on whether caches hold the weights when the layer runs, which
+        no
+        estimate knows. So each algorithm gets at least a quarter of the guesses.
         """
         configs = space.all_legal
         if configs is None:  # more than can be listed

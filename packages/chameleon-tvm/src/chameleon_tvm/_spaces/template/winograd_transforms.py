@@ -78,10 +78,6 @@ def expected_error(out: int, channels: int) -> float:
     """The expected error in float32: largest |difference| over the largest |output|.
 
     It is computed with random numbers in [-1, 1), in the precision and order of the real kernel.
-
-    Args:
-        out: Rows of a tile of outputs.
-        channels: Number of input channels.
     """
     matrices = transforms(out)
     rng = np.random.default_rng(0)
@@ -99,38 +95,30 @@ def expected_error(out: int, channels: int) -> float:
     return SAFETY * float(np.abs(rounded - exact).max() / np.abs(exact).max())
 
 
-class Registers:
-    """Collects statements that compute with named vectors, as code without loops.
-
-    Args:
-        lanes: Number of elements of a vector.
-    """
+class VectorCode:
+    """Collects straight-line statements on vector registers."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
         self.statements: list[Stmt] = []
         self.buffers: list[emit.Buffer] = []
 
-    def keep(self, value: Expr) -> Expr:
+    def assign(self, value: Expr) -> Expr:
         """Compute a vector once, and return an expression that reads it."""
         (register,) = emit.registers(1, self.lanes, name=f"t{len(self.buffers)}_")
         self.buffers.append(register)
         self.statements.append(emit.assign(register, value))
         return emit.read(register)
 
-    def tile(self, size: int, read: Callable[[int, int], Expr]) -> list[list[Expr]]:
+    def load_tile(self, size: int, read: Callable[[int, int], Expr]) -> list[list[Expr]]:
         """Compute every vector of a square tile once, row by row."""
-        return [[self.keep(read(i, j)) for j in range(size)] for i in range(size)]
+        return [[self.assign(read(i, j)) for j in range(size)] for i in range(size)]
 
-    def apply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
+    def multiply(self, matrix: Matrix, vectors: Sequence[Expr]) -> list[Expr]:
         """Emit the product of a matrix with as many vectors as it has columns.
 
         Winograd's points come in pairs p and -p, so pairs of columns or rows are equal up to signs.
         Sums and differences of such a pair are computed once.
-
-        Args:
-            matrix: The matrix, one of Winograd's.
-            vectors: The vectors.
         """
         coefficients, vectors = self._pair_columns(matrix, list(vectors))
         pairs = _pairs(coefficients)
@@ -138,33 +126,29 @@ class Registers:
         for i, k in pairs:
             even = self._combine((coefficients[i] + coefficients[k]) / 2, vectors)
             odd = self._combine((coefficients[i] - coefficients[k]) / 2, vectors)
-            results[i], results[k] = self.keep(even + odd), self.keep(even - odd)
+            results[i], results[k] = self.assign(even + odd), self.assign(even - odd)
         for i, row in enumerate(coefficients):
             if i not in results:
                 results[i] = self._combine(row, vectors)
         return [results[i] for i in range(len(matrix))]
 
-    def square(self, matrix: Matrix, tile: Sequence[Sequence[Expr]]) -> list[list[Expr]]:
+    def transform(self, matrix: Matrix, tile: Sequence[Sequence[Expr]]) -> list[list[Expr]]:
         """``M X M^T`` for a tile X of vectors."""
-        columns = [self.apply(matrix, column) for column in zip(*tile, strict=True)]
-        return [self.apply(matrix, row) for row in zip(*columns, strict=True)]
+        columns = [self.multiply(matrix, column) for column in zip(*tile, strict=True)]
+        return [self.multiply(matrix, row) for row in zip(*columns, strict=True)]
 
-    def code(self, last: Sequence[Stmt]) -> Stmt:
-        """All statements so far, followed by some last statements.
-
-        Args:
-            last: The statements that use the results of the earlier ones.
-        """
-        return emit.local(tuple(self.buffers), emit.sequence([*self.statements, *last]))
+    def finish(self, last: Sequence[Stmt]) -> Stmt:
+        """All statements so far, followed by some last statements."""
+        return emit.allocate(tuple(self.buffers), emit.sequence([*self.statements, *last]))
 
     def _pair_columns(self, matrix: Matrix, vectors: list[Expr]) -> tuple[Matrix, list[Expr]]:
         coefficients = matrix.copy()
         for j, k in _pairs(matrix.T):
-            same = matrix[:, j] == matrix[:, k]
-            coefficients[:, j] = np.where(same, matrix[:, j], 0.0)
-            coefficients[:, k] = np.where(same, 0.0, matrix[:, j])
+            equal = matrix[:, j] == matrix[:, k]
+            coefficients[:, j] = np.where(equal, matrix[:, j], 0.0)
+            coefficients[:, k] = np.where(equal, 0.0, matrix[:, j])
             left, right = vectors[j], vectors[k]
-            vectors[j], vectors[k] = self.keep(left + right), self.keep(left - right)
+            vectors[j], vectors[k] = self.assign(left + right), self.assign(left - right)
         return coefficients, vectors
 
     def _combine(self, row: NDArray[np.float64], vectors: Sequence[Expr]) -> Expr:
@@ -183,7 +167,7 @@ class Registers:
                 total = total - vector
             else:
                 total = total + vector * self._splat(coefficient)
-        return self.keep(total) if len(order) > 1 or row[order[0]] != 1.0 else total
+        return self.assign(total) if len(order) > 1 or row[order[0]] != 1.0 else total
 
     def _splat(self, value: float) -> Expr:
         return emit.constant(value, self.lanes)

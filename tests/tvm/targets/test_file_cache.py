@@ -9,18 +9,18 @@ from chameleon_core._plugins import NoOptions
 from chameleon_system import _disk_cache as keeping
 from chameleon_system._files import user_cache_folder
 from chameleon_system._processor import Processor, this_processor
-from chameleon_tvm._device import kept_answers
+from chameleon_tvm._device import file_cache
 from chameleon_tvm._device.cpus.features import (
-    architecture_named,
     architecture_of,
-    features_named,
+    cpu_architecture,
+    cpu_features,
     target_features,
 )
 from chameleon_tvm._device.cpus.naming import native_masking, native_name
-from chameleon_tvm._device.kept_answers import kept
+from chameleon_tvm._device.file_cache import cached_in_file
 from chameleon_tvm._device.targets import TVMTargets, tvm_target
-from chameleon_tvm._instructions.choosing import refusals
-from chameleon_tvm._spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._instructions.selection import refused_permissions
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 
 LOOK = """
 import sys
@@ -65,16 +65,16 @@ def test_the_second_report_of_a_machine_imports_no_tvm(run_python):
     assert first[0] == second[0]
     facts = json.loads(first[0])
     target = TVMTargets(NoOptions()).resolve("native")
-    assert facts["target"] == f"llvm {native_name().words()}"
-    assert facts["kernels"] == arithmetic_in_words(target)
-    assert facts["refused"] == refusals(target)
+    assert facts["target"] == f"llvm {native_name().command_line()}"
+    assert facts["kernels"] == describe_arithmetic(target)
+    assert facts["refused"] == refused_permissions(target)
     assert facts["model_number"] == native_masking()
 
 
 def test_an_answer_is_kept_for_the_same_question_and_surroundings(monkeypatch):
     asked = []
 
-    @kept(lambda answer: answer != "none")
+    @cached_in_file(lambda answer: answer != "none")
     def answer(text):
         asked.append(text)
         return text
@@ -87,7 +87,7 @@ def test_an_answer_is_kept_for_the_same_question_and_surroundings(monkeypatch):
         file.write_text("{")
     assert answer("one") == "one"
     assert asked[4:] == ["one"]
-    monkeypatch.setattr(kept_answers, "_cache_key", lambda: ["another version"])
+    monkeypatch.setattr(file_cache, "_cache_key", lambda: ["another version"])
     answer("one")
     assert asked[5:] == ["one"]
 
@@ -119,5 +119,5 @@ def test_errors_are_not_kept():
 )
 def test_a_canonical_target_says_what_the_object_of_tvm_says(text):
     target = TVMTargets(NoOptions()).resolve(text)
-    assert features_named(target) == target_features(tvm_target(target))
-    assert architecture_named(target) == architecture_of(tvm_target(target))
+    assert cpu_features(target) == target_features(tvm_target(target))
+    assert cpu_architecture(target) == architecture_of(tvm_target(target))

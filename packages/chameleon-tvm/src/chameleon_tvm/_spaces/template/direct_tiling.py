@@ -1,7 +1,4 @@
-"""Knobs, constraints, features and first guesses of register-tiled templates.
-
-They are computed with arrays over many configurations.
-"""
+"""Knobs, constraints, features and first guesses of direct convolutions."""
 
 from __future__ import annotations
 
@@ -13,16 +10,16 @@ import numpy as np
 from chameleon_core.plugin_api import Choice, Constraint, Values
 
 from chameleon_tvm._device.targets import TargetInfo
-from chameleon_tvm._spaces.template.arithmetic import FLOAT32, Arithmetic
+from chameleon_tvm._spaces.template.arithmetic import FLOAT32_ARITHMETIC, Arithmetic
 from chameleon_tvm._spaces.template.estimates import (
-    COPIED,
+    COPY_COST,
     LOOP_CYCLES,
     STORE_CYCLES,
     TILE_CYCLES,
     Numbers,
     Tiling,
+    as_floats,
     broadcast_is_operand,
-    floats,
     transpose_cost,
 )
 from chameleon_tvm._spaces.template.geometry import Geometry, tap_patterns
@@ -40,7 +37,7 @@ time of compilation."""
 
 
 @attrs.frozen(kw_only=True)
-class Estimates:
+class DirectEstimates:
     """Estimates for n configurations of a direct convolution, without building kernels.
 
     Every field has shape (n,).
@@ -82,32 +79,17 @@ class Estimates:
 
 
 def tile_sizes(extent: int, most: int) -> tuple[int, ...]:
-    """The sizes of tiles to choose from along an axis, as values of a knob.
-
-    With these sizes, little work is wasted if the last tile overlaps its neighbour.
-
-    Args:
-        extent: Extent of the axis.
-        most: Largest size.
-    """
+    """The sizes of tiles along an axis for which overlaps of the last tile waste little work."""
     sizes = range(1, min(extent, most) + 1)
     return tuple(s for s in sizes if -(-extent // s) * s <= MAX_WASTE * extent)
 
 
-class ConvolutionTiling(Tiling):
-    """The design space of a direct convolution.
-
-    Args:
-        geometry: The sizes of the convolution.
-        info: The description of the CPU.
-        in_place: Whether the input may be read in place; otherwise it must be copied first.
-        channel_blocks: Options for the number of input channels of a block.
-        arithmetic: The dtypes of the inner loop.
-    """
+class DirectTiling(Tiling):
+    """The design space of a direct convolution."""
 
     tile_knobs = ("tile_rows", "tile_columns", "tile_vectors", "input")
-    estimates = Estimates
-    magnitudes = frozenset({"tasks", "weight_bytes", "input_bytes", "run"})
+    estimates = DirectEstimates
+    log_fields = frozenset({"tasks", "weight_bytes", "input_bytes", "run"})
     groups = (
         ("tile", ("accumulators", "registers", "loads_per_fma", "waste")),
         ("parallel loop", ("tasks", "imbalance")),
@@ -124,7 +106,7 @@ class ConvolutionTiling(Tiling):
         *,
         in_place: bool,
         channel_blocks: tuple[int, ...],
-        arithmetic: Arithmetic = FLOAT32,
+        arithmetic: Arithmetic = FLOAT32_ARITHMETIC,
     ) -> None:
         self.geometry = geometry
         self.arithmetic = arithmetic
@@ -133,8 +115,8 @@ class ConvolutionTiling(Tiling):
         self.columns = tile_sizes(width, info.vector_registers - 2)
         available = -(-geometry.oc // geometry.lanes)
         # Few positions leave only channels to fill the registers with (a matrix times a vector).
-        wide = (1, 2, 3, 4, 6, 8) if height * width > 2 else (2, 4, 6, 8, 12, 16)  # noqa: PLR2004
-        self.vectors = tuple(v for v in wide if v <= available) or (available,)
+        sizes = (1, 2, 3, 4, 6, 8) if height * width > 2 else (2, 4, 6, 8, 12, 16)  # noqa: PLR2004
+        self.vectors = tuple(v for v in sizes if v <= available) or (available,)
         self.knobs = self._make_knobs(channel_blocks, in_place=in_place)
         self._versions = np.zeros(max(self.columns) + 1)
         for size in self.columns:
@@ -156,9 +138,9 @@ class ConvolutionTiling(Tiling):
         depth = self.arithmetic.dot.depth
         # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
         # may have no tile with more.
-        enough = min(info.vector_registers // 4, self._most_sums())
+        least = min(info.vector_registers // 4, self._largest_tile_sums())
         return (
-            *self.of_registers(enough),
+            *self.register_constraints(least),
             Constraint(
                 reason="a tile read in place may have one row only if the input is padded",
                 holds=lambda v: (
@@ -175,7 +157,7 @@ class ConvolutionTiling(Tiling):
             ),
         )
 
-    def _most_sums(self) -> int:
+    def _largest_tile_sums(self) -> int:
         """Number of sums of the largest tile that fits the registers."""
         rows = np.array(tile_sizes(self.geometry.out[0], MOST_ROWS))
         positions = np.multiply.outer(rows, np.array(self.columns))[..., None]
@@ -197,14 +179,14 @@ class ConvolutionTiling(Tiling):
         return positions * vectors + weights + broadcast + dot.temporaries
 
     @property
-    def reduced(self) -> int:
+    def reduction_channels(self) -> int:
         """Number of input channels that each output adds up."""
         return self.geometry.ic
 
-    def estimate(self, values: Values) -> Estimates:
+    def estimate(self, values: Values) -> DirectEstimates:
         g, info = self.geometry, self.info
-        rows, columns, vectors = floats(values, "tile_rows", "tile_columns", "tile_vectors")
-        (channels,) = floats(values, "channel_block")
+        rows, columns, vectors = as_floats(values, "tile_rows", "tile_columns", "tile_vectors")
+        (channels,) = as_floats(values, "channel_block")
         copy = values["input"] == "copy"
         kh, kw = g.kernel
         data_bytes, depth = self.arithmetic.data_bytes, self.arithmetic.dot.depth
@@ -214,16 +196,20 @@ class ConvolutionTiling(Tiling):
         blocks = np.ceil(g.oc / (vectors * g.lanes))
         tasks = images * g.groups * down * across * blocks
         needed = g.out[0] * g.out[1] * g.oc
-        staged = g.staged_size
+        staged = g.padded_size
         in_rows = (rows - 1) * g.stride[0] + (kh - 1) * g.dilation[0] + 1
         in_columns = (columns - 1) * g.stride[1] + (kw - 1) * g.dilation[1] + 1
-        flop = 2.0 * images * g.groups * needed * self.reduced * taps
+        flop = 2.0 * images * g.groups * needed * self.reduction_channels * taps
         staged_bytes = g.planes * g.groups * g.ic * staged[0] * staged[1] * data_bytes
         copied = g.batch * staged_bytes / flop
         fused = copy & (channels == g.ic) & (g.dilation[1] == 1)
-        weight_bytes = taps * self.reduced * vectors * g.lanes * self.arithmetic.weight_bytes
-        input_bytes = in_rows * in_columns * self.reduced * (taps // (kh * kw)) * data_bytes
-        return Estimates(
+        weight_bytes = (
+            taps * self.reduction_channels * vectors * g.lanes * self.arithmetic.weight_bytes
+        )
+        input_bytes = (
+            in_rows * in_columns * self.reduction_channels * (taps // (kh * kw)) * data_bytes
+        )
+        return DirectEstimates(
             accumulators=positions * vectors,
             registers=self._registers(positions, vectors),
             loads_per_fma=(positions + vectors) / (positions * vectors),
@@ -245,47 +231,47 @@ class ConvolutionTiling(Tiling):
         """Bytes that the outer loops read repeatedly, if they do not fit half of L2."""
         g, cache = self.geometry, self.info.l2_bytes / 2
         types = self.arithmetic
-        weights = g.groups * g.oc * self.reduced * g.taps * types.weight_bytes
+        weights = g.groups * g.oc * self.reduction_channels * g.taps * types.weight_bytes
         inputs: Any = g.groups * g.ic * g.planes * g.size[0] * g.size[1] * types.data_bytes
-        if self.reduced < g.ic:
+        if self.reduction_channels < g.ic:
             inputs /= blocks  # each block of channels reads its own
-        again_inputs = blocks * inputs * g.batch * (inputs > cache)
-        again_weights = positions * weights * g.batch * g.out_planes * (weights > cache)
-        return np.where(values["outermost"] == "channels", again_inputs, again_weights)
+        input_bytes = blocks * inputs * g.batch * (inputs > cache)
+        weight_bytes = positions * weights * g.batch * g.out_planes * (weights > cache)
+        return np.where(values["outermost"] == "channels", input_bytes, weight_bytes)
 
     @property
     def _skipped(self) -> float:
         """Fraction of all taps that fall into the padding."""
-        return 1.0 - math.prod((axis.inside for axis in self.geometry.plane), start=self._inside)
+        return 1.0 - math.prod(
+            (axis.inside_fraction for axis in self.geometry.plane), start=self._inside
+        )
 
     @property
     def _inside(self) -> float:
         """Fraction of all taps that fall into the input along the outer axes."""
-        return math.prod(axis.inside for axis in self.geometry.outer)
+        return math.prod(axis.inside_fraction for axis in self.geometry.outer)
 
     def guessed_cost(self, values: Values) -> Numbers:
-        """A relative cost of n configurations to order first guesses, shape (n,); lower is better.
+        """Estimated time over the time of all products at the CPU's full rate, shape (n,).
 
-        The cost is the estimated time of the kernel, divided by the time of all its products at the
-        CPU's full rate. During the inner loop, the CPU also loads the data that L2 does not hold.
-        So only the longer of two times counts: that of the inner loop, and that of these loads. A
-        tenth of the loads' time is added, so that fewer loads are better if the inner loop takes
-        longer. The time of copies is added, too. The inner loop's time grows in proportion to
-        computed outputs that the result does not need, and to the work of the busiest core.
+        The inner loop overlaps with loads of data that L2 does not hold, so the longer of the two
+        counts. A tenth of the loads' time prefers fewer loads if the inner loop takes longer.
         """
         e = self.estimate(values)
         work = e.waste * e.imbalance * (1.0 - e.skipped)
         loops = work * (self._issue(values, e) + self._overhead(e))
         dot = self.arithmetic.dot
-        far = self.info.flop_per_byte(self.info.l3_bytes_per_cycle) * dot.depth / dot.cost
-        memory = far * e.traffic
-        copies = COPIED * far * e.copied
-        copies += transpose_cost(self.geometry, self.info, self.reduced, dot.depth / dot.cost)
+        l3_cost = self.info.flop_per_byte(self.info.l3_bytes_per_cycle) * dot.depth / dot.cost
+        memory = l3_cost * e.traffic
+        copies = COPY_COST * l3_cost * e.copied
+        copies += transpose_cost(
+            self.geometry, self.info, self.reduction_channels, dot.depth / dot.cost
+        )
         # With all weights in L2, a tile of input that stays in L1 is the better thing to keep.
-        habit = np.where(values["outermost"] == "channels", 0.005, 0.0)
-        return np.asarray(np.maximum(loops, memory) + 0.1 * memory + copies + habit)
+        tie_break = np.where(values["outermost"] == "channels", 0.005, 0.0)
+        return np.asarray(np.maximum(loops, memory) + 0.1 * memory + copies + tie_break)
 
-    def _issue(self, values: Values, e: Estimates) -> Numbers:
+    def _issue(self, values: Values, e: DirectEstimates) -> Numbers:
         """Time that the busiest unit takes for an instruction of the inner loop."""
         info, cost = self.info, self.arithmetic.dot.cost
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
@@ -297,33 +283,37 @@ class ConvolutionTiling(Tiling):
         waiting = info.sums_in_flight / e.accumulators / cost
         # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
         streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions / cost
-        block = np.minimum(values["channel_block"], self.reduced)
-        in_l1 = e.input_bytes * block / self.reduced <= info.l1_bytes
-        reused = self.geometry.taps > 1
-        again = (~in_l1 & reused) / (self.geometry.lanes * values["tile_vectors"])
+        block = np.minimum(values["channel_block"], self.reduction_channels)
+        in_l1 = e.input_bytes * block / self.reduction_channels <= info.l1_bytes
+        has_taps = self.geometry.taps > 1
+        again = (~in_l1 & has_taps) / (self.geometry.lanes * values["tile_vectors"])
         busiest = np.maximum(np.maximum(1.0, waiting), np.maximum(ports, streaming))
         return np.asarray(busiest + 0.01 * e.loads_per_fma + again)
 
     def _spilled(self, values: Values) -> Numbers:
         """Average number of sums in memory that a multiply-add of the inner loop accesses.
 
-        A multiply-add of x86 overwrites one of its operands. If a broadcast has its own register
-        and is used once, LLVM overwrites the broadcast. If LLVM has also unrolled the loop over
-        channels twice, every sum needs two registers. Sums without a register are stored and
-        loaded. Instructions that multiply several channels always overwrite their sums.
+        A multiply-add of x86 overwrites an operand. LLVM overwrites a broadcast that is used once.
+        If
+        it has also unrolled the loop over channels twice, every sum needs two registers.
         """
         info, several = self.info, self.arithmetic.dot.depth > 1
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
-        if several or not info.memory_operands or broadcast_is_operand(info) or self.reduced == 1:
+        if (
+            several
+            or not info.memory_operands
+            or broadcast_is_operand(info)
+            or self.reduction_channels == 1
+        ):
             return np.zeros_like(positions)
         missing = np.maximum(0.0, 2.0 * positions + 1.0 - info.vector_registers)
         return np.asarray(np.where(values["tile_vectors"] == 1, missing / (2.0 * positions), 0.0))
 
-    def _overhead(self, e: Estimates) -> Numbers:
+    def _overhead(self, e: DirectEstimates) -> Numbers:
         """Time outside the inner loop per instruction of it: at its end and at a tile's end."""
         sums, dot = e.accumulators, self.arithmetic.dot
-        reduced = self.geometry.taps * self.reduced / dot.depth
-        products = np.maximum(1.0, reduced * (1.0 - e.skipped))
+        reduction_channels = self.geometry.taps * self.reduction_channels / dot.depth
+        products = np.maximum(1.0, reduction_channels * (1.0 - e.skipped))
         # The next tile starts while sums are stored, as far as instructions in flight reach;
         # those of more sums than half of the registers hold are waited for.
         exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)

@@ -6,33 +6,32 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chameleon_tvm._building.lowering import arrays_apart
+from chameleon_tvm._building.lowering import separate_buffers
 from chameleon_tvm._emit import sequence
 from chameleon_tvm._operators.elementary import FUNCTIONS
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._spaces.loops import vectors
-from chameleon_tvm._spaces.loops.columns import with_columns
-from chameleon_tvm._spaces.loops.partial_sums import keeping_nan, partial_vectors, reduced
+from chameleon_tvm._spaces.loops.columns import vectorize_columns
+from chameleon_tvm._spaces.loops.partial_sums import (
+    keeping_nan,
+    partial_vectors,
+    vectorize_reduction,
+)
 from chameleon_tvm._spaces.loops.transposes import with_transposes
-from chameleon_tvm._spaces.loops.trees import found, structural_map, substituted, uses
-from chameleon_tvm._spaces.sketch.lowered import lowered
+from chameleon_tvm._spaces.loops.trees import find_nodes, structural_map, substitute, uses
+from chameleon_tvm._spaces.sketch.lowering import lower_blocks
 from chameleon_tvm._spaces.sketch.tiles import counts_from_zero
 from chameleon_tvm._types import UINT8
 
 
-def with_vectors(statement: Any, lanes: int) -> Any:
-    """Vectorize the innermost serial loops that access neighbouring elements of memory.
-
-    Args:
-        statement: Loops and stores without blocks, over arrays of any rank.
-        lanes: Number of elements of a vector.
-    """
-    own = [allocation.buffer for allocation in found(statement, tirx.AllocBuffer)]
+def vectorize(statement: Any, lanes: int) -> Any:
+    """Vectorize the innermost serial loops that access neighbouring elements of memory."""
+    local_buffers = [allocation.buffer for allocation in find_nodes(statement, tirx.AllocBuffer)]
 
     def mapped(loop: Any) -> Any:
         if int(loop.kind) != int(tirx.ForKind.SERIAL) or not counts_from_zero(loop):
             return loop
-        guard = vectors.Guarded.of(loop)
+        guard = vectors.GuardedBody.of(loop)
         if guard is not None:
             return guard.split(
                 int(loop.extent),
@@ -43,19 +42,19 @@ def with_vectors(statement: Any, lanes: int) -> Any:
             return loop
         period = _period(loop)
         if period is not None:
-            block, inner = _in_periods(loop, period)
+            block, inner = _split_by_period(loop, period)
             return vectors.counted_loop(block, int(loop.extent) // period, mapped(inner))
         if len(stores) > 1:
-            return _vector_loop(loop, stores, lanes, own) or loop
-        pieces = _pieces(loop)
+            return _vector_loop(loop, stores, lanes, local_buffers) or loop
+        pieces = _split_at_conditions(loop)
         return sequence(
-            [_vector_loop(piece, [piece.body], lanes, own) or piece for piece in pieces]
+            [_vector_loop(piece, [piece.body], lanes, local_buffers) or piece for piece in pieces]
         )
 
-    def side_by_side(statements: Any) -> Any:
-        return sequence(list(with_columns(statements.seq, lanes)))
+    def merge_columns(statements: Any) -> Any:
+        return sequence(list(vectorize_columns(statements.seq, lanes)))
 
-    statement = structural_map(statement, [(tirx.SeqStmt, side_by_side)])
+    statement = structural_map(statement, [(tirx.SeqStmt, merge_columns)])
     statement = with_transposes(statement, lanes)
     return structural_map(statement, [(tirx.For, mapped)])
 
@@ -70,70 +69,71 @@ def _stores(body: Any) -> list[Any]:
     if len(stores) + len(bound) < len(statements):
         return []
     for bind in reversed(bound):
-        stores = [substituted(store, bind.var, bind.value) for store in stores]
+        stores = [substitute(store, bind.var, bind.value) for store in stores]
     buffers = [store.buffer for store in stores]
-    apart = not any(
+    independent = not any(
         vectors.reads_buffer(store.value, buffer)
         for store in stores
         for buffer in buffers
         if not buffer.same_as(store.buffer)
     )
-    return stores if apart else []
+    return stores if independent else []
 
 
 def _period(loop: Any) -> int | None:
     """The number of iterations after which remainders of the loop's variable repeat; None for none.
 
-    LLVM must not vectorize such a loop. It may take the neighbours of a remainder to be neighbours
-    beyond the period, too (https://github.com/llvm/llvm-project/issues/156849).
+    LLVM must not vectorize such a loop (https://github.com/llvm/llvm-project/issues/156849).
     """
     extent, variable = int(loop.extent), loop.loop_var
     analyzer = vectors.analyzer_of((variable, extent))
     accesses = [
-        *((store.buffer, store.indices) for store in found(loop.body, tirx.BufferStore)),
-        *((load.source, load.indices) for load in found(loop.body, tvm.ir.TensorLoad)),
+        *((store.buffer, store.indices) for store in find_nodes(loop.body, tirx.BufferStore)),
+        *((load.source, load.indices) for load in find_nodes(loop.body, tvm.ir.TensorLoad)),
     ]
     # Divisions of a loop's variable by all extents of an array are no longer there then.
     computed = [analyzer.simplify(vectors.offset_of(*access)) for access in accesses if access[1]]
-    comparisons = found(loop.body, vectors.COMPARISONS)
-    computed += [each for each in comparisons if not found(each, tvm.ir.TensorLoad)]
+    comparisons = find_nodes(loop.body, vectors.COMPARISONS)
+    computed += [each for each in comparisons if not find_nodes(each, tvm.ir.TensorLoad)]
     periods = {
         int(remainder.b)
         for each in computed
-        for remainder in found(each, tirx.FloorMod)
+        for remainder in find_nodes(each, tirx.FloorMod)
         if isinstance(remainder.b, tirx.IntImm) and uses(remainder.a, variable)
     }
     return min((p for p in periods if 1 < p < extent and extent % p == 0), default=None)
 
 
-def _in_periods(loop: Any, period: int) -> tuple[Any, Any]:
+def _split_by_period(loop: Any, period: int) -> tuple[Any, Any]:
     """The variable of a loop over periods, and the loop over the iterations of one period."""
     dtype, name = str(loop.loop_var.ty), str(loop.loop_var.name)
     block, inside = tirx.Var(f"{name}_block", dtype), tirx.Var(name, dtype)
     analyzer = vectors.analyzer_of((block, int(loop.extent) // period), (inside, period))
-    body = substituted(loop.body, loop.loop_var, block * period + inside)
+    body = substitute(loop.body, loop.loop_var, block * period + inside)
     body = structural_map(body, [((tirx.FloorMod, tirx.FloorDiv), analyzer.simplify)])
     return block, vectors.counted_loop(inside, period, body)
 
 
-def _pieces(loop: Any) -> list[Any]:
+def _split_at_conditions(loop: Any) -> list[Any]:
     """A loop, cut where a condition on its variable changes, as between concatenated arrays."""
     variable, store = loop.loop_var, loop.body
     extent = int(loop.extent)
-    comparisons = found(store.value, vectors.COMPARISONS)
+    comparisons = find_nodes(store.value, vectors.COMPARISONS)
     known = [each for each in comparisons if vectors.step_of(each.a, variable) in {0, 1}]
-    cuts = {cut for comparison in known for cut in _boundaries(comparison, variable)}
-    inside = sorted(cut for cut in cuts if 0 < cut < extent)
-    if not inside or len(inside) > vectors.MOST_CUTS:
+    cuts = {
+        split_evenly for comparison in known for split_evenly in _boundaries(comparison, variable)
+    }
+    inside = sorted(split_evenly for split_evenly in cuts if 0 < split_evenly < extent)
+    if not inside or len(inside) > vectors.MAX_SPLITS:
         return [loop]
     pieces = []
     for start, end in itertools.pairwise([0, *inside, extent]):
         counter = tirx.Var(str(variable.name), str(variable.ty))
-        body = substituted(store, variable, counter + start)
+        body = substitute(store, variable, counter + start)
         simplify = vectors.analyzer_of((counter, end - start)).simplify
         value = structural_map(body.value, [(vectors.COMPARISONS, simplify)])
         value = structural_map(
-            value, [(tvm.ir.Call, vectors.decided), (tirx.Select, vectors.decided)]
+            value, [(tvm.ir.Call, vectors.fold_condition), (tirx.Select, vectors.fold_condition)]
         )
         body = tirx.BufferStore(body.buffer, value, list(body.indices))
         pieces.append(vectors.counted_loop(counter, end - start, body))
@@ -143,7 +143,7 @@ def _pieces(loop: Any) -> list[Any]:
 def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
     """Values of a variable at which a comparison such as ``variable + a < b`` may change."""
     zero = tirx.IntImm(str(variable.ty), 0)
-    gap = substituted(comparison.b, variable, zero) - substituted(comparison.a, variable, zero)
+    gap = substitute(comparison.b, variable, zero) - substitute(comparison.a, variable, zero)
     step = (vectors.step_of(comparison.a, variable) or 0) - (
         vectors.step_of(comparison.b, variable) or 0
     )
@@ -152,41 +152,52 @@ def _boundaries(comparison: Any, variable: Any) -> Iterator[int]:
         yield from (step * int(bound), step * int(bound) + 1)
 
 
-def _vector_loop(loop: Any, stores: Sequence[Any], lanes: int, own: Sequence[Any]) -> Any | None:
+def _vector_loop(
+    loop: Any, stores: Sequence[Any], lanes: int, local_buffers: Sequence[Any]
+) -> Any | None:
     """An innermost loop in vectors, or None if it cannot be vectorized."""
-    width = vectors.width_of(int(loop.extent), lanes)
-    if not width or not all(vectors.computes(store.value, loop.loop_var) for store in stores):
+    width = vectors.vector_width(int(loop.extent), lanes)
+    if not width or not all(
+        vectors.is_vectorizable(store.value, loop.loop_var) for store in stores
+    ):
         return None
     strides = {vectors.stride_of(store.buffer, store.indices, loop.loop_var) for store in stores}
     if strides == {1}:
-        return sequence([part for store in stores for part in _mapped(loop, store, width, own)])
-    return reduced(loop, stores, width) if strides == {0} else None
+        return sequence(
+            [
+                part
+                for store in stores
+                for part in _vectorize_elementwise(loop, store, width, local_buffers)
+            ]
+        )
+    return vectorize_reduction(loop, stores, width) if strides == {0} else None
 
 
-def _mapped(loop: Any, store: Any, lanes: int, allocated: Sequence[Any]) -> list[Any]:
-    """An element-wise loop in vectors. The last vector may overlap the vector before it.
+def _vectorize_elementwise(
+    loop: Any, store: Any, lanes: int, allocated: Sequence[Any]
+) -> list[Any]:
+    """An element-wise loop in vectors, the last of which may overlap the vector before it.
 
-    If elements must be computed only once, narrower vectors and single elements follow instead. A
-    loop that adds to its array starts with several vectors per step, as far as registers hold them.
+    If elements must be computed only once, narrower vectors and single elements follow instead.
     """
     extent = int(loop.extent)
-    own = vectors.reads_buffer(store.value, store.buffer)
-    once = own or _may_overwrite(store, loop.loop_var, allocated)
-    widths = [lanes * partial_vectors(extent, lanes)] if own else []
+    local_buffers = vectors.reads_buffer(store.value, store.buffer)
+    once = local_buffers or _may_overwrite(store, loop.loop_var, allocated)
+    widths = [lanes * partial_vectors(extent, lanes)] if local_buffers else []
     widths.append(lanes)
     if once:
-        widths += [width for width in (lanes // 2, lanes // 4) if width >= vectors.LEAST_LANES]
-    loops, done = [], 0
+        widths += [width for width in (lanes // 2, lanes // 4) if width >= vectors.MIN_LANES]
+    loops, start = [], 0
     for width in dict.fromkeys(widths):
-        count = (extent - done) // width
+        count = (extent - start) // width
         if count:
-            loops.append(_vectors(loop, store, done, width, count))
-            done += count * width
-    if done < extent and once:
+            loops.append(_vectors(loop, store, start, width, count))
+            start += count * width
+    if start < extent and once:
         rest = tirx.Var(f"{loop.loop_var.name}_rest", str(loop.loop_var.ty))
-        body = substituted(store, loop.loop_var, rest + done)
-        loops.append(vectors.counted_loop(rest, extent - done, body))
-    elif done < extent:
+        body = substitute(store, loop.loop_var, rest + start)
+        loops.append(vectors.counted_loop(rest, extent - start, body))
+    elif start < extent:
         loops.append(_vectors(loop, store, extent - lanes, lanes, 1))
     return loops
 
@@ -197,7 +208,7 @@ def _may_overwrite(store: Any, variable: Any, allocated: Sequence[Any]) -> bool:
     def is_allocated(buffer: Any) -> bool:
         return any(buffer.same_as(other) for other in allocated)
 
-    loads = found(store.value, tvm.ir.TensorLoad)
+    loads = find_nodes(store.value, tvm.ir.TensorLoad)
     return is_allocated(store.buffer) and any(
         is_allocated(load.source) and any(uses(index, variable) for index in load.indices)
         for load in loads
@@ -209,12 +220,12 @@ def _vectors(loop: Any, store: Any, start: int, width: int, count: int) -> Any:
     step = tirx.Var(f"{loop.loop_var.name}step", str(loop.loop_var.ty))
 
     def vector(lane: Any) -> Any:
-        return substituted(store, loop.loop_var, step * width + lane + start)
+        return substitute(store, loop.loop_var, step * width + lane + start)
 
     return vectors.counted_loop(step, count, vectors.lane_loop(str(step.ty), width, vector))
 
 
-def _with_whole_loads(function: Any) -> Any:
+def _replace_strided_loads(function: Any) -> Any:
     """Replace loads of every second to fourth element by loads of whole vectors and shuffles."""
 
     def mapped(load: Any) -> Any:
@@ -222,7 +233,7 @@ def _with_whole_loads(function: Any) -> Any:
         if not isinstance(place, tirx.Ramp) or not isinstance(place.stride, tirx.IntImm):
             return load
         step, lanes = int(place.stride), int(place.lanes)
-        if not 1 < step <= vectors.MOST_STEP:
+        if not 1 < step <= vectors.MAX_STRIDE:
             return load
         # Nothing is read behind the last element: there, memory may end.
         starts = [min(n * lanes, step * (lanes - 1) + 1 - lanes) for n in range(step)]
@@ -230,10 +241,10 @@ def _with_whole_loads(function: Any) -> Any:
             tirx.BufferLoad(load.source, [tirx.Ramp(place.base + start, 1, lanes)])
             for start in starts
         ]
-        wanted = range(0, step * lanes, step)
-        numbers = [min(at // lanes, step - 1) for at in wanted]
+        elements = range(0, step * lanes, step)
+        numbers = [min(at // lanes, step - 1) for at in elements]
         return tirx.Shuffle(
-            parts, [n * lanes + at - starts[n] for n, at in zip(numbers, wanted, strict=True)]
+            parts, [n * lanes + at - starts[n] for n, at in zip(numbers, elements, strict=True)]
         )
 
     return function.with_body(structural_map(function.body, [(tvm.ir.TensorLoad, mapped)]))
@@ -247,8 +258,10 @@ PASSES = (
     tirx.transform.FlattenBuffer(),
     tirx.transform.NarrowDataType(32),
     tirx.transform.VectorizeLoop(),
-    tirx.transform.prim_func_pass(lambda function, *_: _with_whole_loads(function), opt_level=0),
-    arrays_apart(),
+    tirx.transform.prim_func_pass(
+        lambda function, *_: _replace_strided_loads(function), opt_level=0
+    ),
+    separate_buffers(),
     tirx.transform.UnrollLoop(),
     tirx.transform.StmtSimplify(),
 )
@@ -261,30 +274,27 @@ def loops_of(function: Any) -> Any:
         function: The scheduled function. Its attribute ``LANES`` has the number of elements of a
             vector.
     """
-    named = "global_symbol" in function.attrs
-    marked = function if named else function.with_attr("global_symbol", "main")
+    has_symbol = "global_symbol" in function.attrs
+    main = function if has_symbol else function.with_attr("global_symbol", "main")
     lanes = int(function.attrs[LANES])
 
     def change(body: Any) -> Any:
-        return keeping_nan(with_vectors(with_bytes(without_library_calls(body)), lanes))
+        return keeping_nan(vectorize(replace_bool_arrays(inline_elementary_functions(body)), lanes))
 
-    result = lowered(marked, change, PASSES)
-    return result if named else result.without_attr("global_symbol")
+    result = lower_blocks(main, change, PASSES)
+    return result if has_symbol else result.without_attr("global_symbol")
 
 
-def with_bytes(statement: Any) -> Any:
-    """Replace bool by bytes in arrays that a statement allocates, to avoid a fault of TVM.
+def replace_bool_arrays(statement: Any) -> Any:
+    """Replace bool by bytes in arrays that a statement allocates.
 
-    ``StorageRewrite`` of TVM 0.27 turns arrays of bool vectors into int8 arrays. But if a statement
-    stores a value that it reads from such an array, the stored value keeps the dtype bool.
-
-    Args:
-        statement: Any statement of TensorIR.
+    ``StorageRewrite`` of TVM 0.27 turns arrays of bool vectors into int8 arrays, but not the dtype
+    of values that are read from them.
     """
-    truths = [allocation.buffer for allocation in found(statement, tirx.AllocBuffer)]
+    buffers = [allocation.buffer for allocation in find_nodes(statement, tirx.AllocBuffer)]
     pairs = [
         (old, tirx.decl_buffer(old.shape, UINT8, str(old.name), scope=old.scope()))
-        for old in truths
+        for old in buffers
         if str(old.dtype) == "bool"
     ]
 
@@ -311,14 +321,8 @@ def with_bytes(statement: Any) -> Any:
     return structural_map(statement, [*changes, (tirx.AllocBuffer, allocated)])
 
 
-def without_library_calls(statement: Any) -> Any:
-    """Replace calls of elementary functions such as ``exp`` by float32 arithmetic.
-
-    Unlike the calls, the arithmetic can be vectorized.
-
-    Args:
-        statement: Any statement of TensorIR.
-    """
+def inline_elementary_functions(statement: Any) -> Any:
+    """Replace calls of functions such as ``exp`` by float32 arithmetic, which can be vectorized."""
 
     def mapped(call: Any) -> Any:
         name = str(getattr(call.op, "name", "")).removeprefix("tirx.")

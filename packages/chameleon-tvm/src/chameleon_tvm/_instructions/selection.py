@@ -12,7 +12,7 @@ from chameleon_core.plugin_api import KINDS, InstructionRecord, make
 from chameleon_system.api import request_permission
 
 from chameleon_tvm._device.cpus.description import is_this_cpu
-from chameleon_tvm._device.cpus.features import architecture_named, features_named
+from chameleon_tvm._device.cpus.features import cpu_architecture, cpu_features
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._instructions.base import Dot, Instruction
 from chameleon_tvm._instructions.records import INSTRUCTIONS
@@ -35,7 +35,6 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
     supports.
 
     Args:
-        target: A canonical CPU target.
         data: Name of the dtype in which the input is stored.
         weights: Name of the dtype in which weights are stored.
 
@@ -46,7 +45,7 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
         PluginError: The instruction of another distribution cannot be imported.
     """
     size = target_info(target).vector_bytes
-    features = features_named(target)
+    features = cpu_features(target)
 
     def fits(dot: Instruction) -> bool:
         return (
@@ -62,34 +61,21 @@ def dots_of(target: str, *, data: str, weights: str) -> Sequence[Dot]:
 
 
 def integer_dots_of(target: str, weights: str = INT8) -> Sequence[Dot]:
-    """The target's dot-product instructions for 8-bit data, those for unsigned data first.
-
-    Args:
-        target: A canonical CPU target.
-        weights: Name of the dtype in which weights are stored.
-    """
+    """The target's dot-product instructions for 8-bit data, those for unsigned data first."""
     return [dot for data in SHIFTS for dot in dots_of(target, data=data, weights=weights)]
 
 
 def tile_products_of(
     target: str, *, data: str, weights: str, plugins: bool = True
 ) -> Sequence[TileProduct]:
-    """The target's instructions for tile products of tensors of two dtypes, fastest first.
+    """The target's tile products of tensors of two dtypes, fastest first.
 
-    If the target is this machine's CPU, instructions that the operating system refuses to this
-    process are left out, with a warning. Instructions of other distributions are returned only if
-    no instruction of this package fits.
-
-    Args:
-        target: A canonical CPU target.
-        data: Name of the dtype in which the input is stored.
-        weights: Name of the dtype in which weights are stored.
-        plugins: Whether instructions of other distributions may be returned.
+    Instructions of other distributions are returned only if none of this package fits.
     """
 
     def fits(tile: Instruction) -> bool:
         known = isinstance(tile, TileProduct) and _holds(tile, data, weights)
-        return known and _permitted(tile.permission, target)
+        return known and _is_permitted(tile.permission, target)
 
     tiles = _fitting(target, fits, plugins=plugins)
     return sorted(tiles, key=lambda tile: -tile.rows * tile.columns * tile.depth / tile.cost)
@@ -99,19 +85,15 @@ def _fitting(
     target: str, fits: Callable[[Instruction], bool], *, plugins: bool = True
 ) -> list[Any]:
     """The fitting instructions of this package, or else those of other distributions."""
-    for records in (own_records_of, others_records_of) if plugins else (own_records_of,):
-        fitting = [one for one in map(instruction_of, records(target)) if fits(one)]
+    for records in (package_records_of, plugin_records_of) if plugins else (package_records_of,):
+        fitting = [*filter(fits, map(instruction_of, records(target)))]
         if fitting:
             return fitting
     return []
 
 
 def narrow_weights_pay(target: str) -> bool:
-    """Whether a target multiplies bytes by 7-bit weights faster than by 8-bit weights.
-
-    Args:
-        target: A canonical CPU target.
-    """
+    """Whether a target multiplies bytes by 7-bit weights faster than by 8-bit weights."""
     rates = [
         max((dot.depth / dot.cost for dot in integer_dots_of(target, weights)), default=0.0)
         for weights in (INT8, INT7)
@@ -120,28 +102,20 @@ def narrow_weights_pay(target: str) -> bool:
     return rates[0] < rates[1] and not tile_products_of(target, data=UINT8, weights=INT8)
 
 
-def own_records_of(target: str) -> Sequence[InstructionRecord]:
-    """The plugin records of this package's instructions that a target has.
-
-    Args:
-        target: A canonical CPU target.
-    """
-    return _had(target, INSTRUCTIONS)
+def package_records_of(target: str) -> Sequence[InstructionRecord]:
+    """The plugin records of this package's instructions that a target has."""
+    return _available(target, INSTRUCTIONS)
 
 
-def others_records_of(target: str) -> Sequence[InstructionRecord]:
-    """The plugin records of instructions that other distributions add and that a target has.
-
-    Args:
-        target: A canonical CPU target.
-    """
+def plugin_records_of(target: str) -> Sequence[InstructionRecord]:
+    """The plugin records of instructions that other distributions add and that a target has."""
     names = {record.name for record in INSTRUCTIONS}
     entries = default_registry().entries("instructions")
-    return _had(target, [entry.record for entry in entries if entry.name not in names])
+    return _available(target, [entry.record for entry in entries if entry.name not in names])
 
 
-def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[InstructionRecord]:
-    architecture, features = architecture_named(target), features_named(target)
+def _available(target: str, records: Iterable[InstructionRecord]) -> Sequence[InstructionRecord]:
+    architecture, features = cpu_architecture(target), cpu_features(target)
     return [
         record
         for record in records
@@ -153,9 +127,6 @@ def _had(target: str, records: Iterable[InstructionRecord]) -> Sequence[Instruct
 def instruction_of(record: InstructionRecord) -> Instruction:
     """Make the object of the instruction that a plugin record describes.
 
-    Args:
-        record: The record.
-
     Raises:
         PluginError: The instruction's class cannot be imported, or making its object fails.
     """
@@ -164,39 +135,31 @@ def instruction_of(record: InstructionRecord) -> Instruction:
 
 
 def permissions_for(target: str) -> frozenset[str]:
-    """The permissions that a process must have to run all kernels that are built for a target.
-
-    Args:
-        target: A canonical CPU target.
-    """
-    return frozenset(name for name in _permissions_of(target) if _permitted(name, target))
+    """The permissions that a process must have to run all kernels that are built for a target."""
+    return frozenset(name for name in _permissions_of(target) if _is_permitted(name, target))
 
 
-def refusals(target: str) -> dict[str, str]:
-    """The permissions for a target's instructions that the system refuses, each with the reason.
-
-    Args:
-        target: The canonical target of this machine's CPU.
-    """
+def refused_permissions(target: str) -> dict[str, str]:
+    """The permissions for a target's instructions that the system refuses, each with the reason."""
     reasons = {permission: request_permission(permission) for permission in _permissions_of(target)}
     return {permission: reason for permission, reason in reasons.items() if reason}
 
 
 def _permissions_of(target: str) -> list[str]:
     """The permissions for all instructions of a target."""
-    records = (*own_records_of(target), *others_records_of(target))
+    records = (*package_records_of(target), *plugin_records_of(target))
     return sorted({instruction_of(record).permission for record in records} - {""})
 
 
 @cache
-def _permitted(permission: str, target: str) -> bool:
+def _is_permitted(permission: str, target: str) -> bool:
     """Whether code for a target may use instructions that need an operating system's permission."""
     if not permission or not is_this_cpu(target):
         return True
-    refused = request_permission(permission)
-    if refused:
-        log.warning("instructions_left_out", permission=permission, because=refused)
-    return not refused
+    reason = request_permission(permission)
+    if reason:
+        log.warning("instructions_left_out", permission=permission, because=reason)
+    return not reason
 
 
 def _exact(dot: Dot, weights: str) -> bool:

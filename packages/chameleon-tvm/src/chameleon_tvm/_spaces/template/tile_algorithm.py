@@ -13,25 +13,25 @@ from chameleon_core.plugin_api import Arrays, DesignSpace
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._emit import Expr, Stmt
-from chameleon_tvm._instructions.choosing import tile_products_of
-from chameleon_tvm._instructions.emission import using
+from chameleon_tvm._instructions.emission import with_instructions
+from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template import tile_tiling
 from chameleon_tvm._spaces.template.algorithms import Algorithm
-from chameleon_tvm._spaces.template.arithmetic import TileArithmetic, finishing_constants
+from chameleon_tvm._spaces.template.arithmetic import TileArithmetic, epilogue_constants
 from chameleon_tvm._spaces.template.geometry import Geometry
-from chameleon_tvm._spaces.template.staging import Input
-from chameleon_tvm._spaces.template.writing import JoinedOutput, StoredOutput, TilePosition
+from chameleon_tvm._spaces.template.input import Input
+from chameleon_tvm._spaces.template.output import JoinedOutput, StoredOutput, TilePosition
 from chameleon_tvm._types import COMPUTE, FLOAT32
 
-PARTS = 4
+PARTS_PER_CORE = 4
 """Number of parts of the work per core. With more parts, setting up registers costs more. With
 fewer parts, cores get less equal shares."""
 
 
-ORDER: dict[int, Sequence[tuple[int | None, int | None]]] = {
+PART_PRODUCTS: dict[int, Sequence[tuple[int | None, int | None]]] = {
     1: [(0, 0)],
     2: [(1, 2), (0, 1), (None, 0)],
     3: [(2, 3), (1, None), (None, 1), (0, None), (None, 2), (None, 0)],
@@ -42,16 +42,7 @@ of the data is the first one without infinities, see ``SplitInput``."""
 
 
 class TileConvolution:
-    """Writes the function of a convolution by tile products for one configuration.
-
-    Args:
-        geometry: The convolution, of one group. Its lanes are the columns of a tile.
-        block: The decoded configuration.
-        spec: The operator's arguments, for its epilogue.
-        arithmetic: The dtypes of the inner loop, and the instruction.
-        channels: Number of channels of the input, without the zeros that pad the geometry's.
-        cores: Number of cores that share the work.
-    """
+    """Writes the function of a convolution by tile products for one configuration."""
 
     def __init__(
         self,
@@ -68,8 +59,8 @@ class TileConvolution:
         self.product = product = arithmetic.product
         self.cores = cores
         self.extents = (1, tile_tiling.joined_width(geometry)) if block.joined else geometry.out
-        self.pitch = tile_tiling.pitch_of(geometry, product) if block.copy else geometry.ic
-        self.runs = tile_tiling.Runs.of(geometry, product, apart=self.pitch > geometry.ic)
+        self.pitch = tile_tiling.column_pitch(geometry, product) if block.copy else geometry.ic
+        self.runs = tile_tiling.Runs.of(geometry, product, separate=self.pitch > geometry.ic)
         sums = block.rows * block.columns * block.vectors * product.columns
         self.sums = emit.buffer("sums", (sums,), dtype=product.sums)
         output = JoinedOutput if block.joined else StoredOutput
@@ -81,7 +72,7 @@ class TileConvolution:
         whole = self.blocks * self.runs.steps * block.vectors * self.runs.depth * product.columns
         whole *= arithmetic.parts
         self.weights = emit.buffer("weights", (whole,), dtype=product.weights)
-        source = self.input.staged if block.copy else self.input.data
+        source = self.input.copy_buffer if block.copy else self.input.data
         self.source = emit.buffer("pixels", (math.prod(source.shape),), dtype=product.data)
         self._alias = tirx.DeclBuffer(self.source, data=source.data)
         self.registers = self._make_registers()
@@ -101,7 +92,9 @@ class TileConvolution:
         """The complete function; parameters: data, packed weights, constants, [residual], out."""
         body = emit.sequence([self._alias, self._compute()])
         if self.block.copy:
-            body = emit.local(self.input.staged, emit.sequence([self.input.copy(), body]))
+            body = emit.allocate(
+                self.input.copy_buffer, emit.sequence([self.input.make_copy(), body])
+            )
         more = self.output.epilogue.parameters
         return emit.function([self.input.data, self.weights, *more, self.output.out], body)
 
@@ -116,7 +109,7 @@ class TileConvolution:
         positions, channels = self._positions, (self.blocks,)
         extents = channels + positions if block.channels_outermost else positions + channels
         count = math.prod(extents)
-        parts = min(count, PARTS * self.cores)
+        parts = min(count, PARTS_PER_CORE * self.cores)
 
         def tile(index: Expr) -> Stmt:
             digits = emit.split(index, extents)
@@ -130,29 +123,26 @@ class TileConvolution:
             first = tirx.floordiv(index * count, parts)
             rest = tirx.floordiv((index + 1) * count, parts) - first
             body = emit.loop("block", rest, lambda at: tile(first + at))
-            body = emit.local(self.output.buffers, body)
+            body = emit.allocate(self.output.buffers, body)
             return self.product.around([*self.registers.values()], body)
 
         return emit.parallel("part", parts, part)
 
     def _make_registers(self) -> dict[tuple[str, int], Register]:
-        """Registers by contents and number of the tile.
-
-        Sums are numbered by tile of pixels, then by tile of channels.
-        """
+        """The tile registers by contents and number; sums are numbered by pixels, then channels."""
         block, rows = self.block, {WEIGHTS: 0, SUMS: self.block.pixels, DATA: self.block.pixels}
         counts = {SUMS: block.tiles * block.vectors, DATA: block.tiles, WEIGHTS: block.vectors}
-        places = [(holds, tile) for holds, count in counts.items() for tile in range(count)]
+        contents = [(holds, tile) for holds, count in counts.items() for tile in range(count)]
         return {
             key: self.product.register(number, key[0], rows[key[0]], self.runs.depth)
-            for number, key in enumerate(places)
+            for number, key in enumerate(contents)
         }
 
     def _block(self, position: list[Expr], channel: Expr) -> Stmt:
         g, block, product = self.geometry, self.block, self.product
         n, yo, xo = position
-        y = emit.within(yo, block.rows, self.extents[0])
-        x = emit.within(xo, block.columns, self.extents[1])
+        y = emit.tile_start(yo, block.rows, self.extents[0])
+        x = emit.tile_start(xo, block.columns, self.extents[1])
         sums = [register for (holds, _), register in self.registers.items() if holds == SUMS]
         stored = [
             product.store(
@@ -191,7 +181,7 @@ class TileConvolution:
     def _multiply(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], step: Expr) -> Stmt:
         """Add the products of a piece of a run, for each pair of parts of the numbers."""
         statements = []
-        for weights, data in ORDER[self.arithmetic.parts]:
+        for weights, data in PART_PRODUCTS[self.arithmetic.parts]:
             if weights is not None:
                 statements += self._load_weights(at, step, weights)
             if data is not None:
@@ -200,7 +190,7 @@ class TileConvolution:
         return emit.sequence(statements)
 
     def _products(self) -> list[Stmt]:
-        """Statements that multiply all tiles of data in registers with all tiles of weights."""
+        """Multiply all tiles of data in registers with all tiles of weights."""
         block, registers = self.block, self.registers
         return [
             self.product.product(
@@ -213,7 +203,7 @@ class TileConvolution:
         ]
 
     def _load_weights(self, at: TilePosition, step: Expr, part: int) -> list[Stmt]:
-        """Statements that load a part of the weights of a step."""
+        """Load a part of the weights of a step."""
         product, parts = self.product, self.arithmetic.parts
         first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * parts + part
         first = first * self.block.vectors
@@ -225,7 +215,7 @@ class TileConvolution:
         return statements
 
     def _load_data(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], part: int) -> list[Stmt]:
-        """Statements that load a part of the inputs of a piece of a run."""
+        """Load a part of the inputs of a piece of a run."""
         g, block = self.geometry, self.block
         ry, run, piece = tap
         statements = []
@@ -248,22 +238,15 @@ class TileConvolution:
         """Index of the first channel at a row and column of the padded input."""
         g = self.geometry
         if self.block.copy:
-            rows, columns = g.staged_size
+            rows, columns = g.padded_size
             return ((n * rows + row) * columns + column) * self.pitch
         return ((n * g.size[0] + row) * g.size[1] + column) * g.ic
 
 
-class TileProducts(Algorithm):
-    """The tile-product algorithm of an operator: design space, functions and packed weights.
+class TileAlgorithm(Algorithm):
+    """The tile-product algorithm of an operator: design space, functions and packed weights."""
 
-    Args:
-        geometry: The convolution, of one group.
-        spec: The operator's arguments; data of 8-bit integers, bfloat16 or float16.
-        target: The canonical target.
-        arithmetic: The dtypes of the inner loop, and the instruction.
-    """
-
-    names: Sequence[str] = (tile_tiling.TILED,)
+    names: Sequence[str] = (tile_tiling.TILE_PRODUCTS,)
     loops: ClassVar[type[TileConvolution]] = TileConvolution
 
     def __init__(
@@ -272,22 +255,16 @@ class TileProducts(Algorithm):
         self.arithmetic = arithmetic
         self.product = arithmetic.product
         self.channels = geometry.ic
-        own = tile_tiling.flattened(attrs.evolve(geometry, lanes=self.product.columns))
-        self.geometry = attrs.evolve(own, ic=tile_tiling.filled_channels(own, self.product))
+        flat = tile_tiling.flatten_image(attrs.evolve(geometry, lanes=self.product.columns))
+        self.geometry = attrs.evolve(flat, ic=tile_tiling.best_padded_channels(flat, self.product))
         self.spec = spec
         self.info = target_info(target)
 
     @classmethod
-    def of(cls, geometry: Geometry, spec: FusedSpec, target: str) -> TileProducts | None:
-        """The tile-product algorithm of a convolution; None if no instruction of the target fits.
-
-        Args:
-            geometry: The sizes of the convolution.
-            spec: The operator's arguments.
-            target: The canonical target.
-        """
+    def of(cls, geometry: Geometry, spec: FusedSpec, target: str) -> TileAlgorithm | None:
+        """The tile-product algorithm of a convolution; None if no instruction fits."""
         kind = COMPUTE[spec.dtype]
-        if kind.name == FLOAT32 or not tile_tiling.applies(geometry):
+        if kind.name == FLOAT32 or not tile_tiling.supports(geometry):
             return None
         products = tile_products_of(target, data=kind.data.name, weights=kind.weights.name)
         fitting = [product for product in products if product.data == kind.data.storage_dtype]
@@ -303,7 +280,7 @@ class TileProducts(Algorithm):
     @property
     def _parts(self) -> Mapping[str, int]:
         """Number of parts of a number, by the name of the algorithm."""
-        return {tile_tiling.TILED: 1}
+        return {tile_tiling.TILE_PRODUCTS: 1}
 
     @property
     def _in_place(self) -> bool:
@@ -323,19 +300,19 @@ class TileProducts(Algorithm):
             channels=self.channels,
             cores=self.info.cores,
         )
-        return using(emit.with_shapes(loops.function(), shapes), [self.product])
+        return with_instructions(emit.with_shapes(loops.function(), shapes), [self.product])
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
         weights, *rest = constants
         block = tile_tiling.TileBlock.of(values, self.geometry.ic)
         channels = max(self.geometry.oc, block.vectors * self.product.columns)
         arithmetic = self._arithmetic(values)
-        more = finishing_constants(weights, rest, 1, channels, arithmetic)
+        more = epilogue_constants(weights, rest, 1, channels, arithmetic)
         numbers = arithmetic.weights(weights)
         packed = tile_tiling.pack_tiles(numbers, self.geometry, block, self.product)
         runs = tile_tiling.Runs.of(self.geometry, self.product)
         step = packed.reshape(-1, block.vectors * runs.depth * self.product.columns)
-        return [arithmetic.stored(step).reshape(-1), *more]
+        return [arithmetic.store_weights(step).reshape(-1), *more]
 
     def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
         """The arithmetic of a configuration."""

@@ -11,44 +11,41 @@ from chameleon_core.plugin_api import Arrays, DesignSpace, Task
 from chameleon_tvm import _emit as emit
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._emit import Expr, Stmt
-from chameleon_tvm._instructions.emission import importing
+from chameleon_tvm._instructions.emission import with_preludes
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.specs import BatchMatmulSpec, DenseSpec
-from chameleon_tvm._spaces.template.algorithms import JoinedTemplate, allowed_weights, chosen_of
+from chameleon_tvm._spaces.template.algorithms import (
+    MultiAlgorithmTemplate,
+    allowed_weights,
+    select_algorithms,
+)
 from chameleon_tvm._spaces.template.arithmetic import (
-    FLOAT32,
+    FLOAT32_ARITHMETIC,
     Arithmetic,
     arithmetic_of,
+    half_weights_dot,
     product_arithmetic,
-    stored_weights,
 )
 from chameleon_tvm._spaces.template.base import Template
 from chameleon_tvm._spaces.template.direct import DirectConvolution
-from chameleon_tvm._spaces.template.direct_products import (
-    DirectProducts,
+from chameleon_tvm._spaces.template.direct_algorithm import (
+    DirectAlgorithm,
     channel_blocks,
-    filled,
+    padded_channels,
     tile_of,
 )
+from chameleon_tvm._spaces.template.direct_tiling import DirectTiling
 from chameleon_tvm._spaces.template.epilogues import QuantizedProductEpilogue
 from chameleon_tvm._spaces.template.geometry import Geometry, Tile
-from chameleon_tvm._spaces.template.options import DIRECT, WEIGHTS, TemplateOptions
-from chameleon_tvm._spaces.template.split_products import SplitProducts
-from chameleon_tvm._spaces.template.tile_products import TileProducts
-from chameleon_tvm._spaces.template.tiling import ConvolutionTiling
+from chameleon_tvm._spaces.template.options import DIRECT, WEIGHT_DTYPES, TemplateOptions
+from chameleon_tvm._spaces.template.split_algorithm import SplitAlgorithm
+from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
 
 
 def product_geometry(
     target: str, shape: tuple[int, int, int], layouts: tuple[str, str], groups: int = 1
 ) -> Geometry:
-    """The sizes of the convolution that computes matrix products.
-
-    Args:
-        target: The canonical target.
-        shape: Rows, products that each output adds up (padding included), and columns.
-        layouts: Layouts of the left side and of the output.
-        groups: Number of products.
-    """
+    """The sizes of the convolution that computes matrix products."""
     rows, inner, columns = shape
     return Geometry(
         batch=1,
@@ -65,41 +62,34 @@ def product_geometry(
 
 
 def tiling_of(
-    task: Task, geometry: Geometry, inner: int, arithmetic: Arithmetic = FLOAT32
-) -> ConvolutionTiling:
-    """The design space of a matrix product, computed as a convolution.
-
-    Args:
-        task: The task of the operator.
-        geometry: The sizes of the equivalent convolution.
-        inner: Number of products that each output adds up, without padding by zeros.
-        arithmetic: The dtypes of the inner loop.
-    """
-    return ConvolutionTiling(
+    task: Task, geometry: Geometry, inner: int, arithmetic: Arithmetic = FLOAT32_ARITHMETIC
+) -> DirectTiling:
+    """The design space of a matrix product, computed as a convolution."""
+    return DirectTiling(
         geometry,
         target_info(task.target),
-        in_place=arithmetic.as_they_are and geometry.ic == inner,
+        in_place=arithmetic.reads_storage_dtype and geometry.ic == inner,
         channel_blocks=channel_blocks(geometry.ic, inner, arithmetic.dot.depth),
         arithmetic=arithmetic,
     )
 
 
-class DenseTemplate(JoinedTemplate):
+class DenseTemplate(MultiAlgorithmTemplate):
     """Template of matrix products with constant weights, which are packed before timing."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         spec = DenseSpec.of(task)
         rows, features = spec.input
         arithmetic = arithmetic_of(spec, task.target)
-        shape = (rows, filled(features, arithmetic.dot.depth), spec.units)
+        shape = (rows, padded_channels(features, arithmetic.dot.depth), spec.units)
         geometry = product_geometry(task.target, shape, ("NHWC", "NHWC"))
         arithmetics = {DIRECT: arithmetic}
-        if arithmetic is FLOAT32:
+        if arithmetic is FLOAT32_ARITHMETIC:
             for name in allowed_weights(options):
-                widening = stored_weights(WEIGHTS[name], task.target)
+                widening = half_weights_dot(WEIGHT_DTYPES[name], task.target)
                 if widening is not None:
                     arithmetics[name] = Arithmetic(dot=widening)
-        direct = DirectProducts(
+        direct = DirectAlgorithm(
             geometry=geometry,
             spec=spec,
             info=target_info(task.target),
@@ -107,10 +97,10 @@ class DenseTemplate(JoinedTemplate):
             arithmetics=arithmetics,
         )
         whole = attrs.evolve(geometry, ic=features)
-        tiles = TileProducts.of(whole, spec, task.target)
-        split = SplitProducts.of_options(whole, spec, task.target, options)
+        tiles = TileAlgorithm.of(whole, spec, task.target)
+        split = SplitAlgorithm.of_options(whole, spec, task.target, options)
         exact = [direct] if tiles is None else [direct, tiles]
-        self.algorithms = chosen_of(exact, [] if split is None else [split], options)
+        self.algorithms = select_algorithms(exact, [] if split is None else [split], options)
         out = spec.result_shape
         self.shapes = {"data": spec.input, "residual": out, "out": out}
 
@@ -119,17 +109,8 @@ class DenseTemplate(JoinedTemplate):
         return super().pack(values, [weights[:, :, None, None], *rest])
 
 
-class PackingBatchMatmul(DirectConvolution):
-    """Writes the function of a configuration that multiplies a batch of pairs of matrices.
-
-    The right sides are no constants, so the written function packs them each time it runs.
-
-    Args:
-        geometry: The equivalent convolution: one group per product, input channels padded.
-        tile: The decoded configuration.
-        spec: The operator's arguments.
-        arithmetic: The dtypes of the inner loop.
-    """
+class BatchMatmulLoops(DirectConvolution):
+    """Writes the function of a batch of matrix products, which packs the right sides itself."""
 
     def __init__(
         self, geometry: Geometry, tile: Tile, spec: BatchMatmulSpec, arithmetic: Arithmetic
@@ -144,13 +125,13 @@ class PackingBatchMatmul(DirectConvolution):
         """The complete function; parameters: left, right, [quantization], out."""
         statements = [self._pack(), self._compute()]
         if self.tile.copy:
-            statements.insert(0, self.input.copy())
-        body = emit.local(self.weights, emit.sequence(statements))
+            statements.insert(0, self.input.make_copy())
+        body = emit.allocate(self.weights, emit.sequence(statements))
         if self.tile.copy:
-            body = emit.local(self.input.staged, body)
-        body = importing(body, [self.dot])
-        more = self.output.epilogue.parameters
-        return emit.function([self.input.data, self.right, *more, self.output.out], body)
+            body = emit.allocate(self.input.copy_buffer, body)
+        body = with_preludes(body, [self.dot])
+        constants = self.output.epilogue.parameters
+        return emit.function([self.input.data, self.right, *constants, self.output.out], body)
 
     def _pack(self) -> Stmt:
         g, block, depth = self.geometry, self.output.block, self.dot.depth
@@ -159,49 +140,46 @@ class PackingBatchMatmul(DirectConvolution):
 
         def panel(index: Expr) -> Stmt:
             group, b = emit.split(index, (g.groups, self.blocks))
-            first = emit.within(b, block, self.output.channels)
+            first = emit.tile_start(b, block, self.output.channels)
 
-            def element(k: Expr, o: Expr, part: int, there: int) -> Stmt:
+            def element(k: Expr, o: Expr, part: int, present: int) -> Stmt:
                 indices = [index, k, o if depth == 1 else o * depth + part]
-                if part >= there:
+                if part >= present:
                     return emit.store(self.weights, indices, emit.zero(dtype=self.dot.weights))
                 at = k if depth == 1 else k * depth + part
                 source = [group, first + o, at] if self.transposed else [group, at, first + o]
-                return emit.store(self.weights, indices, self._converted(source))
+                return emit.store(self.weights, indices, self._right_element(source))
 
-            def elements(k: Expr, o: Expr, there: int) -> Stmt:
-                return emit.sequence([element(k, o, part, there) for part in range(depth)])
+            def elements(k: Expr, o: Expr, present: int) -> Stmt:
+                return emit.sequence([element(k, o, part, present) for part in range(depth)])
 
-            def blank(k: Expr) -> Stmt:
+            def pad(k: Expr) -> Stmt:
                 def clear(z: Expr) -> Stmt:
                     zero = emit.zero(dtype=self.dot.weights)
                     return emit.store(self.weights, [index, k, count * depth + z], zero)
 
                 return emit.loop("z", (block - count) * depth, clear)
 
-            def row(k: Expr, there: int = depth) -> Stmt:
-                copy = emit.loop("o", count, lambda o: elements(k, o, there))
-                return emit.sequence([copy, blank(k)] if count < block else [copy])
+            def row(k: Expr, present: int = depth) -> Stmt:
+                copy = emit.loop("o", count, lambda o: elements(k, o, present))
+                return emit.sequence([copy, pad(k)] if count < block else [copy])
 
             rows = [emit.loop("k", whole, row)] if whole else []
             return emit.sequence([*rows, *([row(whole, rest)] if rest else [])])
 
         return emit.parallel("panel", g.groups * self.blocks, panel)
 
-    def _converted(self, source: list[Expr]) -> Expr:
-        """An element of the right side in the form that is multiplied."""
+    def _right_element(self, source: list[Expr]) -> Expr:
+        """An element of the right side in the dtype that is multiplied."""
         epilogue = self.output.epilogue
         zero = None
         if isinstance(epilogue, QuantizedProductEpilogue):
             zero = epilogue.right_zero_point
-        return self.arithmetic.varying(emit.load(self.right, source), zero)
+        return self.arithmetic.convert_right(emit.load(self.right, source), zero)
 
 
 class BatchMatmulTemplate(Template):
-    """Template of products of two matrices that the network computes, so neither is constant.
-
-    The time of a kernel includes the time to pack the right-hand matrix.
-    """
+    """Template of products of two matrices that the network computes, so the kernel packs one."""
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         del options  # there is one algorithm
@@ -211,7 +189,7 @@ class BatchMatmulTemplate(Template):
         batch, rows, inner = self.spec.a
         columns = self.spec.columns
         # One group per product; a layout blocked by all of a group's channels is (batch, m, k).
-        shape = (rows, filled(inner, self.arithmetic.dot.depth), columns)
+        shape = (rows, padded_channels(inner, self.arithmetic.dot.depth), columns)
         layouts = (f"NCHW{inner}c", f"NCHW{columns}c")
         self.geometry = product_geometry(task.target, shape, layouts, groups=batch)
 
@@ -219,6 +197,6 @@ class BatchMatmulTemplate(Template):
         return tiling_of(self.task, self.geometry, self.spec.a[2], self.arithmetic).space()
 
     def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
-        loops = PackingBatchMatmul(self.geometry, tile_of(values), self.spec, self.arithmetic)
+        loops = BatchMatmulLoops(self.geometry, tile_of(values), self.spec, self.arithmetic)
         shapes = {"data": self.spec.a, "out": self.spec.result_shape}
         return emit.with_shapes(loops.function(), shapes)

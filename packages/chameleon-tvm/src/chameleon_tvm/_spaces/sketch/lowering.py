@@ -1,8 +1,6 @@
 """Lowers a scheduled function of blocks to loops over arrays, with few passes.
 
-TVM's default pipeline handles thread bindings, software pipelines and dtypes that CPU sketches do
-not have. This module runs only the passes that CPU sketches need, and rewrites reductions between
-them.
+Between the passes, reductions are rewritten.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ import attrs
 
 from chameleon_tvm._quick_tvm import tirx, tvm
 from chameleon_tvm._spaces.loops.trees import structural_map
-from chameleon_tvm._spaces.sketch.borders import MOST_PIECES, Border, Guards, guards_of
+from chameleon_tvm._spaces.sketch.borders import MAX_PIECES, Border, Guards, guards_of
 from chameleon_tvm._spaces.sketch.expressions import variables_of
-from chameleon_tvm._spaces.sketch.nest import MOST_COPIES
+from chameleon_tvm._spaces.sketch.nest import MAX_UNROLLED
 from chameleon_tvm._spaces.sketch.tiles import (
     Loops,
     Reduction,
@@ -25,25 +23,22 @@ from chameleon_tvm._spaces.sketch.tiles import (
     is_vectorized,
     name_of,
     reduction_of,
-    with_body,
+    replace_body,
 )
 
 
-def rewritten(statement: Any, around: Mapping[str, int] | None = None) -> Any:
-    """Rewrite every tiled reduction in a lowered statement, so that its sums stay in registers.
-
-    Args:
-        statement: Loops, sequences and stores.
-        around: Extents of the loops around the statement, by name.
-    """
-    ranges = dict(around or {})
+def rewrite_reductions(statement: Any, ranges_around: Mapping[str, int] | None = None) -> Any:
+    """Rewrite every tiled reduction in a lowered statement, so that its sums stay in registers."""
+    ranges = dict(ranges_around or {})
     if isinstance(statement, tirx.For):
         if not counts_from_zero(statement) or name_of(statement) in ranges:
             return statement
-        body = rewritten(statement.body, {**ranges, name_of(statement): int(statement.extent)})
-        return statement if body is statement.body else with_body(statement, body)
+        body = rewrite_reductions(
+            statement.body, {**ranges, name_of(statement): int(statement.extent)}
+        )
+        return statement if body is statement.body else replace_body(statement, body)
     if isinstance(statement, tirx.AttrStmt):
-        body = rewritten(statement.body, ranges)
+        body = rewrite_reductions(statement.body, ranges)
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
     if isinstance(statement, tirx.SeqStmt):
         return _sequence(list(statement.seq), ranges)
@@ -58,7 +53,7 @@ def _sequence(statements: list[Any], ranges: dict[str, int]) -> Any:
         if new is not None:
             result[-1:] = new
         else:
-            result.append(rewritten(statement, ranges))
+            result.append(rewrite_reductions(statement, ranges))
     return tirx.SeqStmt(result)
 
 
@@ -66,18 +61,20 @@ def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | 
     """The statements of a rewritten reduction; None if the reduction does not have this form."""
     loops, tile = reduction.loops, reduction.tile
     names = [name_of(loop) for loop in loops]
-    summed = [name for name in names if name not in reduction.spatial]
+    reduction_names = [name for name in names if name not in reduction.spatial]
     copies = math.prod(int(loop.extent) for loop in tile if not is_vectorized(loop))
-    if not summed or not tile or copies > MOST_COPIES or len(set(names)) < len(names):
+    if not reduction_names or not tile or copies > MAX_UNROLLED or len(set(names)) < len(names):
         return None
     if set(names) & ranges.keys():
         return None
-    guards, product = _guards(reduction, ranges, summed)
+    guards, product = _guards(reduction, ranges, reduction_names)
     outermost = all(
         name_of(loop) not in reduction.spatial for loop in loops[: len(loops) - len(tile)]
     )
     if not outermost:
-        update = _Writer(reduction=reduction, guards=guards, sums=None, product=product).update()
+        update = _UpdateWriter(
+            reduction=reduction, guards=guards, sums=None, product=product
+        ).update()
         return None if update is None else [_initial(reduction), update]
     sums = tirx.decl_buffer(
         [int(loop.extent) for loop in tile],
@@ -86,8 +83,8 @@ def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | 
         scope="local",
     )
     index = [loop.loop_var for loop in tile]
-    update = _Writer(reduction=reduction, guards=guards, sums=sums, product=product).update()
-    clear = _nest(tile, tirx.BufferStore(sums, reduction.start, index))
+    update = _UpdateWriter(reduction=reduction, guards=guards, sums=sums, product=product).update()
+    clear = _nest(tile, tirx.BufferStore(sums, reduction.initial, index))
     store = reduction.store
     write = _nest(
         tile, tirx.BufferStore(store.buffer, tirx.BufferLoad(sums, index), list(store.indices))
@@ -98,44 +95,44 @@ def _register_tile(reduction: Reduction, ranges: dict[str, int]) -> list[Any] | 
 def _initial(reduction: Reduction) -> Any:
     spatial = [loop for loop in reduction.loops if name_of(loop) in reduction.spatial]
     store = reduction.store
-    statement = tirx.BufferStore(store.buffer, reduction.start, list(store.indices))
+    statement = tirx.BufferStore(store.buffer, reduction.initial, list(store.indices))
     for loop in reversed(spatial):
-        statement = with_body(loop, statement)
+        statement = replace_body(loop, statement)
     return statement
 
 
 def _guards(
-    reduction: Reduction, ranges: dict[str, int], summed: Sequence[str]
+    reduction: Reduction, ranges: dict[str, int], reduction_names: Sequence[str]
 ) -> tuple[Guards, Any]:
     """The conditions of the product that is added, and the product without them."""
-    none = Guards(hoisted=(), borders=(), kept=())
-    branch = _conditional(reduction.added)
+    no_guards = Guards(hoisted=(), borders=(), remaining=())
+    branch = _conditional(reduction.term)
     if branch is None:
-        return none, reduction.added
+        return no_guards, reduction.term
     conjuncts, value, rebuild = branch
-    around, available = dict(ranges), {}
+    ranges_around, available = dict(ranges), {}
     for loop in reduction.loops:
-        available[name_of(loop)] = frozenset(around)
-        around[name_of(loop)] = int(loop.extent)
+        available[name_of(loop)] = frozenset(ranges_around)
+        ranges_around[name_of(loop)] = int(loop.extent)
     guards = guards_of(
         conjuncts,
-        around,
-        reductions=summed,
+        ranges_around,
+        reductions=reduction_names,
         tile=[name_of(loop) for loop in reduction.tile],
-        available={name: available[name] for name in summed},
+        available={name: available[name] for name in reduction_names},
     )
     pieces = math.prod(
         sum(len(version.runs) for version in border.versions) for border in guards.borders
     )
-    if pieces > MOST_PIECES or any(_in_vector(b.tile, reduction) for b in guards.borders):
+    if pieces > MAX_PIECES or any(_in_vector(b.tile, reduction) for b in guards.borders):
         members = tuple(c for border in guards.borders for c in border.conjuncts)
-        guards = attrs.evolve(guards, borders=(), kept=(*guards.kept, *members))
-    return guards, rebuild(value, guards.kept)
+        guards = attrs.evolve(guards, borders=(), remaining=(*guards.remaining, *members))
+    return guards, rebuild(value, guards.remaining)
 
 
-def _conditional(added: Any) -> Any:
+def _conditional(term: Any) -> Any:
     """Conditions, value and a function that rebuilds the product; None without a condition."""
-    operands = (added.a, added.b) if isinstance(added, tirx.Mul) else (added,)
+    operands = (term.a, term.b) if isinstance(term, tirx.Mul) else (term,)
     for position, operand in enumerate(operands):
         if not isinstance(operand, tvm.ir.Call) or str(operand.op.name) != "prim.if_then_else":
             continue
@@ -159,15 +156,8 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Writer:
-    """Writes the loops and guards of an addition.
-
-    Args:
-        reduction: The reduction.
-        guards: The reduction's conditions.
-        sums: The buffer of the register tile; None to add in place.
-        product: The expression that is added if the guards hold.
-    """
+class _UpdateWriter:
+    """Writes the loops and guards of an addition, in place if ``sums`` is None."""
 
     reduction: Reduction
     guards: Guards
@@ -200,14 +190,14 @@ class _Writer:
         start, extent = narrowed.get(name, (0, int(loop.extent)))
         body = self._guarded(depth + 1, narrowed, name)
         unroll = depth >= self.reduction.first_tile_loop
-        return with_body(loop, body, start=start, extent=extent, unroll=unroll)
+        return replace_body(loop, body, start=start, extent=extent, unroll=unroll)
 
     def _split(self, depth: int, narrowed: dict[str, tuple[int, int]], border: Border) -> Any:
         loop = self.reduction.loops[depth]
-        chosen: Any = None
+        result: Any = None
         for version in reversed(border.versions):
             pieces = [
-                with_body(
+                replace_body(
                     loop,
                     self._guarded(
                         depth + 1, {**narrowed, border.tile: (first, count)}, name_of(loop)
@@ -219,10 +209,10 @@ class _Writer:
             ]
             statement = pieces[0] if len(pieces) == 1 else tirx.SeqStmt(pieces)
             if version.condition is None:
-                chosen = statement
+                result = statement
             else:
-                chosen = tirx.IfThenElse(version.condition, statement, chosen)
-        return chosen
+                result = tirx.IfThenElse(version.condition, statement, result)
+        return result
 
     def _addition(self) -> Any:
         store = self.reduction.store
@@ -236,7 +226,7 @@ class _Writer:
 
 def _nest(loops: Loops, statement: Any) -> Any:
     for loop in reversed(loops):
-        statement = with_body(loop, statement, unroll=True)
+        statement = replace_body(loop, statement, unroll=True)
     return statement
 
 
@@ -268,36 +258,30 @@ _LOOPS = (
 )
 
 
-def loops_of(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def lower_sketch(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """A scheduled function as loops over arrays, with its reductions rewritten."""
-    return lowered(function.with_attr("global_symbol", "main"), rewritten, _LOOPS)
+    return lower_blocks(function.with_attr("global_symbol", "main"), rewrite_reductions, _LOOPS)
 
 
-def lowered(
+def lower_blocks(
     function: tirx.PrimFunc, change: Callable[[Any], Any], loops: Sequence[Callable[[Any], Any]]
 ) -> tirx.PrimFunc:
-    """Lower a scheduled function to loops over arrays.
-
-    Args:
-        function: The scheduled function, with a global symbol.
-        change: A function that changes the body of the function after blocks have become loops.
-        loops: Passes that run after ``change``.
-    """
+    """Lower a scheduled function to loops; the passes ``loops`` run after ``change``."""
     module = tvm.IRModule({"main": function})
     for step in _BLOCKS:
         module = step(module)
     main = module["main"]
-    body = structural_map(change(main.body), [((tirx.FloorMod, tirx.FloorDiv), _growing)])
+    body = structural_map(change(main.body), [((tirx.FloorMod, tirx.FloorDiv), _rewrite_division)])
     module = tvm.IRModule({"main": main.with_body(body)})
     for step in loops:
         module = step(module)
     return module["main"]
 
 
-def _growing(division: Any) -> Any:
+def _rewrite_division(division: Any) -> Any:
     """Rewrite a quotient or remainder of ``c - y`` so that its dividend is a sum.
 
-    Otherwise ``FlattenBuffer`` of TVM 0.27 loses the constant: ``(2 - i) % 8`` becomes ``-i % 8``.
+    ``FlattenBuffer`` of TVM 0.27 loses the constant: ``(2 - i) % 8`` becomes ``-i % 8``.
     """
     dividend, divisor = division.a, division.b
     if not isinstance(divisor, tirx.IntImm) or not isinstance(dividend, tirx.Sub):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from chameleon_core._plugins import InstructionRecord, Registry
-from chameleon_tvm._instructions import choosing
-from chameleon_tvm._instructions.choosing import dots_of, tile_products_of
+from chameleon_tvm._instructions import selection
+from chameleon_tvm._instructions.selection import dots_of, tile_products_of
 from chameleon_tvm.testing.instructions import check_instruction
 from computing import ARM, X86, resolved
 from synthetic import plugin_of
@@ -61,7 +61,7 @@ def test_dot_products_come_fastest_first(target, data, weights, expected):
 )
 def test_tile_products_are_those_of_the_types(target, data, expected, monkeypatch):
     # A system that refuses AMX to this process is none of this test's.
-    monkeypatch.setattr(choosing, "_permitted", lambda *_: True)
+    monkeypatch.setattr(selection, "_is_permitted", lambda *_: True)
     assert names(target, data, data, tile_products_of) == expected
 
 
@@ -83,7 +83,7 @@ def udot(tmp_path, monkeypatch):
         "Plugin", (), {"chameleon_instructions": staticmethod(namespace["chameleon_instructions"])}
     )()
     registry = Registry.from_plugins([plugin], with_installed=True)
-    monkeypatch.setattr(choosing, "default_registry", lambda: registry)
+    monkeypatch.setattr(selection, "default_registry", lambda: registry)
     return namespace["UDOT"]
 
 
@@ -96,7 +96,7 @@ def test_the_example_of_the_documentation_conforms_and_is_found(udot):
 def test_what_is_installed_changes_nothing_that_this_package_serves(monkeypatch):
     broken = InstructionRecord(name="broken", summary="", factory="no_such_module_at_all:It")
     registry = Registry.from_plugins([plugin_of(instructions=[broken])], with_installed=True)
-    monkeypatch.setattr(choosing, "default_registry", lambda: registry)
+    monkeypatch.setattr(selection, "default_registry", lambda: registry)
     assert names(f"{X86}haswell", "uint8", "int8") == ["vpmaddwd"]
 
 

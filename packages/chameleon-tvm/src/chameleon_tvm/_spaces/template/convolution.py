@@ -10,24 +10,24 @@ from chameleon_tvm._operators.layouts import with_rank
 from chameleon_tvm._operators.specs import ConvolutionSpec, convolution_of, physical_shape
 from chameleon_tvm._spaces.template.algorithms import (
     Algorithm,
-    JoinedTemplate,
-    allowed_algorithms,
-    chosen_of,
+    MultiAlgorithmTemplate,
+    allowed_winograd,
+    select_algorithms,
 )
 from chameleon_tvm._spaces.template.arithmetic import arithmetic_of
-from chameleon_tvm._spaces.template.direct_products import DirectProducts, filled
+from chameleon_tvm._spaces.template.direct_algorithm import DirectAlgorithm, padded_channels
 from chameleon_tvm._spaces.template.geometry import (
     Geometry,
     OuterAxis,
     groups_per_vector,
-    row_runs,
+    taps_as_channels_pay,
 )
 from chameleon_tvm._spaces.template.options import DIRECT, TemplateOptions
-from chameleon_tvm._spaces.template.planar import PlanarProducts
-from chameleon_tvm._spaces.template.split_products import SplitProducts
-from chameleon_tvm._spaces.template.tile_products import TileProducts
-from chameleon_tvm._spaces.template.winograd import WinogradProducts
-from chameleon_tvm._spaces.template.winograd_tiling import winograd_applies
+from chameleon_tvm._spaces.template.planar import PlanarAlgorithm
+from chameleon_tvm._spaces.template.split_algorithm import SplitAlgorithm
+from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
+from chameleon_tvm._spaces.template.winograd import WinogradAlgorithm
+from chameleon_tvm._spaces.template.winograd_tiling import supports_winograd
 from chameleon_tvm._types import FLOAT32
 
 PLANE = 2
@@ -79,7 +79,7 @@ def parameter_shapes(spec: ConvolutionSpec) -> dict[str, tuple[int, ...]]:
     return {"data": physical_shape(spec.input, spec.layout), "residual": out, "out": out}
 
 
-class ConvolutionTemplate(JoinedTemplate):
+class ConvolutionTemplate(MultiAlgorithmTemplate):
     """Template of all convolutions on a CPU: any rank, grouped and dilated ones included.
 
     Several groups are computed together if one group is too small to fill a vector.
@@ -93,47 +93,48 @@ class ConvolutionTemplate(JoinedTemplate):
         self.shapes = parameter_shapes(spec)
         direct = _direct(geometry, spec, task.target)
         exact: list[Algorithm] = [direct]
-        products = TileProducts.of(geometry, spec, task.target) or PlanarProducts.of(
+        products = TileAlgorithm.of(geometry, spec, task.target) or PlanarAlgorithm.of(
             geometry, spec, info
         )
         if products is not None:
             exact.append(products)
         rounded: list[Algorithm] = []
-        if spec.dtype == FLOAT32 and winograd_applies(direct.geometry):
-            names = allowed_algorithms(options, direct.geometry.ic)
+        if spec.dtype == FLOAT32 and supports_winograd(direct.geometry):
+            names = allowed_winograd(options, direct.geometry.ic)
             if names:
-                rounded.append(WinogradProducts(direct.geometry, spec, info, names))
-        split = SplitProducts.of_options(geometry, spec, task.target, options)
+                rounded.append(WinogradAlgorithm(direct.geometry, spec, info, names))
+        split = SplitAlgorithm.of_options(geometry, spec, task.target, options)
         if split is not None:
             rounded.append(split)
-        self.algorithms = chosen_of(exact, rounded, options)
+        self.algorithms = select_algorithms(exact, rounded, options)
 
 
-def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectProducts:
+def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectAlgorithm:
     """The direct algorithm of a convolution."""
     # There are no planes of zeros in a copy.
     skipping = any(axis.padded for axis in geometry.outer)
     arithmetic = arithmetic_of(spec, target, skipping=skipping)
     depth = arithmetic.dot.depth
-    together = groups_per_vector(geometry)
-    whole = attrs.evolve(
+    merged = groups_per_vector(geometry)
+    merged_geometry = attrs.evolve(
         geometry,
-        groups=geometry.groups // together,
-        ic=filled(geometry.ic * together, depth),
-        oc=geometry.oc * together,
+        groups=geometry.groups // merged,
+        ic=padded_channels(geometry.ic * merged, depth),
+        oc=geometry.oc * merged,
     )
     # What lies beyond a row is multiplied by zero, which is zero if it is a whole number.
-    staging = row_runs(geometry, depth) if arithmetic.quantized else None
-    if staging is not None:
-        run = filled(geometry.ic * geometry.kernel[1], depth)
-        whole = attrs.evolve(whole, ic=run, kernel=(geometry.kernel[0], 1))
-    return DirectProducts(
-        geometry=whole,
+    copy_geometry = None
+    if arithmetic.quantized and taps_as_channels_pay(geometry, depth):
+        copy_geometry = geometry
+        run = padded_channels(geometry.ic * geometry.kernel[1], depth)
+        merged_geometry = attrs.evolve(merged_geometry, ic=run, kernel=(geometry.kernel[0], 1))
+    return DirectAlgorithm(
+        geometry=merged_geometry,
         spec=spec,
         info=target_info(target),
         channels=spec.input[1],
         arithmetics={DIRECT: arithmetic},
-        staging=staging,
+        copy_geometry=copy_geometry,
         groups=spec.group_count,
-        together=together,
+        merged_groups=merged,
     )

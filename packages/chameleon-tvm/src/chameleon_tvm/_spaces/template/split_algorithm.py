@@ -20,17 +20,17 @@ from chameleon_tvm import _emit as emit
 from chameleon_tvm._arrays import contiguous
 from chameleon_tvm._emit import Buffer, Expr, Stmt
 from chameleon_tvm._instructions.base import BFLOAT16_BITS
-from chameleon_tvm._instructions.choosing import tile_products_of
+from chameleon_tvm._instructions.selection import tile_products_of
 from chameleon_tvm._instructions.tiles import TileProduct
 from chameleon_tvm._late_tvm import tirx
 from chameleon_tvm._operators.spec import FusedSpec
 from chameleon_tvm._spaces.template import tile_tiling
-from chameleon_tvm._spaces.template.algorithms import KNOB, allowed_splits
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM, allowed_splits
 from chameleon_tvm._spaces.template.arithmetic import TileArithmetic
 from chameleon_tvm._spaces.template.geometry import Geometry
-from chameleon_tvm._spaces.template.options import SPLITS, TemplateOptions
-from chameleon_tvm._spaces.template.staging import Input
-from chameleon_tvm._spaces.template.tile_products import TileConvolution, TileProducts
+from chameleon_tvm._spaces.template.input import Input
+from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm, TileConvolution
 from chameleon_tvm._types import BFLOAT16, FLOAT32, STORAGE
 
 _MAGNITUDE = (1 << 31) - 1
@@ -48,7 +48,7 @@ _NAN, _SIGN = 0x7FC0, 0x8000
 class SplitArithmetic(TileArithmetic):
     """Float32 numbers as sums of several bfloat16 numbers."""
 
-    def stored(self, packed: NDArray[Any]) -> NDArray[Any]:
+    def store_weights(self, packed: NDArray[Any]) -> NDArray[Any]:
         """The parts of packed weights, of shape (steps, parts x elements of a step)."""
         half = STORAGE[BFLOAT16]
         rest = packed.astype(np.float32, copy=False)
@@ -64,16 +64,15 @@ class SplitArithmetic(TileArithmetic):
 class SplitInput(Input):
     """The copy of a float32 input as bfloat16 parts, with one more part for infinities and NaN.
 
-    A product of an infinity and the low part of a weight has the wrong sign or is NaN. So low parts
-    of weights multiply another first part, in which infinities and NaN are 0. It is a part of its
-    own only if the input has such numbers, or numbers that round to an infinite bfloat16 number.
-    The fast copy notices them, and the copy is made again.
+    An infinity times the low part of a weight has the wrong sign or is NaN. So low parts of weights
+    multiply another first part, in which infinities and NaN are 0. The fast copy notices such
+    numbers and numbers that round to infinity, and the copy is then made again.
 
     Attributes:
         exact: Whether the copy is made for such numbers.
         largest: The largest magnitude of a row, as the bits of a float32 number.
         rows_largest: The same of each row.
-        finite: Number of images that the part without infinities comes after the first part.
+        finite: Number of images between the first part and the part without infinities.
     """
 
     def __init__(
@@ -95,17 +94,17 @@ class SplitInput(Input):
         )
         self.parts = arithmetic.parts
         self.exact = False
-        count = geometry.batch * self.blocks * geometry.planes * geometry.staged_size[0]
+        count = geometry.batch * self.blocks * geometry.planes * geometry.padded_size[0]
         self.largest = _register()
         self.rows_largest = emit.buffer("rows_largest", (count,), dtype="int32")
         self.finite = emit.buffer("finite", (1,), dtype="int32")
 
-    def copy(self) -> Stmt:
-        """Statement that makes the copy, and again if it has infinities, NaN or huge numbers."""
+    def make_copy(self) -> Stmt:
+        """Make the copy, and again if it has infinities, NaN or numbers that round to infinity."""
         (count,) = self.rows_largest.shape
-        fast = super().copy()
+        fast = super().make_copy()
         self.exact = True
-        exact = super().copy()
+        exact = super().make_copy()
         self.exact = False
         self.largest = _register()
 
@@ -114,64 +113,66 @@ class SplitInput(Input):
 
         clear = emit.assign(self.largest, tirx.const(0, "int32"))
         images = self.geometry.batch * self.parts
-        again = emit.sequence([exact, emit.store(self.finite, [0], tirx.const(images, "int32"))])
-        redo = emit.choose(
-            [(emit.read(self.largest) >= _TOO_LARGE, again)],
+        exact_copy = emit.sequence(
+            [exact, emit.store(self.finite, [0], tirx.const(images, "int32"))]
+        )
+        repeat = emit.branch(
+            [(emit.read(self.largest) >= _TOO_LARGE, exact_copy)],
             emit.store(self.finite, [0], tirx.const(0, "int32")),
         )
-        statements = [clear, emit.loop("row", int(count), compare), redo]
-        chosen = emit.local(self.largest, emit.sequence(statements))
-        return emit.local(self.rows_largest, emit.sequence([fast, chosen]))
+        statements = [clear, emit.loop("row", int(count), compare), repeat]
+        comparison = emit.allocate(self.largest, emit.sequence(statements))
+        return emit.allocate(self.rows_largest, emit.sequence([fast, comparison]))
 
     def _compare(self, magnitude: Expr) -> Stmt:
         """Statement that keeps the larger magnitude."""
         return emit.assign(self.largest, tirx.max(emit.read(self.largest), magnitude))
 
-    def _copied_row(self, index: Expr) -> Stmt:
+    def _make_row(self, index: Expr) -> Stmt:
         # Each loop has a register of its own.
         self.largest = _register()
-        row = super()._copied_row(index)
+        row = super()._make_row(index)
         if self.exact:
             return row
         clear = emit.assign(self.largest, tirx.const(0, "int32"))
-        keep = emit.store(self.rows_largest, [index], emit.read(self.largest))
-        return emit.local(self.largest, emit.sequence([clear, row, keep]))
+        store_largest = emit.store(self.rows_largest, [index], emit.read(self.largest))
+        return emit.allocate(self.largest, emit.sequence([clear, row, store_largest]))
 
-    def _clear(self, place: list[Expr]) -> Stmt:
+    def _store_padding(self, place: list[Expr]) -> Stmt:
         parts = self.parts + self.exact
-        return self._store(place, [tirx.const(0, self.arithmetic.read)] * parts)
+        return self._store_parts(place, [tirx.const(0, self.arithmetic.input_dtype)] * parts)
 
-    def _write(self, place: list[Expr], value: Expr) -> Stmt:
+    def _store_element(self, place: list[Expr], value: Expr) -> Stmt:
         bits = tirx.reinterpret("int32", value)
         magnitude = bits & _MAGNITUDE
         if not self.exact:
-            stores = self._store(place, self._rounded_parts(value, self.parts))
+            stores = self._store_parts(place, self._split(value, self.parts))
             return emit.sequence([stores, self._compare(magnitude)])
         finite = magnitude < _INFINITY
-        special = tirx.Select(magnitude > _INFINITY, _word(_NAN), _word(_INFINITY >> 16))
+        nonfinite = tirx.Select(magnitude > _INFINITY, _word(_NAN), _word(_INFINITY >> 16))
         sign = tirx.Select(bits < 0, _word(_SIGN), _word(0))
-        huge = sign | tirx.Select(finite, _word(_LARGEST), special)
-        first = tirx.Select(magnitude >= _TOO_LARGE, huge, _rounded(value))
-        rest = tirx.Select(finite, value - _widened(first), emit.zero())
-        lower = self._rounded_parts(rest, self.parts - 1)
-        return self._store(place, [first, *lower, tirx.Select(finite, first, _word(0))])
+        saturated = sign | tirx.Select(finite, _word(_LARGEST), nonfinite)
+        first = tirx.Select(magnitude >= _TOO_LARGE, saturated, _round_to_bfloat16(value))
+        rest = tirx.Select(finite, value - _widen(first), emit.zero())
+        lower = self._split(rest, self.parts - 1)
+        return self._store_parts(place, [first, *lower, tirx.Select(finite, first, _word(0))])
 
-    def _rounded_parts(self, value: Expr, count: int) -> list[Expr]:
+    def _split(self, value: Expr, count: int) -> list[Expr]:
         """The parts of a number, none of which rounds to infinity."""
         parts = []
         for _ in range(count):
-            part = _rounded(value)
+            part = _round_to_bfloat16(value)
             parts.append(part)
-            value = value - _widened(part)
+            value = value - _widen(part)
         return parts
 
-    def _store(self, place: list[Expr], parts: list[Expr]) -> Stmt:
+    def _store_parts(self, place: list[Expr], parts: list[Expr]) -> Stmt:
         """Statement that stores parts of a number, each in its part of the copy."""
         n, *rest = place
         images = self.geometry.batch
         return emit.sequence(
             [
-                emit.store(self.staged, [n + number * images, *rest], part)
+                emit.store(self.copy_buffer, [n + number * images, *rest], part)
                 for number, part in enumerate(parts)
             ]
         )
@@ -188,13 +189,13 @@ def _word(bits: int) -> Expr:
     return tirx.IntImm(BFLOAT16_BITS, bits)
 
 
-def _rounded(value: Expr) -> Expr:
+def _round_to_bfloat16(value: Expr) -> Expr:
     """The bits of the nearest bfloat16 number, for numbers that do not round to infinity."""
     bits = tirx.reinterpret("uint32", value) + tirx.const(_HALF, "uint32")
     return tirx.Cast(BFLOAT16_BITS, bits >> tirx.const(16, "uint32"))
 
 
-def _widened(part: Expr) -> Expr:
+def _widen(part: Expr) -> Expr:
     """The float32 number of a bfloat16 number's bits."""
     return emit.widening(STORAGE[BFLOAT16], part)
 
@@ -214,8 +215,8 @@ class SplitConvolution(TileConvolution):
 
     def function(self) -> tirx.PrimFunc:
         body = emit.sequence([self._alias, self._compute()])
-        copied = emit.sequence([self.input.copy(), body])
-        local = emit.local([self.input.staged, self.input.finite], copied)
+        copied = emit.sequence([self.input.make_copy(), body])
+        local = emit.allocate([self.input.copy_buffer, self.input.finite], copied)
         more = self.output.epilogue.parameters
         return emit.function([self.input.data, self.weights, *more, self.output.out], local)
 
@@ -226,13 +227,9 @@ class SplitConvolution(TileConvolution):
 
 
 def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
-    """Whether a convolution has enough outputs, channels and products to fill a tile of each kind.
+    """Whether a convolution has enough outputs, channels and products to fill tiles.
 
     Otherwise vectors are about as fast, and more precise.
-
-    Args:
-        geometry: The sizes of the convolution.
-        product: The instruction that multiplies.
     """
     outputs = geometry.batch * math.prod(geometry.out)
     reduced = geometry.ic * geometry.taps
@@ -241,32 +238,18 @@ def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
     return all(a >= b for a, b in zip(sizes, least, strict=True))
 
 
-class SplitProducts(TileProducts):
-    """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``.
-
-    Args:
-        geometry: The convolution, of one group.
-        spec: The operator's arguments.
-        target: The canonical target.
-        arithmetic: The dtypes of the inner loop, and the instruction.
-    """
+class SplitAlgorithm(TileAlgorithm):
+    """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``."""
 
     loops = SplitConvolution
 
     @classmethod
     def of_options(
         cls, geometry: Geometry, spec: FusedSpec, target: str, options: TemplateOptions
-    ) -> SplitProducts | None:
-        """The allowed algorithms for a convolution; None if no instruction fits or is worth it.
-
-        Args:
-            geometry: The sizes of the convolution.
-            spec: The operator's arguments.
-            target: The canonical target.
-            options: The requested algorithms, and the largest error.
-        """
+    ) -> SplitAlgorithm | None:
+        """The allowed split algorithms of a convolution; None if there are none."""
         names = allowed_splits(options)
-        if not names or spec.dtype != FLOAT32 or not tile_tiling.applies(geometry):
+        if not names or spec.dtype != FLOAT32 or not tile_tiling.supports(geometry):
             return None
         # Workers load no plugins for operators of float32.
         products = tile_products_of(target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
@@ -279,11 +262,11 @@ class SplitProducts(TileProducts):
 
     @property
     def _parts(self) -> Mapping[str, int]:
-        return {name: SPLITS[name] for name in self.names}
+        return {name: SPLIT_PARTS[name] for name in self.names}
 
     @property
     def _in_place(self) -> bool:
         return False
 
     def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
-        return attrs.evolve(self.arithmetic, parts=SPLITS[values[KNOB]])
+        return attrs.evolve(self.arithmetic, parts=SPLIT_PARTS[values[ALGORITHM]])
