@@ -18,8 +18,8 @@ from chameleon_tvm._rivals.metaschedule import (
     UNLIMITED_TRIALS,
     Progress,
     ProgressCallback,
-    main,
     builder_and_runner,
+    main,
 )
 from tvm.s_tir import meta_schedule as ms
 

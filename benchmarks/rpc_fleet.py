@@ -31,7 +31,7 @@ from chameleon_core._stages import Arrays, Kernel, MeasureJob, StageRef
 from chameleon_core._task import Task
 from chameleon_runners._rpc.options import RpcOptions
 from chameleon_runners._rpc.runner import RpcRunner
-from chameleon_runners._rpc.supervision import Serving, ServingPlan
+from chameleon_runners._rpc.supervision import RpcServerOptions, RpcServers
 from chameleon_runners._timing import TimingPolicy, time_kernel
 
 # Worker processes get the path of this process.
@@ -78,7 +78,7 @@ class Fleet:
     """
 
     def __init__(self, servers: int, seconds: float, **more: Any) -> None:
-        self.serving = Serving(ServingPlan(servers=servers, key="sleeping", threads=1))
+        self.serving = RpcServers(RpcServerOptions(servers=servers, key="sleeping", threads=1))
         self._space = StageRef(factory=SPACE, options={"seconds": seconds / runs_of_a_candidate()})
         target = default_registry().create("targets", "tvm").resolve("native")
         self._task = Task(name="sleep", operator="behaviour", arguments={}, target=target, flop=1.0)
@@ -150,7 +150,7 @@ def chaos(servers: int, seconds: float, duration: float, seed: int) -> dict[str,
         # Servers are tended and killed from this thread, which lives as long as they do.
         next_kill = time.perf_counter() + 1.0
         while not done.wait(0.1):
-            fleet.serving.tend()
+            fleet.serving.supervise()
             if time.perf_counter() > next_kill:
                 generator.choice(fleet.serving.servers).kill()
                 kills += 1

@@ -35,7 +35,7 @@ from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._stages import Archive, Contender, StageRef
 from chameleon_core._task import Task
-from chameleon_one_shot._dataset.collecting import NetworkTasks
+from chameleon_one_shot._dataset.collector import NetworkTasks
 from chameleon_one_shot._dataset.task_file import write_tasks
 from corpus_plan import read_plan
 

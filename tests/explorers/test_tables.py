@@ -13,7 +13,7 @@ from chameleon_explorers._genetic import GeneticExplorer
 from chameleon_explorers._local import LocalExplorer
 from chameleon_explorers._no_model import NoCostModel
 from chameleon_explorers._options import GeneticOptions, LocalOptions
-from chameleon_runners._replay.reading import tables_at
+from chameleon_runners._replay.readers import tables_at
 from chameleon_samplers._options import GreedyOptions
 from chameleon_samplers._picking import GreedySampler
 from chameleon_samplers._synthesizers import NoSynthesizer

@@ -12,7 +12,7 @@ from chameleon_core._store import RecordStore
 from chameleon_records._locations import open_database
 from chameleon_records._tables.export import as_parquet, dataframe, write_rows
 from chameleon_records._tables.rows import rows_of
-from chameleon_runners._replay.reading import tables_at
+from chameleon_runners._replay.readers import tables_at
 
 from .synthetic import key_of, record_of
 

@@ -14,7 +14,7 @@ from chameleon_runners._environment import worker_environment
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners._worker.protocol import Decoder, ProtocolError, encode
-from chameleon_runners._worker.stages import Builders
+from chameleon_runners._worker.stages import BuilderCache
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -162,7 +162,7 @@ def opening(number=0, **more):
 def builders(monkeypatch):
     """Makes an object for each message; the real one blocks modules, which only workers may."""
     monkeypatch.setattr("chameleon_runners._worker.stages.make_builder", lambda _: object())
-    return Builders()
+    return BuilderCache()
 
 
 def test_a_builder_is_made_once(builders):
@@ -174,7 +174,7 @@ def test_a_builder_is_made_once(builders):
 
 
 def test_only_the_builder_in_use_is_kept_where_memory_is_short(builders, monkeypatch):
-    monkeypatch.setattr("chameleon_runners._worker.stages._GROWTH_BYTES", -1)
+    monkeypatch.setattr("chameleon_runners._worker.stages._LARGEST_GROWTH", -1)
     first = builders.get(opening())
     second = builders.get(opening(1))
     assert builders.get(opening(1)) is second

@@ -79,11 +79,11 @@ class SimulatedPool(WorkerPool):
     def now(self) -> float:
         return self._now
 
-    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+    def start_worker(self, listener: Listener, *, preload: str | None = None) -> Worker:
         del preload
         self._require_open()
         worker = SimulatedWorker()
-        self._promise(worker, heard, {"status": "ok"}, self._start_seconds)
+        self._promise(worker, listener, {"status": "ok"}, self._start_seconds)
         return worker
 
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:

@@ -15,7 +15,7 @@ class StopAfter:
     def __init__(self, measurements=None, *, batches=None, here=False):
         self.interruption = Interruption()
         self._left = {"measurements": measurements, "batches": batches}
-        self._here = here
+        self._localize = here
 
     @hookimpl
     def chameleon_measured(self, event):
@@ -30,7 +30,7 @@ class StopAfter:
             self._left[what] -= 1
             if self._left[what] == 0:
                 self.interruption.request()
-                if self._here:
+                if self._localize:
                     self.interruption.soft()
 
 

@@ -11,7 +11,7 @@ from chameleon_core._errors import ConfigError
 from chameleon_core._loop.interruption import Interruption, RunInterrupted
 from chameleon_core._stages import Frontend
 from chameleon_one_shot import hooks
-from chameleon_one_shot._dataset.collecting import Collector, NetworkTasks
+from chameleon_one_shot._dataset.collector import Collector, NetworkTasks
 from chameleon_one_shot._dataset.format import PARTS, create, read_dataset, write_part
 from chameleon_one_shot._dataset.plan import read_plan
 from chameleon_one_shot._dataset.sampling import HeldOut

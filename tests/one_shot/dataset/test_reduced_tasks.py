@@ -3,7 +3,7 @@
 import pytest
 from chameleon_core._loop.interruption import Interruption
 from chameleon_core._loop.start.tasks import target_of
-from chameleon_one_shot._dataset.collecting import NetworkTasks
+from chameleon_one_shot._dataset.collector import NetworkTasks
 from chameleon_one_shot._dataset.plan import differences, read_plan
 
 PLAN = """

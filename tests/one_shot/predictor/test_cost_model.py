@@ -49,8 +49,8 @@ def _observed(made, context, count):
 
 def _tau(made, context, model):
     rows = context.space.all_legal
-    wanted = -np.log(made.seconds_of(context.task, context.space, rows))
-    return tau(model.predict(rows), wanted)
+    targets = -np.log(made.seconds_of(context.task, context.space, rows))
+    return tau(model.predict(rows), targets)
 
 
 @pytest.mark.parametrize("finetune", [False, True])
@@ -103,12 +103,12 @@ def test_a_stranger_is_tuned_by_measurement_and_the_log_says_why(file, context, 
 def test_the_next_included_model_predicts_what_the_first_does_not_know(
     model, context, tmp_path, monkeypatch
 ):
-    columns = model.familiarity.task_columns
+    columns = model.detector.task_columns
     other = tuple(name.replace("float32", "bfloat16") for name in columns)
-    familiarity = attrs.evolve(model.familiarity, task_columns=other)
+    detector = attrs.evolve(model.detector, task_columns=other)
     files = [tmp_path / "first.safetensors", tmp_path / "second.safetensors"]
     model.save(files[0])
-    attrs.evolve(model, familiarity=familiarity).save(files[1])
+    attrs.evolve(model, detector=detector).save(files[1])
     monkeypatch.setattr(cost_model, "model_files", lambda *_: files)
     known = {}
     for dtype in ("float32", "bfloat16", "int8"):
@@ -205,10 +205,10 @@ def test_a_knob_that_the_training_lacks_is_ignored_and_told_once(file, context):
     assert "'stages'" in unknown[0]
     assert all(model.trained for model in models)
     rows = known.space.sample(30, np.random.default_rng(1))
-    wanted = OneShotModel(OneShotOptions(model=file), known).predict(rows)
+    expected = OneShotModel(OneShotOptions(model=file), known).predict(rows)
     for stage in (0, 1):
         configs = np.concatenate([np.full((30, 1), stage, np.int32), rows], axis=1)
-        assert models[0].predict(configs) == pytest.approx(wanted, rel=1e-6)
+        assert models[0].predict(configs) == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_space_with_no_known_knob_is_left_to_the_fallback(file, context):

@@ -67,7 +67,7 @@ def test_a_device_that_disconnects_comes_back(make, tmp_path):
 
 
 def test_devices_are_let_go_when_the_runner_closes(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("chameleon_runners._fleet.device_pool._FAREWELL_SECONDS", 240.0)
+    monkeypatch.setattr("chameleon_runners._fleet.device_pool._DISCONNECT_SECONDS", 240.0)
     held = [tmp_path / name / "held" for name in "ab"]
     with make(*(fault_device_ref(name, tmp_path) for name in "ab")) as runner:
         measure_until(lambda: held[0].exists() and held[1].exists(), runner)

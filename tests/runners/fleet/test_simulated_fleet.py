@@ -10,7 +10,7 @@ from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._stages import MeasureJob, StageRef
 from chameleon_core._task import Task
 from chameleon_runners._fleet.options import FleetOptions
-from chameleon_runners._replay.reading import table_of_task
+from chameleon_runners._replay.readers import table_of_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_fleet import SimulatedFleetRunner

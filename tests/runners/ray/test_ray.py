@@ -8,7 +8,7 @@ import psutil
 import pytest
 from chameleon_core._errors import PluginError, TargetError
 from chameleon_core._stages import Contender
-from chameleon_runners._ray import parcels
+from chameleon_runners._ray import payloads
 from chameleon_runners._ray.options import RayOptions
 from chameleon_runners._ray.runner import RayRunner
 from chameleon_runners._ray.worker_pool import RayPool
@@ -55,7 +55,7 @@ def _options(**options):
 
 @pytest.fixture
 def make(tmp_path, monkeypatch, hangs_end_soon):
-    monkeypatch.setattr("chameleon_runners._ray.cluster.Host", ImpatientHost)
+    monkeypatch.setattr("chameleon_runners._ray.cluster.WorkerActor", ImpatientHost)
 
     def runner(**options):
         more = options.pop("device_options", {})
@@ -243,5 +243,5 @@ def test_resources_that_nobody_declares(bad):
 def test_parcels_bring_folders(tmp_path):
     (tmp_path / "made" / "sub").mkdir(parents=True)
     (tmp_path / "made" / "sub" / "kernel.so").write_bytes(bytes(range(256)))
-    parcels.unpack(parcels.pack(tmp_path / "made"), tmp_path / "got")
+    payloads.unpack(payloads.pack(tmp_path / "made"), tmp_path / "got")
     assert (tmp_path / "got" / "sub" / "kernel.so").read_bytes() == bytes(range(256))

@@ -8,7 +8,7 @@ from chameleon_core._stages import Contender, MeasureJob, StageRef
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_runners._replay.options import Noise, ReplayOptions
-from chameleon_runners._replay.reading import table_of_task, tables_at
+from chameleon_runners._replay.readers import table_of_task, tables_at
 from chameleon_runners._replay.stages import ReplayRunner
 from chameleon_testing.conformance import check_runner
 from stopping import StopAfter, interrupted
@@ -58,11 +58,11 @@ def test_the_clock_runs_ahead_by_what_was_replayed(tiny):
     with ReplayRunner(ReplayOptions()) as runner:
         before = runner.now()
         measurements = list(runner.measure(_job(task)))
-        passed = runner.now() - before
+        success = runner.now() - before
     recorded = sum(m.build_seconds + m.run_seconds for m in measurements)
     # 8 valid rows of 1.111 s, one compile failure of 0.5 s, one run failure of 0.25 s.
     assert recorded == pytest.approx(9.638)
-    assert passed >= recorded
+    assert success >= recorded
 
 
 def test_noise_is_drawn_from_the_repeats_and_repeatable(tiny):

@@ -9,9 +9,9 @@ import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._plugins import NoOptions
-from chameleon_runners._replay.reading import table_of_task, tables_at
+from chameleon_runners._replay.readers import table_of_task, tables_at
 from chameleon_runners._replay.stages import TableSpace
-from chameleon_runners._replay.table import table_of
+from chameleon_runners._replay.table import make_table
 from chameleon_testing.conformance import check_space_provider
 
 from .conftest import tasks_of, tiny_cache
@@ -144,15 +144,17 @@ def test_a_table_that_changed_under_its_task_is_noticed(tiny):
 
 
 def test_tables_of_one_configuration_and_of_texts_have_a_space():
-    first = table_of("one", "d", {"x": [3]}, [Measurement(config=(), seconds=(1.0,))])
+    first = make_table("one", "d", {"x": [3]}, [Measurement(config=(), seconds=(1.0,))])
     assert len(first.space().all_legal) == 1
-    mixed = table_of("mixed", "d", {"x": [1, "auto"]}, [Measurement(config=(), seconds=(1.0,))] * 2)
+    mixed = make_table(
+        "mixed", "d", {"x": [1, "auto"]}, [Measurement(config=(), seconds=(1.0,))] * 2
+    )
     assert mixed.knobs[0].options == ("1", "auto")
 
 
 def test_of_two_rows_of_one_configuration_the_first_counts():
     outcomes = [Measurement(config=(), seconds=(value,)) for value in (1.0, 2.0, 3.0)]
-    table = table_of("twice", "d", {"x": [1, 2, 1]}, outcomes)
+    table = make_table("twice", "d", {"x": [1, 2, 1]}, outcomes)
     assert len(table.configs) == 2
     assert table.measurement((0,)).seconds == (1.0,)
 

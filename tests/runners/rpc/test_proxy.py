@@ -15,7 +15,7 @@ from chameleon_runners._rpc.addresses import Address
 from chameleon_runners._rpc.device import RpcDevice
 from chameleon_runners._rpc.options import RpcDeviceOptions, RpcOptions
 from chameleon_runners._rpc.runner import RpcRunner
-from chameleon_runners._rpc.tracker import ServerState, call
+from chameleon_runners._rpc.tracker import ServerState, probe_server
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import free_port
@@ -49,7 +49,7 @@ def proxy(start):
     address = Address(host="127.0.0.1", port=free_port())
     ports = ["--port", str(address.port), "--port-end", str(address.port + 1), "--web-port", "0"]
     start("rpc_proxy", "--host", address.host, *ports)
-    there = eventually(lambda: call(address, timeout=0.2)[0] is not ServerState.GONE)
+    there = eventually(lambda: probe_server(address, timeout=0.2)[0] is not ServerState.GONE)
     assert there, "the proxy does not start"
     return address
 

@@ -19,9 +19,9 @@ from chameleon_core.plugin_api import (
 from numpy.typing import NDArray
 
 from chameleon_one_shot._options import AUTO, OneShotOptions
-from chameleon_one_shot._predictor.familiarity import in_quotes
 from chameleon_one_shot._predictor.header import ModelFileError, NoModelError, model_files
 from chameleon_one_shot._predictor.model import Model, load
+from chameleon_one_shot._predictor.out_of_distribution import in_quotes
 from chameleon_one_shot._tokens import FixedToken, TaskTokens, task_tokens
 
 log = structlog.get_logger()
@@ -36,36 +36,36 @@ class OneShotModel(CostModel):
     def __init__(self, options: OneShotOptions, context: StageContext) -> None:
         self._options = options
         self._fallback: CostModel | None = None
-        self._layer: LastLayer | None = None
+        self._correction: LinearCorrection | None = None
         files = context.archive.shared(
-            f"one-shot/files of {options.model}", lambda: _told_files(options.model, context)
+            f"one-shot/files of {options.model}", lambda: _find_files(options.model, context)
         )
-        if not any(self._knows(file, context, last=file == files[-1]) for file in files):
+        if not any(self._suits(file, context, last=file == files[-1]) for file in files):
             self._fallback = create_member("cost_models", options.fallback[0], context)
 
-    def _knows(self, file: Path, context: StageContext, *, last: bool) -> bool:
+    def _suits(self, file: Path, context: StageContext, *, last: bool) -> bool:
         """Load the predictor, and return whether it suits the task; only the last one warns."""
         model = context.archive.shared(f"one-shot/{file}", lambda: load(file))
         _check_target(model, context, str(file))
         tokens = task_tokens(context.task, context.device, context.threads, context.space)
-        strange = model.familiarity.strange(tokens, model.predictor.vocabulary)
-        if strange is not None:
-            return last and _tell_strange(context, strange, file.name)
+        reason = model.detector.check_task(tokens, model.predictor.vocabulary)
+        if reason is not None:
+            return last and _warn_out_of_distribution(context, reason, file.name)
         device = context.archive.shared(
-            f"one-shot/device of {file}", lambda: _told_device(model, tokens, file.name)
+            f"one-shot/device of {file}", lambda: _choose_device(model, tokens, file.name)
         )
         tokens = attrs.evolve(tokens, fixed=(tokens.fixed[0], device))
         unknown = model.predictor.vocabulary.unknown(tokens)
         if unknown:
             key = f"one-shot/unknown to {file}: {unknown}"
-            context.archive.shared(key, lambda: _tell_unknown(unknown, file.name))
+            context.archive.shared(key, lambda: _warn_unknown(unknown, file.name))
             tokens = tokens.without(unknown)
         self._predictor = model.predictor.of(tokens)
         drawn = context.space.sample(_SAMPLE, context.rng)
         deviation = self._predictor.moments(drawn)[1].mean() if len(drawn) else 0.0
-        unsure = model.familiarity.unsure(float(deviation))
-        if unsure is not None:
-            return last and _tell_strange(context, unsure, file.name)
+        uncertain = model.detector.check_uncertainty(float(deviation))
+        if uncertain is not None:
+            return last and _warn_out_of_distribution(context, uncertain, file.name)
         return True
 
     @property
@@ -73,11 +73,10 @@ class OneShotModel(CostModel):
         return self._fallback is None or self._fallback.trained
 
     def fit(self, observations: Observations) -> None:
-        """Fit the linear correction to the task's measurements, if ``finetune`` is set."""
         if self._fallback is not None:
             self._fallback.fit(observations)
         elif self._options.finetune:
-            self._layer = self._fitted(observations)
+            self._correction = self._fit_correction(observations)
 
     def predict(self, configs: Configs) -> Scores:
         """The score of each configuration, proportional to its predicted throughput, shape (n,)."""
@@ -86,37 +85,35 @@ class OneShotModel(CostModel):
         if not len(configs):
             return np.zeros(0)
         mean, uncertain = self._predictor.moments(configs)
-        if self._layer is not None:
-            change, deviation = self._layer.moments(self._predictor.representation(configs))
-            mean = mean + change + self._options.kappa * deviation
+        if self._correction is not None:
+            correction, deviation = self._correction.moments(
+                self._predictor.representation(configs)
+            )
+            mean = mean + correction + self._options.kappa * deviation
         else:
             mean = mean - self._options.caution * uncertain
         return np.asarray(np.exp(mean))
 
     def select_batch(self, configs: Configs, count: int) -> NDArray[np.intp] | None:
-        """Select candidates for a batch with the fallback model, if the fallback model is in use.
-
-        ``configs`` has the explorer's candidates, best score first, shape (n, knobs).
-        """
         return None if self._fallback is None else self._fallback.select_batch(configs, count)
 
-    def _fitted(self, observations: Observations) -> LastLayer | None:
+    def _fit_correction(self, observations: Observations) -> LinearCorrection | None:
         quality = observations.relative_throughput
         timed = quality > 0.0
         if not timed.any():
             return None
-        wanted = np.log(quality, out=np.zeros(len(quality)), where=timed)
-        wanted[~timed] = wanted[timed].min()
+        targets = np.log(quality, out=np.zeros(len(quality)), where=timed)
+        targets[~timed] = targets[timed].min()
         mean, deviation = self._predictor.moments(observations.configs)
-        return LastLayer(
+        return LinearCorrection(
             self._predictor.representation(observations.configs),
-            wanted - mean,
+            targets - mean,
             deviation=float(deviation.mean()),
         )
 
 
-def _tell_strange(context: StageContext, reason: str, name: str) -> bool:
-    """Log that no predictor knows a task; the result is False."""
+def _warn_out_of_distribution(context: StageContext, reason: str, name: str) -> bool:
+    """Log that no predictor suits a task; the result is False."""
     log.warning(
         "a task is unlike those that the predictor was trained on; it is tuned by "
         "measurement instead, as far as the budget lets it",
@@ -127,12 +124,12 @@ def _tell_strange(context: StageContext, reason: str, name: str) -> bool:
     return False
 
 
-def _told_files(wanted: str, context: StageContext) -> list[Path]:
-    """The models' files, to be tried in order; empty if no included model suits the target."""
+def _find_files(targets: str, context: StageContext) -> list[Path]:
+    """The files of models, to be tried in order; empty if no included model suits the target."""
     try:
-        return model_files(wanted, context.device)
+        return model_files(targets, context.device)
     except NoModelError as error:
-        if wanted != AUTO:
+        if targets != AUTO:
             raise
         log.warning(
             "no predictor serves this target; operators begin with the first guesses of their "
@@ -143,7 +140,7 @@ def _told_files(wanted: str, context: StageContext) -> list[Path]:
         return []
 
 
-def _tell_unknown(unknown: Sequence[str], name: str) -> bool:
+def _warn_unknown(unknown: Sequence[str], name: str) -> bool:
     """Log, once per run, the parts of a design space that the predictor does not know."""
     log.warning(
         "the predictor does not know all of a design space; it ignores the rest",
@@ -155,22 +152,21 @@ def _tell_unknown(unknown: Sequence[str], name: str) -> bool:
     return True
 
 
-def _told_device(model: Model, tokens: TaskTokens, name: str) -> FixedToken:
-    """The device to predict for, with a warning once per run if it was not in the training.
+def _choose_device(model: Model, tokens: TaskTokens, name: str) -> FixedToken:
+    """The device to predict for: the nearest trained one, with a warning, if it is unlike all.
 
-    Such a device counts as the nearest device of the training, since unknown facts would only
-    disturb the predictor.
+    Unknown facts about a device would only disturb the predictor.
     """
-    strange = model.familiarity.strange_device(tokens)
-    if strange is None:
+    reason = model.detector.check_device(tokens)
+    if reason is None:
         return tokens.fixed[1]
     log.warning(
         "the predictor was trained on other devices; it predicts as for the nearest of them",
-        because=strange,
+        because=reason,
         model=name,
         hint="Collect data here and train one with `chameleon pretrain` (docs/one-shot.md).",
     )
-    return model.familiarity.nearest_device(tokens)
+    return model.detector.nearest_device(tokens)
 
 
 def _check_target(model: Model, context: StageContext, file: str) -> None:
@@ -187,54 +183,48 @@ def _check_target(model: Model, context: StageContext, file: str) -> None:
 
 Numbers = NDArray[np.float64]
 
-_NOISES = (0.03, 0.1, 0.3, 1.0)
+_NOISE_RATIOS = (0.03, 0.1, 0.3, 1.0)
 """Candidates for the variance of the noise, relative to the variance of the network's errors."""
 
-_OFFSET = 10.0
+_OFFSET_RATIO = 10.0
 """The standard deviation of the offset, relative to that of the network's errors.
 
-It is large because the network is only trained to compare configurations of one task, and learns
-almost nothing about a task's level.
+It is large, because the network is trained only to compare configurations of one task.
 """
 
 
-class LastLayer:
+class LinearCorrection:
     """A linear model of a predictor's errors on one task, fitted to measurements.
 
-    The model is Bayesian linear regression: a posterior of weights with a normal prior (Bishop
-    2006, section 3.3).
+    It is Bayesian linear regression (Bishop 2006, section 3.3).
 
     Args:
-        representation: The predictor's features of the measured configurations, shape (n, width).
-        missing: The error of each prediction: the logarithm of relative throughput minus its
-            prediction, shape (n,).
+        representation: the predictor's features of the measured configurations, shape (n, width).
+        errors: the logarithm of relative throughput minus its prediction, shape (n,).
+        deviation: the standard deviation of the predictor's errors.
     """
 
-    def __init__(self, representation: Numbers, missing: Numbers, *, deviation: float) -> None:
+    def __init__(self, representation: Numbers, errors: Numbers, *, deviation: float) -> None:
         self._deviation = max(deviation, 1e-6)
-        inputs = self._inputs(representation, offset=_OFFSET)
+        inputs = self._inputs(representation, offset=_OFFSET_RATIO)
         best = -np.inf
-        for noise in _NOISES:
+        for noise in _NOISE_RATIOS:
             covariance = inputs @ inputs.T + noise * self._deviation**2 * np.eye(len(inputs))
             factor = np.linalg.cholesky(covariance)
-            half = np.linalg.solve(factor, missing)
+            half = np.linalg.solve(factor, errors)
             evidence = -0.5 * float(half @ half) - float(np.log(np.diagonal(factor)).sum())
             if evidence > best:
                 best, self._factor, self._half = evidence, factor, half
         self._measured = inputs
 
     def moments(self, representation: Numbers) -> tuple[Numbers, Numbers]:
-        """The expected error of the predictor for each configuration: mean and deviation.
-
-        Args:
-            representation: The predictor's features of n configurations, shape (n, width).
-        """
-        inputs = self._inputs(representation, offset=_OFFSET)
+        """Mean and deviation of the error for features (n, width), shape (n,) each."""
+        inputs = self._inputs(representation, offset=_OFFSET_RATIO)
         shared = np.linalg.solve(self._factor, self._measured @ inputs.T)
-        # The offset is the same for all: that it is uncertain says nothing about one of them.
-        own = self._inputs(representation, offset=0.0)
-        explained = np.linalg.solve(self._factor, self._measured @ own.T)
-        variance = (own**2).sum(axis=1) - (explained**2).sum(axis=0)
+        # The uncertainty of the offset does not count, because all configurations share it.
+        centred_inputs = self._inputs(representation, offset=0.0)
+        explained = np.linalg.solve(self._factor, self._measured @ centred_inputs.T)
+        variance = (centred_inputs**2).sum(axis=1) - (explained**2).sum(axis=0)
         return shared.T @ self._half, np.sqrt(np.maximum(variance, 0.0))
 
     def _inputs(self, representation: Numbers, *, offset: float) -> Numbers:

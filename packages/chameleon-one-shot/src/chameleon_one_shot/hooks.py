@@ -12,14 +12,13 @@ from chameleon_one_shot._options import OneShotOptions
 ONE_SHOT = PresetRecord(
     name="one-shot",
     summary="One exploration by a predictor trained beforehand; the best few are measured",
-    # All else is the default's, so that tasks unlike those that the predictor knows are tuned as
-    # by default.
+    # The other keys are those of the default preset, for tasks that the predictor does not know.
     pipeline={
         "cost_model": {"name": "one-shot", "model": "auto", "finetune": False},
         # No random picks: eight measurements are too few to learn from them.
         "sampler": {"name": "greedy", "epsilon": 0.0},
-        # All in one batch: nothing is learnt in between (Ryu et al. 2022, section 4.5). A search of
-        # what it does not know ends after three batches that bring nothing.
+        # One batch, because nothing is learnt in between (Ryu et al. 2022, section 4.5). The search
+        # of an unknown task ends after three batches without improvement.
         "budget": {
             "measurements": 8,
             "batch_size": 8,

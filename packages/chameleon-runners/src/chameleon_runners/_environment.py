@@ -9,10 +9,9 @@ import psutil
 _MEMORY_SHARE = 0.5
 _LEAST_MEMORY = 2 << 30
 _KEPT_BYTES = 256 << 20
-"""Bytes of freed memory that a worker's C library keeps. Each kernel has new arrays and copies of
-its weights, and the first use of a page that comes from the system takes long."""
+"""Bytes of freed memory that a worker's C library keeps, since new pages of the system are slow."""
 _LARGE_BYTES = 32 << 20
-"""Size of arrays whose memory goes back to the system at once. Older glibc allows no larger one."""
+"""Size of arrays whose memory goes back to the system at once; the largest of older glibc."""
 
 
 def memory_limit(workers: int) -> int:

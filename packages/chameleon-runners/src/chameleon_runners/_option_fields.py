@@ -33,15 +33,12 @@ def unbound(default: Any, words: str, **more: Any) -> Any:
 
 
 def duration(default: float, words: str, **more: Any) -> Any:
-    """Define an option that is a number of seconds, and on which measured times do not depend.
-
-    ``default`` is the default value in seconds.
-    """
+    """Define an option in seconds on which measured times do not depend."""
     return unbound(default, words, above=0.0, **more)
 
 
 def in_place(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
-    """Sort the options of a class, so that its own options stand at suitable places."""
+    """Sort the options of a class by their ``before``, among those of its base class."""
     known = {field.name: field for field in fields}
     order = [field.name for field in attrs.fields(cls.__bases__[0])]
     position = len(order)

@@ -1,10 +1,9 @@
 """The options of timing: how often a kernel runs, when timing ends, and which repeats count.
 
-A repeat is one timing of a kernel. Noise on a shared machine is one-sided: other programs make a
-repeat slower, never faster. A short repeat is less likely to be disturbed, so repeats are short:
-single runs if a run takes a millisecond. Kernels get many repeats at several moments, and the few
-fastest that agree count. If a thread of the kernel lost its core during a repeat, this repeat
-counts only if fewer than three others are undisturbed.
+A repeat is one timing of a kernel. Other programs make a repeat slower, never faster, and a short
+repeat is less likely to be disturbed. So kernels get many short repeats, of which the few fastest
+that agree count. If a thread lost its core during a repeat, it counts only if fewer than three
+others do.
 """
 
 from __future__ import annotations
@@ -22,18 +21,17 @@ from chameleon_runners._timing_options import TimingOptions
 _AGREEING = 3
 """The number of repeats that must agree before the fastest is trusted; they give the result."""
 
-_FAR = 1.1
+_SLOWER = 1.1
 """Kernels slower than the best by more than this factor get only three repeats."""
 
-_ABSURD = 10.0
+_MUCH_SLOWER = 10.0
 """Kernels slower than the best by more than this factor cannot be fast kernels with noise."""
 
-_LOOKS = 3
+_RETRIES = 3
 _PAUSE_SECONDS = 0.004
 """The pause in seconds before a kernel that seems slow is timed again.
 
-It is longer than the time for which a scheduler runs another process. A kernel that is called slow
-is never timed again, so the slowness must not come from that process.
+It is longer than the time for which a scheduler runs another process.
 """
 
 _LONG_RUN = 0.05
@@ -45,17 +43,13 @@ class TimingPolicy:
     """The options of timing a kernel.
 
     Attributes:
-        repeat_seconds: The seconds that the runs of one repeat fill together.
-        turn_seconds: The seconds that the repeats of a candidate's turn fill together.
-        min_repeats: The least number of repeats of a kernel near the best, even if the three
-            fastest agree earlier.
-        max_repeats: The number of repeats after which timing ends, even if the three fastest do not
-            agree.
-        spread: The largest relative difference between the fastest and the third fastest repeat at
-            which the three fastest agree.
-        slow_factor: The factor by which a kernel must be slower than the best to get only one short
-            repeat.
-        cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.
+        repeat_seconds: the seconds that the runs of one repeat fill together.
+        turn_seconds: the seconds that the repeats of a candidate's turn fill together.
+        min_repeats: the least number of repeats of a kernel near the best.
+        max_repeats: the number of repeats after which timing ends.
+        spread: the relative difference within which the three fastest repeats agree.
+        slow_factor: the factor over the best time above which a kernel gets only one short repeat.
+        cold_bytes: the bytes that are touched between runs; 0 leaves the caches warm.
     """
 
     repeat_seconds: float
@@ -86,7 +80,8 @@ class Timing:
     """The result of timing one kernel.
 
     Attributes:
-        seconds: Mean seconds per run of each repeat that counts.
+        seconds: mean seconds per run of each repeat that counts.
+        number: the number of runs per repeat.
     """
 
     seconds: tuple[float, ...]
@@ -100,14 +95,13 @@ def no_switches() -> int:
 
 @attrs.define(eq=False)
 class Repeats:
-    """The repeats of one kernel; disturbed repeats are kept apart.
+    """The repeats of one kernel; disturbed repeats are separate.
 
     Attributes:
-        kernel: A kernel that has run at least once.
-        cold_bytes: The bytes that are touched between runs; 0 leaves the caches warm.
-        switches: A function that returns how often a thread of the kernel has lost its core so far.
-        calm: Mean seconds per run of repeats during which no thread lost its core.
-        disturbed: Mean seconds per run of all other repeats. Repeats that are taken together are
+        kernel: a kernel that has run at least once.
+        switches: returns how often a thread of the kernel has lost its core so far.
+        undisturbed: mean seconds per run of repeats during which no thread lost its core.
+        disturbed: mean seconds per run of all other repeats. Repeats that are taken together are
             disturbed if one of them is.
     """
 
@@ -115,28 +109,30 @@ class Repeats:
     _number: int
     _cold_bytes: int
     _switches: Callable[[], int] = attrs.field(kw_only=True)
-    calm: list[float] = attrs.field(factory=list, init=False)
+    undisturbed: list[float] = attrs.field(factory=list, init=False)
     disturbed: list[float] = attrs.field(factory=list, init=False)
 
     def __len__(self) -> int:
-        return len(self.calm) + len(self.disturbed)
+        return len(self.undisturbed) + len(self.disturbed)
 
     def take(self, count: int) -> None:
         """Time ``count`` repeats together."""
         before = self._switches()
         seconds = self._kernel.repeats(self._number, count, cold_bytes=self._cold_bytes)
-        (self.disturbed if self._switches() > before else self.calm).extend(seconds)
+        (self.disturbed if self._switches() > before else self.undisturbed).extend(seconds)
 
 
-def undisturbed(calm: Sequence[float], disturbed: Sequence[float] = ()) -> tuple[float, ...]:
+def counted_repeats(
+    undisturbed: Sequence[float], disturbed: Sequence[float] = ()
+) -> tuple[float, ...]:
     """The repeats that count: the three fastest, and others that are as fast, in their order."""
-    repeats = calm if len(calm) >= _AGREEING else (*calm, *disturbed)
+    repeats = undisturbed if len(undisturbed) >= _AGREEING else (*undisturbed, *disturbed)
     limit = sorted(repeats)[:_AGREEING][-1]
     return tuple(seconds for seconds in repeats if seconds <= limit)
 
 
-def settled(repeats: Sequence[float], spread: float) -> bool:
-    """Whether a kernel was timed often enough: its three fastest repeats nearly agree."""
+def has_converged(repeats: Sequence[float], spread: float) -> bool:
+    """Whether the three fastest repeats of a kernel nearly agree."""
     if len(repeats) < _AGREEING:
         return False
     fastest = sorted(repeats)[:_AGREEING]
@@ -144,7 +140,7 @@ def settled(repeats: Sequence[float], spread: float) -> bool:
 
 
 def probe_runs(kernel: Kernel, policy: TimingPolicy) -> int:
-    """Choose the number of runs per repeat, by timing a kernel that has run before."""
+    """The number of runs per repeat of a kernel that has run before, from one timing."""
     cold = policy.cold_bytes
     seconds = kernel.time(1, cold_bytes=cold)
     if seconds < policy.repeat_seconds:
@@ -160,32 +156,33 @@ def time_kernel(
 ) -> Timing:
     """Time a kernel that has run at least once."""
     cold = policy.cold_bytes
-    # The first run is discarded: caches, branch predictors and sleeping threads. Two probes,
-    # because one alone may have been disturbed and would end the timing of a good kernel.
+    # The first run warms up caches and threads. Of two probes, one may be disturbed.
     kernel.time(1, cold_bytes=cold)
     probe = min(kernel.time(1, cold_bytes=cold) for _ in range(2))
     number = policy.runs_per_repeat(probe)
     if probe > policy.slow_factor * best_seconds:
         short = max(1, number // 4)
         seconds = kernel.time(short, cold_bytes=cold)
-        if seconds < _ABSURD * best_seconds:
-            seconds = _looked_at_again(kernel, policy, seconds, short, best_seconds)
+        if seconds < _MUCH_SLOWER * best_seconds:
+            seconds = _retime(kernel, policy, seconds, short, best_seconds)
         if min(probe, seconds) > policy.slow_factor * best_seconds:
             return Timing(seconds=(seconds,), number=short)
     repeats = Repeats(kernel, number, cold, switches=switches)
-    while len(repeats) < policy.max_repeats and not _enough(repeats, policy, best_seconds):
+    while len(repeats) < policy.max_repeats and not _has_enough_repeats(
+        repeats, policy, best_seconds
+    ):
         missing = [policy.min_repeats - len(repeats), policy.max_repeats - len(repeats)]
         count = min(_AGREEING, *(some for some in missing if some > 0))
-        # Taken at once, calm repeats would not be told from a disturbed one among them.
+        # One disturbed repeat spoils all that are taken with it.
         repeats.take(1 if repeats.disturbed else count)
-    return Timing(seconds=undisturbed(repeats.calm, repeats.disturbed), number=number)
+    return Timing(seconds=counted_repeats(repeats.undisturbed, repeats.disturbed), number=number)
 
 
-def _looked_at_again(
+def _retime(
     kernel: Kernel, policy: TimingPolicy, seconds: float, number: int, best_seconds: float
 ) -> float:
     """The shortest time of some repeats with pauses, until one of them is not slow."""
-    for _ in range(_LOOKS):
+    for _ in range(_RETRIES):
         if seconds <= policy.slow_factor * best_seconds:
             break
         time.sleep(_PAUSE_SECONDS)
@@ -193,11 +190,11 @@ def _looked_at_again(
     return seconds
 
 
-def _enough(repeats: Repeats, policy: TimingPolicy, best_seconds: float) -> bool:
+def _has_enough_repeats(repeats: Repeats, policy: TimingPolicy, best_seconds: float) -> bool:
     if not len(repeats):
         return False
-    fastest = min((*repeats.calm, *repeats.disturbed))
-    hurried = fastest > _FAR * best_seconds or fastest > _LONG_RUN
-    if hurried and len(repeats) >= min(_AGREEING, policy.min_repeats):
+    fastest = min((*repeats.undisturbed, *repeats.disturbed))
+    slow = fastest > _SLOWER * best_seconds or fastest > _LONG_RUN
+    if slow and len(repeats) >= min(_AGREEING, policy.min_repeats):
         return True
-    return len(repeats) >= policy.min_repeats and settled(repeats.calm, policy.spread)
+    return len(repeats) >= policy.min_repeats and has_converged(repeats.undisturbed, policy.spread)

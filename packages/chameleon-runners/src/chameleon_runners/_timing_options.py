@@ -1,8 +1,4 @@
-"""Options of building and timing that all runners share.
-
-The options have a module of their own. So a command that only reads options starts fast, without
-the imports of the code that times kernels.
-"""
+"""Options of building and timing that all runners share. This module imports no timing code."""
 
 from __future__ import annotations
 

@@ -25,17 +25,17 @@ from chameleon_cli.api import (
 from chameleon_core.api import Interruption, default_registry
 from chameleon_core.plugin_api import ExitCode
 
-from chameleon_one_shot._dataset.collecting import Collected, Collector
+from chameleon_one_shot._dataset.collector import CollectionResult, Collector
 from chameleon_one_shot._dataset.format import parts_of, read_dataset, read_manifest, read_part
-from chameleon_one_shot._dataset.importing.sources import add
+from chameleon_one_shot._dataset.importing.sources import import_sources
 from chameleon_one_shot._dataset.plan import Plan, read_plan
-from chameleon_one_shot._dataset.tasks import Dataset, DatasetError, DatasetTask, merged
+from chameleon_one_shot._dataset.tasks import Dataset, DatasetError, DatasetTask, merge_tasks
 
-_FEWEST = 2
+_LEAST_TASKS = 2
 """The fewest tasks for training, since a predictor is judged by tasks that it has not seen."""
 
 
-def summary_of(dataset: Dataset) -> dict[str, Any]:
+def summarise(dataset: Dataset) -> dict[str, Any]:
     """Count a data set's tasks and candidates, for ``chameleon dataset list``."""
 
     def counted(of: Callable[[DatasetTask], str]) -> dict[str, int]:
@@ -50,13 +50,13 @@ def summary_of(dataset: Dataset) -> dict[str, Any]:
         "candidates": dataset.candidates,
         "failed": dict(failures.most_common()),
         "operators": dict(Counter(task.task.operator for task in dataset.tasks).most_common()),
-        "devices": counted(_device_in_words),
+        "devices": counted(_describe_device),
         "sources": counted(lambda task: task.source),
         "threads": counted(lambda task: str(task.threads)),
     }
 
 
-def checked(folder: Path) -> dict[str, Any]:
+def check_dataset(folder: Path) -> dict[str, Any]:
     """Read every file of a data set, and report all problems."""
     read_manifest(folder)
     errors: list[str] = []
@@ -68,12 +68,12 @@ def checked(folder: Path) -> dict[str, Any]:
         except DatasetError as error:
             errors.append(str(error))
     readable = len(files) - len(errors)
-    tasks, duplicates = merged(read)
+    tasks, duplicates = merge_tasks(read)
     useful = [task for task in tasks if np.isfinite(task.seconds).sum() > 1]
-    if len({task.task.key for task in useful}) < _FEWEST:
+    if len({task.task.key for task in useful}) < _LEAST_TASKS:
         errors.append(
             f"{len(useful)} of {len(tasks)} tasks have two valid candidates or more, and training "
-            f"needs {_FEWEST} such tasks"
+            f"needs {_LEAST_TASKS} such tasks"
         )
     warnings = []
     if len(useful) < len(tasks):
@@ -89,7 +89,7 @@ def checked(folder: Path) -> dict[str, Any]:
     }
 
 
-def _device_in_words(task: DatasetTask) -> str:
+def _describe_device(task: DatasetTask) -> str:
     words = [task.device.get(name) for name in ("kind", "mcpu", "arch")]
     return " ".join(str(word) for word in words if word) or "unknown"
 
@@ -133,7 +133,7 @@ def collect(
     sys.exit(ExitCode.NO_VALID_RESULT if collected.failed_runs else ExitCode.OK)
 
 
-def _collect(plan: Plan, again: str, *, trust_source: bool) -> Collected:
+def _collect(plan: Plan, again: str, *, trust_source: bool) -> CollectionResult:
     interruption = Interruption()
     collector = Collector(
         plan=plan,
@@ -189,7 +189,7 @@ def merge(sources: tuple[Path, ...], folder: Path, as_json: bool) -> None:
 
 def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
     with results_alone():
-        added = add(folder, sources, registry=default_registry())
+        added = import_sources(folder, sources, registry=default_registry())
     if as_json:
         line = {"dataset": str(folder), "sources": [attrs.asdict(row) for row in added]}
         click.echo(json.dumps(line))
@@ -204,7 +204,7 @@ def _add(sources: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
 @_JSON
 def list_(folder: Path, as_json: bool) -> None:
     """Show the numbers of tasks and candidates in the data set FOLDER."""
-    facts = summary_of(read_dataset(folder))
+    facts = summarise(read_dataset(folder))
     if as_json:
         click.echo(json.dumps({"dataset": str(folder), **facts}))
         return
@@ -222,7 +222,7 @@ def check(folder: Path, as_json: bool) -> None:
 
     Exits with 1 if no predictor can be trained with it.
     """
-    problems = checked(folder)
+    problems = check_dataset(folder)
     if as_json:
         click.echo(json.dumps({"dataset": str(folder), **problems}))
     else:

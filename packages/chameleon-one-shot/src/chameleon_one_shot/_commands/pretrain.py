@@ -79,7 +79,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         model = pretraining.pretrain(
             read_dataset(dataset),
             _options(chosen),
-            pretraining.Division(stopping=stop_by, held_out=hold_out),
+            pretraining.SplitShares(stopping=stop_by, held_out=hold_out),
             command=_command(dataset, file, hold_out, stop_by, chosen),
             say=lambda sentence: click.echo(sentence, err=True),
         )

@@ -16,20 +16,34 @@ from chameleon_core.plugin_api import FailureKind, Task
 from chameleon_system.api import open_atomic, write_atomic
 from numpy.typing import NDArray
 
-from chameleon_one_shot._dataset.tasks import Dataset, DatasetError, DatasetTask, canonical, merged
+from chameleon_one_shot._dataset.tasks import (
+    Dataset,
+    DatasetError,
+    DatasetTask,
+    canonical,
+    merge_tasks,
+)
 
 FORMAT = 1
 """The version of the format, raised when older readers would misread the files."""
 
 MANIFEST, PARTS = "dataset.json", "parts"
 
-_WHAT = ("operator", "arguments", "target", "flop")
+_TASK_COLUMNS = ("operator", "arguments", "target", "flop")
 """Columns that are attributes of a ``Task``."""
-_AROUND = ("device", "threads", "space", "space_options", "fingerprint", "versions", "source")
+_GROUP_COLUMNS = (
+    "device",
+    "threads",
+    "space",
+    "space_options",
+    "fingerprint",
+    "versions",
+    "source",
+)
 """Columns that are attributes of a ``DatasetTask``, the same for all its candidates."""
 _JSON = frozenset({"arguments", "device", "space_options", "versions"})
 _NUMBERS = ("flop", "threads")
-_TEXTS = tuple(name for name in ("task", *_WHAT, *_AROUND) if name not in _NUMBERS)
+_TEXTS = tuple(name for name in ("task", *_TASK_COLUMNS, *_GROUP_COLUMNS) if name not in _NUMBERS)
 _REPEATED = (*_TEXTS[:-2], "failure", "origin", *_TEXTS[-2:])
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -65,12 +79,12 @@ def _schema(pa: Any) -> Any:
 
 def create(folder: Path, plan: Mapping[str, Any] | None = None) -> None:
     """Make a folder an empty data set; an existing data set keeps its candidates."""
-    _pyarrow()  # before anything is measured
+    _pyarrow()  # raises its error before measurements
     if (folder / MANIFEST).exists():
         read_manifest(folder)
         if plan is None:
             return
-    with _written(folder):
+    with _write_errors(folder):
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": FORMAT, "plan": plan}, indent=1)
         write_atomic(folder / MANIFEST, text + "\n")
@@ -99,13 +113,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path:
-    """Write candidates as one file (part) of a data set, which replaces a file of the same name."""
+    """Write candidates as one file (part) of a data set, which replaces a file of that name."""
     if not _NAME.fullmatch(name):
         raise DatasetError(f"{name!r} is no name for a part", hint="Use letters, digits, . _ -")
     pa, parquet = _pyarrow()
-    distinct, _ = merged(tasks)
+    distinct, _ = merge_tasks(tasks)
     for task in distinct:
-        problem = _wrong(task.seconds, task.failures)
+        problem = _first_problem(task.seconds, task.failures)
         if problem is not None:
             raise DatasetError(f"a candidate of {task.task.key} has {problem}", hint="Leave it out")
     schema = _schema(pa)
@@ -113,7 +127,7 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
     for task in distinct:
         _append(columns, task)
     file = folder / PARTS / f"{name}.parquet"
-    with _written(folder):
+    with _write_errors(folder):
         file.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(file) as stream:
             parquet.write_table(pa.table(columns, schema=schema), stream, compression="zstd")
@@ -122,12 +136,12 @@ def write_part(folder: Path, tasks: Iterable[DatasetTask], *, name: str) -> Path
 
 def _append(columns: dict[str, list[Any]], task: DatasetTask) -> None:
     count = len(task)
-    alike = {
+    constants = {
         "task": task.task.key,
-        **{name: getattr(task.task, name) for name in _WHAT},
-        **{name: getattr(task, name) for name in _AROUND},
+        **{name: getattr(task.task, name) for name in _TASK_COLUMNS},
+        **{name: getattr(task, name) for name in _GROUP_COLUMNS},
     }
-    for name, value in alike.items():
+    for name, value in constants.items():
         columns[name] += [canonical(dict(value)) if name in _JSON else value] * count
     columns["knobs"] += [canonical(dict(choice)) for choice in task.choices]
     columns["config"] += [[]] * count if task.configs is None else task.configs.tolist()
@@ -160,7 +174,7 @@ def read_dataset(folder: Path) -> Dataset:
     """
     manifest = read_manifest(folder)
     read = [task for part in parts_of(folder) for task in read_part(part)]
-    tasks, duplicates = merged(read)
+    tasks, duplicates = merge_tasks(read)
     return Dataset(tasks=tasks, plan=manifest.get("plan"), duplicates=duplicates)
 
 
@@ -175,7 +189,7 @@ def read_part(file: Path) -> list[DatasetTask]:
             hint="Take it out of the folder or restore it; the other parts stand by themselves.",
         ) from error
     try:
-        return [_task(table, first, last) for first, last in _runs(table)]
+        return [_task(table, first, last) for first, last in _task_ranges(table)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DatasetError(
             f"{file} has invalid values: {in_one_line(error)[-300:]}",
@@ -183,7 +197,7 @@ def read_part(file: Path) -> list[DatasetTask]:
         ) from error
 
 
-def _runs(table: Any) -> Iterator[tuple[int, int]]:
+def _task_ranges(table: Any) -> Iterator[tuple[int, int]]:
     """The first row of each task, and the row after its last one."""
     count = table.num_rows
     if not count:
@@ -197,27 +211,27 @@ def _runs(table: Any) -> Iterator[tuple[int, int]]:
 
 def _codes(table: Any, name: str) -> NDArray[np.int64]:
     column = table.column(name).combine_chunks()
-    whole = column.indices if hasattr(column, "indices") else column
-    return np.asarray(whole, dtype=np.int64)
+    indices = column.indices if hasattr(column, "indices") else column
+    return np.asarray(indices, dtype=np.int64)
 
 
 def _task(table: Any, first: int, last: int) -> DatasetTask:
     rows = table.slice(first, last - first)
-    alike = {name: rows.column(name)[0].as_py() for name in (*_TEXTS, *_NUMBERS)}
-    alike |= {name: json.loads(alike[name]) for name in _JSON}
+    constants = {name: rows.column(name)[0].as_py() for name in (*_TEXTS, *_NUMBERS)}
+    constants |= {name: json.loads(constants[name]) for name in _JSON}
     failures = rows.column("failure").to_pylist()
     seconds = np.asarray(rows.column("seconds"), dtype=np.float64)
     seconds = np.where(np.isnan(seconds), np.inf, seconds)
-    problem = _wrong(seconds, failures)
+    problem = _first_problem(seconds, failures)
     if problem is not None:
-        raise ValueError(f"a candidate of task {alike['task']} has {problem}")
-    task = Task(name=alike["task"], **{name: alike[name] for name in _WHAT})
-    if task.key != alike["task"]:
-        raise ValueError(f"the key {alike['task']} is not that of its task, {task.key}")
+        raise ValueError(f"a candidate of task {constants['task']} has {problem}")
+    task = Task(name=constants["task"], **{name: constants[name] for name in _TASK_COLUMNS})
+    if task.key != constants["task"]:
+        raise ValueError(f"the key {constants['task']} is not that of its task, {task.key}")
     return DatasetTask(
         task=task,
-        **{name: alike[name] for name in _AROUND},
-        configs=_configs(rows.column("config").to_pylist(), alike["task"]),
+        **{name: constants[name] for name in _GROUP_COLUMNS},
+        configs=_configs(rows.column("config").to_pylist(), constants["task"]),
         choices=[json.loads(text) for text in rows.column("knobs").to_pylist()],
         seconds=seconds,
         failures=failures,
@@ -233,7 +247,7 @@ def _configs(rows: Sequence[Sequence[int]], key: str) -> NDArray[np.int32] | Non
     return None if lengths == {0} else np.array(rows, np.int32)
 
 
-def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str | None:
+def _first_problem(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str | None:
     """The first error in a task's times and failures; None if there is none."""
     failed = np.array([failure is not None for failure in failures], bool)
     unknown = sorted({kind for kind in failures if kind is not None and kind not in _KINDS})
@@ -247,7 +261,7 @@ def _wrong(seconds: NDArray[np.float64], failures: Sequence[str | None]) -> str 
     return None
 
 
-def _written(folder: Path) -> AbstractContextManager[None]:
+def _write_errors(folder: Path) -> AbstractContextManager[None]:
     return DatasetError.on_os_error(
         f"cannot write to the data set {folder}",
         hint="Restore access or free space, and give the same command again.",

@@ -10,7 +10,7 @@ import numpy as np
 from chameleon_core.api import RunView, StoredTask
 from chameleon_core.plugin_api import Measurement
 
-from chameleon_one_shot._dataset.tasks import DatasetTask, named_by_key
+from chameleon_one_shot._dataset.tasks import DatasetTask, rename_by_key
 
 
 def tasks_of_run(folder: Path, *, device: Mapping[str, Any], source: str) -> list[DatasetTask]:
@@ -33,7 +33,7 @@ def _task(
     space = run.document.get("space", {})
     options = {key: value for key, value in space.items() if key != "name"}
     return DatasetTask(
-        task=named_by_key(stored.task),
+        task=rename_by_key(stored.task),
         device=device,
         threads=int(run.runner.get("threads") or 0),
         space=stored.space,

@@ -10,17 +10,14 @@ import attrs
 from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, did_you_mean
 from chameleon_core.plugin_api import Node, Subject
 
-_SEARCH = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
+_SEARCH_KEYS = ("preset", "explorer", "cost_model", "sampler", "synthesizer")
 """The keys of a pipeline that a search of a plan may have."""
 
-_SHARED = ("target", "space", "runner")
+_SHARED_KEYS = ("target", "space", "runner")
 """The keys of a pipeline that a plan sets for all searches."""
 
-_FREE = frozenset({"tasks", "measurements", "runner"})
-"""The keys that may change when a collection is continued.
-
-Runs check the runner themselves.
-"""
+_CHANGEABLE_KEYS = frozenset({"tasks", "measurements", "runner"})
+"""The keys that may change when a collection is continued."""
 
 _DEFAULT_SEARCHES: tuple[dict[str, Any], ...] = ({"preset": "default"},)
 
@@ -30,12 +27,10 @@ class Amounts:
     """The numbers of a plan, such as the numbers of tasks and measurements.
 
     Attributes:
-        batch_size: The number of candidates per batch of a task. Large batches save time, because
-            candidates are proposed once per batch.
-        tasks_per_run: The number of tasks that one run tunes. The candidates of a run become one
-            part (file) of the data set.
-        most_gflop: The largest allowed size of a task, in 1e9 operations of one evaluation.
-        seed: The seed of the tasks and of the searches.
+        batch_size: the number of candidates per batch of a task. Large batches take less time.
+        tasks_per_run: the number of tasks of one run, whose candidates become one part (file).
+        most_gflop: the largest allowed size of a task, in 1e9 operations of one evaluation.
+        seed: the seed of the tasks and of the searches.
     """
 
     tasks: int = attrs.field(default=300, validator=attrs.validators.ge(1))
@@ -47,7 +42,16 @@ class Amounts:
 
 
 _AMOUNTS = tuple(field.name for field in attrs.fields(Amounts))
-KEYS = (*_SHARED, "networks", "precision", "operators", "hold_out", *_AMOUNTS, "searches", "output")
+KEYS = (
+    *_SHARED_KEYS,
+    "networks",
+    "precision",
+    "operators",
+    "hold_out",
+    *_AMOUNTS,
+    "searches",
+    "output",
+)
 """All keys of a plan."""
 
 
@@ -56,13 +60,11 @@ class Plan:
     """A plan that says which tasks are drawn and measured for a data set, and how.
 
     Attributes:
-        networks: The networks whose operators the collected tasks resemble.
-        operators: The only kinds of operators that are collected; empty for all kinds.
-        hold_out: Networks whose tasks, and similar ones, must not be collected.
-        amounts: The numbers of tasks, measurements and batches, and the seed.
-        searches: Pipelines with the stages of a search, but without model and budget. The first run
-            uses the first search, the next run the next search, and so on in a circle.
-        document: The plan with its defaults and without its output, as JSON values.
+        networks: the networks whose operators the collected tasks resemble.
+        operators: the only kinds of operators that are collected; empty for all kinds.
+        hold_out: networks whose tasks, and similar ones, must not be collected.
+        searches: pipelines with the stages of a search; the runs use them in turn.
+        document: the plan with its defaults and without its output, as JSON values.
     """
 
     networks: tuple[Subject, ...]
@@ -76,7 +78,7 @@ class Plan:
 
 def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The keys in which two plans differ, except keys that may change during a collection."""
-    return [key for key in KEYS if key not in _FREE and plan.get(key) != other.get(key)]
+    return [key for key in KEYS if key not in _CHANGEABLE_KEYS and plan.get(key) != other.get(key)]
 
 
 def read_plan(
@@ -109,14 +111,14 @@ class _PlanReader(DocumentReader):
             searches=searches,
             output=output,
             document={
-                **{key: searches[0].document[key] for key in _SHARED},
+                **{key: searches[0].document[key] for key in _SHARED_KEYS},
                 "networks": [network.model.to_json() for network in networks],
                 **({} if precision is None else {"precision": precision.plain()}),
                 **({"operators": operators} if operators else {}),
                 "hold_out": [entry.model.to_json() for entry in hold_out],
                 **attrs.asdict(amounts),
                 "searches": [
-                    {key: search.document[key] for key in _SEARCH if key in search.document}
+                    {key: search.document[key] for key in _SEARCH_KEYS if key in search.document}
                     for search in searches
                 ],
             },
@@ -136,7 +138,7 @@ class _PlanReader(DocumentReader):
 
     def _networks(self, key: str, precision: Node | None = None) -> tuple[Subject, ...]:
         networks = []
-        for entry in self._listed(self.root.get(key), f"'{key}' is a list of models"):
+        for entry in self._sequence(self.root.get(key), f"'{key}' is a list of models"):
             sections = {"model": entry, **({} if precision is None else {"precision": precision})}
             with self.collecting():
                 networks.append(self.subject(*self._shared(), entry.with_value(sections)))
@@ -148,14 +150,16 @@ class _PlanReader(DocumentReader):
         if node is None or node.value in (None, ()):
             entries = [self.root.with_value(search) for search in _DEFAULT_SEARCHES]
         else:
-            entries = self._listed(node, "'searches' is a list of mappings with stages of a search")
+            entries = self._sequence(
+                node, "'searches' is a list of mappings with stages of a search"
+            )
         searches = []
         for entry in entries:
             for key, item in entry.items():
-                if key not in _SEARCH:
-                    guess = did_you_mean(key, _SEARCH)
+                if key not in _SEARCH_KEYS:
+                    guess = did_you_mean(key, _SEARCH_KEYS)
                     self.say(item.key_mark, f"a search has no key '{key}'{guess}")
-            around = {
+            defaults = {
                 "model": {"tasks": "tasks.json"},
                 "baselines": [],
                 "scheduler": "round-robin",
@@ -166,12 +170,12 @@ class _PlanReader(DocumentReader):
                     "scope": "task",
                 },
             }
-            search = (entry.only(_SEARCH), entry.with_value(around))
+            search = (entry.only(_SEARCH_KEYS), entry.with_value(defaults))
             with self.collecting():
                 searches.append(self.pipeline(*self._shared(), *search))
         return tuple(searches)
 
-    def _listed(self, node: Node | None, what: str) -> Sequence[Node]:
+    def _sequence(self, node: Node | None, what: str) -> Sequence[Node]:
         if node is None or node.value is None:
             return ()
         if not node.is_sequence:
@@ -182,4 +186,6 @@ class _PlanReader(DocumentReader):
 
     def _shared(self) -> tuple[Node, Node]:
         """The keys that the plan sets for all pipelines, and their default values."""
-        return self.root.with_value({"target": "native", "output": "run"}), self.root.only(_SHARED)
+        return self.root.with_value({"target": "native", "output": "run"}), self.root.only(
+            _SHARED_KEYS
+        )

@@ -1,10 +1,9 @@
 """Draws tasks that resemble the operators of networks.
 
-Prior-guided sampling draws the arguments of an operator one after another. Each argument follows
-its distribution in networks, given the arguments that were drawn before (One-Shot Tuner, Ryu et
-al., CC 2022, section 4.2). If only operators with exactly these arguments counted, a draw would
-always repeat an existing operator. So operators with other arguments count too, but with a weight
-that falls as their arguments differ more. Sizes may also lie between two sizes that networks have.
+Prior-guided sampling draws the arguments of an operator one after another, each by its distribution
+in networks, given the arguments before (One-Shot Tuner, Ryu et al., CC 2022, section 4.2).
+Operators with other arguments count too, with a weight that falls with the difference, and sizes
+may lie between two sizes of networks. Otherwise each draw would repeat an existing operator.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from chameleon_core.api import Registry, generator
 from chameleon_core.plugin_api import ConfigError, Task, read_options
 from numpy.typing import NDArray
 
-from chameleon_one_shot._dataset.tasks import DatasetError, canonical, named_by_key
+from chameleon_one_shot._dataset.tasks import DatasetError, canonical, rename_by_key
 
 Path = tuple[str | int, ...]
 """The position of a value in the arguments: keys, and indices in lists."""
@@ -34,19 +33,19 @@ _BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
 The next bandwidth is used if too few operators are similar enough.
 """
 
-_ENOUGH = 6.0
+_LEAST_EFFECTIVE_SIZE = 6.0
 """The least effective number of operators that an argument is drawn from, if possible."""
 
-_OTHER = 2.0
+_CATEGORY_DISTANCE = 2.0
 """The distance in octaves between two values that are no sizes, such as layouts."""
 
-_SIZES = 8
+_LEAST_DISTINCT = 8
 """An argument is a size if it has this many values, and no value has more than half the mass."""
 
-_MOVED = 0.5
+_INTERPOLATION_PROBABILITY = 0.5
 """The probability that a size is moved to a value between two observed sizes."""
 
-_APART = 2
+_LARGEST_RATIO = 2
 """The largest ratio of two neighbouring sizes between which a size may be moved."""
 
 _HALVINGS = 3
@@ -57,11 +56,11 @@ A moved size is a multiple of this halved factor.
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Observed:
-    """A task of a network, with its share of the network's operators.
+class ObservedTask:
+    """A task of a network.
 
     Attributes:
-        mass: The share of the network's operators that are this task.
+        mass: the share of the network's operators that are this task.
     """
 
     task: Task
@@ -69,15 +68,15 @@ class Observed:
 
 
 class OperatorDistribution:
-    """Draws random arguments of one kind of operator that are like those in real networks."""
+    """The distribution of the arguments of one kind of operator in networks."""
 
-    def __init__(self, observed: Sequence[Observed]) -> None:
-        rows = [flattened(entry.task.arguments) for entry in observed]
+    def __init__(self, observed: Sequence[ObservedTask]) -> None:
+        rows = [flatten(entry.task.arguments) for entry in observed]
         self._mass = np.array([entry.mass for entry in observed])
         paths = dict.fromkeys(path for row in rows for path in row)
         self._columns = {path: [row.get(path, ABSENT) for row in rows] for path in paths}
         sizes = [path for path in paths if self._is_size(path)]
-        # What tells kernels from each other comes first, and sizes are drawn for such a kernel.
+        # Sizes come last, because they depend on the kind of kernel.
         self._order = [path for path in paths if path not in sizes] + sizes
         self._sizes = frozenset(sizes)
         self._logarithms = {
@@ -92,7 +91,7 @@ class OperatorDistribution:
         shares: dict[int, float] = {}
         for value, mass in zip(values, self._mass, strict=True):
             shares[value] = shares.get(value, 0.0) + mass
-        return len(shares) >= _SIZES and max(shares.values()) <= 0.5 * self._mass.sum()
+        return len(shares) >= _LEAST_DISTINCT and max(shares.values()) <= 0.5 * self._mass.sum()
 
     def draw(self, rng: np.random.Generator) -> dict[str, Any]:
         """Draw the arguments of one operator."""
@@ -102,15 +101,15 @@ class OperatorDistribution:
             row = int(rng.choice(len(self._mass), p=self._weights(distance)))
             drawn[path] = self._value(path, row, drawn, rng)
             distance += self._differences(path, drawn[path]) ** 2
-        return unflattened({path: drawn[path] for path in self._columns})
+        return unflatten({path: drawn[path] for path in self._columns})
 
     def _weights(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
         """The weight of each observed task, from its squared distance to the drawn arguments."""
-        nearest = squares - squares.min()
+        relative = squares - squares.min()
         weights = self._mass
         for width in _BANDWIDTHS:
-            weights = self._mass * np.exp(-nearest / (2.0 * width**2))
-            if weights.sum() ** 2 >= _ENOUGH * (weights**2).sum():
+            weights = self._mass * np.exp(-relative / (2.0 * width**2))
+            if weights.sum() ** 2 >= _LEAST_EFFECTIVE_SIZE * (weights**2).sum():
                 break
         return np.asarray(weights / weights.sum())
 
@@ -118,14 +117,18 @@ class OperatorDistribution:
         self, path: Path, row: int, drawn: Mapping[Path, Any], rng: np.random.Generator
     ) -> Any:
         value = self._columns[path][row]
-        before = _before(path)
+        before = _previous_index(path)
         if before in drawn and self._columns[before][row] == value:
-            return drawn[before]  # as images and filters are square, padded alike on all sides
+            return drawn[before]  # square images and filters, and equal padding
         if path not in self._sizes:
             return value
-        return self._moved(path, value, rng) if rng.random() < _MOVED else value
+        return (
+            self._interpolate(path, value, rng)
+            if rng.random() < _INTERPOLATION_PROBABILITY
+            else value
+        )
 
-    def _moved(self, path: Path, value: int, rng: np.random.Generator) -> int:
+    def _interpolate(self, path: Path, value: int, rng: np.random.Generator) -> int:
         """A size between an observed size and a neighbouring one, with similar divisors."""
         known = np.unique(self._columns[path])
         at = int(np.searchsorted(known, value))
@@ -133,8 +136,8 @@ class OperatorDistribution:
         if not 0 <= other < len(known) or value < 1:
             return value
         low, high = sorted((value, int(known[other])))
-        if high > _APART * low:
-            return value  # nobody has seen anything like what lies between
+        if high > _LARGEST_RATIO * low:
+            return value  # no network has sizes like those between
         step = max(1, (value & -value) >> int(rng.integers(0, _HALVINGS + 1)))
         between = np.arange(step * (low // step + 1), high, step)
         return value if not len(between) else int(rng.choice(between))
@@ -143,26 +146,28 @@ class OperatorDistribution:
         """The distance of each observed task's value from a drawn value, in octaves."""
         if path in self._sizes:
             return np.asarray(self._logarithms[path] - math.log2(max(value, 1)))
-        return np.array([0.0 if other == value else _OTHER for other in self._columns[path]])
+        return np.array(
+            [0.0 if other == value else _CATEGORY_DISTANCE for other in self._columns[path]]
+        )
 
 
-def _before(path: Path) -> Path:
+def _previous_index(path: Path) -> Path:
     """The position before a position in the same list; empty if there is none."""
     *above, last = path
     return (*above, last - 1) if isinstance(last, int) else ()
 
 
 class TaskDistribution:
-    """Draws random operators that are like those in some networks, for data sets."""
+    """The distribution of operators in some networks."""
 
-    def __init__(self, observed: Sequence[Observed]) -> None:
-        groups: dict[tuple[str, tuple[Path, ...]], list[Observed]] = {}
+    def __init__(self, observed: Sequence[ObservedTask]) -> None:
+        groups: dict[tuple[str, tuple[Path, ...]], list[ObservedTask]] = {}
         for entry in observed:
             groups.setdefault((entry.task.operator, _lists(entry.task.arguments)), []).append(entry)
         self._kinds = [operator for operator, _ in groups]
         self._distributions = [OperatorDistribution(group) for group in groups.values()]
         mass = np.array([sum(entry.mass for entry in group) for group in groups.values()])
-        # The root, so that kinds that few networks have are learnt, too.
+        # The root, so that rare kinds are learnt, too.
         self._shares = np.sqrt(mass) / np.sqrt(mass).sum()
 
     def draw(self, rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
@@ -173,13 +178,10 @@ class TaskDistribution:
 
 def _lists(arguments: Mapping[str, Any]) -> tuple[Path, ...]:
     """The positions of values in lists, which distinguish operators of different ranks."""
-    return tuple(sorted((path for path in flattened(arguments) if len(path) > 1), key=str))
+    return tuple(sorted((path for path in flatten(arguments) if len(path) > 1), key=str))
 
 
-# ----- arguments as fields -------------------------------------------------------------------
-
-
-def flattened(arguments: Mapping[str, Any]) -> dict[Path, Any]:
+def flatten(arguments: Mapping[str, Any]) -> dict[Path, Any]:
     """The single values in an operator's nested arguments, by their position."""
     return {
         path: value for key, inner in arguments.items() for path, value in _leaves(inner, (key,))
@@ -197,8 +199,8 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def unflattened(fields: Mapping[Path, Any]) -> dict[str, Any]:
-    """The inverse of ``flattened``; values that are ``ABSENT`` are left out."""
+def unflatten(fields: Mapping[Path, Any]) -> dict[str, Any]:
+    """The inverse of ``flatten``, without values that are ``ABSENT``."""
     out: dict[str | int, Any] = {}
     for path, value in fields.items():
         if value is ABSENT:
@@ -207,20 +209,19 @@ def unflattened(fields: Mapping[Path, Any]) -> dict[str, Any]:
         for step in path[:-1]:
             below = below.setdefault(step, {})
         below[path[-1]] = value
-    return {str(key): _listed(value) for key, value in out.items()}
+    return {str(key): _to_lists(value) for key, value in out.items()}
 
 
-def _listed(value: Any) -> Any:
+def _to_lists(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
         return value
-    inner = {key: _listed(item) for key, item in value.items()}
+    inner = {key: _to_lists(item) for key, item in value.items()}
     if all(isinstance(key, int) for key in inner):
         return [inner[index] for index in sorted(inner)]
     return inner
 
 
 def is_number(value: Any) -> bool:
-    """Whether an argument is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -230,14 +231,14 @@ _TRIES = 500
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskSampler:
-    """Draws distinct tasks that resemble those of networks, to be measured for a data set.
+    """Draws distinct tasks that resemble those of networks.
 
     Attributes:
-        most_flop: The largest number of operations of one evaluation of a task.
-        has_space: A function that returns whether a task has a design space.
+        most_flop: the largest number of operations of one evaluation of a task.
+        has_space: returns whether a task has a design space.
     """
 
-    observed: Sequence[Observed]
+    observed: Sequence[ObservedTask]
     held_out: HeldOut
     target: str
     most_flop: float
@@ -245,13 +246,13 @@ class TaskSampler:
     registry: Registry
     has_space: Callable[[Task], bool]
 
-    def drawn(self, count: int, known: Sequence[Task] = ()) -> list[Task]:
-        """Draw tasks that resemble the operators of networks."""
+    def draw(self, count: int, known: Sequence[Task] = ()) -> list[Task]:
+        """Draw tasks that resemble the operators of networks, after the ``known`` ones."""
         if not self.observed:
             raise DatasetError("the networks have no operator to tune", hint="Name some that have.")
         distribution = TaskDistribution(self.observed)
-        # Of operators that only networks are made of, arguments cannot be made up.
-        whole = {
+        # Operators without a class of arguments are drawn as a whole.
+        observed_tasks = {
             (entry.task.operator, canonical(dict(entry.task.arguments))): entry.task
             for entry in self.observed
         }
@@ -259,7 +260,7 @@ class TaskSampler:
         keys = {task.key for task in tasks}
         for number in range(len(tasks), count):
             rng = generator(self.seed, "tasks", str(number))
-            task = self._one(distribution, whole, keys, rng)
+            task = self._draw_one(distribution, observed_tasks, keys, rng)
             if task is None:
                 raise DatasetError(
                     f"only {len(tasks)} tasks of {count} could be drawn from these networks",
@@ -269,10 +270,10 @@ class TaskSampler:
             keys.add(task.key)
         return tasks
 
-    def _one(
+    def _draw_one(
         self,
         distribution: TaskDistribution,
-        whole: dict[tuple[str, str], Task],
+        observed_tasks: dict[tuple[str, str], Task],
         keys: set[str],
         rng: np.random.Generator,
     ) -> Task | None:
@@ -280,36 +281,36 @@ class TaskSampler:
             operator, arguments = distribution.draw(rng)
             if self.held_out.covers(operator, arguments):
                 continue
-            task = self._task(operator, arguments, whole)
+            task = self._task(operator, arguments, observed_tasks)
             if task is None or task.key in keys or task.flop > self.most_flop:
                 continue
-            # The operator may have written them otherwise.
+            # The operator may have changed its arguments.
             if not self.held_out.covers(operator, task.arguments) and self.has_space(task):
                 return task
         return None
 
     def _task(
-        self, operator: str, arguments: dict[str, Any], whole: dict[tuple[str, str], Task]
+        self, operator: str, arguments: dict[str, Any], observed_tasks: dict[tuple[str, str], Task]
     ) -> Task | None:
         """The task of an operator and its arguments; None if the operator is impossible."""
         record = self.registry.record("operators", operator)
         if record.arguments is None:
-            task = whole.get((operator, canonical(arguments)))
+            task = observed_tasks.get((operator, canonical(arguments)))
         else:
             try:
                 spec = read_options(arguments, record.arguments, f"operator '{operator}'")
                 task = spec.task(operator, self.target)
             except (ConfigError, ValueError, ArithmeticError):
                 return None
-        return None if task is None else named_by_key(task)
+        return None if task is None else rename_by_key(task)
 
 
-NEAR = 0.1
+SIMILARITY_TOLERANCE = 0.1
 """The share by which numbers may differ to count as equal to a held-out task's."""
 
 
 class HeldOut:
-    """Tells whether an operator resembles an operator of the held-out networks."""
+    """The operators of held-out networks."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._numbers: dict[str, list[dict[Path, float]]] = {}
@@ -319,15 +320,15 @@ class HeldOut:
     def covers(self, operator: str, arguments: Mapping[str, Any]) -> bool:
         """Whether an operator is too similar to a task of a held-out network."""
         numbers = _numbers(arguments)
-        return any(_alike(numbers, other) for other in self._numbers.get(operator, ()))
+        return any(_are_similar(numbers, other) for other in self._numbers.get(operator, ()))
 
 
 def _numbers(arguments: Mapping[str, Any]) -> dict[Path, float]:
-    return {path: value for path, value in flattened(arguments).items() if is_number(value)}
+    return {path: value for path, value in flatten(arguments).items() if is_number(value)}
 
 
-def _alike(values: Mapping[Path, float], other: Mapping[Path, float]) -> bool:
+def _are_similar(values: Mapping[Path, float], other: Mapping[Path, float]) -> bool:
     return values.keys() == other.keys() and all(
-        abs(value - other[path]) <= NEAR * max(abs(value), abs(other[path]))
+        abs(value - other[path]) <= SIMILARITY_TOLERANCE * max(abs(value), abs(other[path]))
         for path, value in values.items()
     )

@@ -36,10 +36,10 @@ class TasksFrontend(Frontend):
         self._file = Path(options.file)
         self._trusted = options.trust_source
         end = None if options.count is None else options.start + options.count
-        self._taken = slice(options.start, end)
+        self._selection = slice(options.start, end)
 
     def tasks(self, target: str) -> list[Task]:
-        tasks = read_tasks(self._file)[self._taken]
+        tasks = read_tasks(self._file)[self._selection]
         others = sorted({task.target for task in tasks} - {target})
         if others:
             raise ConfigError(

@@ -18,7 +18,7 @@ class DatasetError(ConfigError):
 
 
 def canonical(value: Any) -> str:
-    """Convert a JSON value to a string in which the order of keys does not matter."""
+    """A JSON value as a string that does not depend on the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -27,20 +27,20 @@ class DatasetTask:
     """The n measured candidates of one task on one device, as a part of a data set.
 
     Attributes:
-        task: The task, whose name is made from its key.
-        device: The description of the device, as from ``TargetResolver.describe``.
-        threads: The number of threads that kernels ran with; 0 if unknown.
-        space: The name of the space provider; empty if there is none.
-        space_options: The options of the space provider, as JSON values.
-        fingerprint: The fingerprint of the design space; empty if there is none.
-        versions: The versions of the distributions that took part, as far as known.
-        source: The name of the collection, or of the source of an import.
-        configs: The knob indices, int32 of shape (n, knobs). None if the space is unknown.
-        choices: The knob values of each candidate, by knob name.
-        seconds: The time of each candidate, float64 of shape (n,), infinity for failures.
-        failures: The kind of failure of each candidate, or None.
-        origins: The stage that proposed each candidate, or None.
-        measured_at: The time of each measurement in seconds since 1970, float64 of shape (n,); 0 if
+        task: the task, whose name is made from its key.
+        device: the description of the device, as from ``TargetResolver.describe``.
+        threads: the number of threads that kernels ran with; 0 if unknown.
+        space: the name of the space provider; empty if there is none.
+        space_options: the options of the space provider, as JSON values.
+        fingerprint: the fingerprint of the design space; empty if there is none.
+        versions: the versions of the distributions that took part, as far as known.
+        source: the name of the collection, or of the source of an import.
+        configs: the knob indices, int32 of shape (n, knobs). None if the space is unknown.
+        choices: the knob values of each candidate, by knob name.
+        seconds: the time of each candidate, float64 of shape (n,), infinity for failures.
+        failures: the kind of failure of each candidate, or None.
+        origins: the stage that proposed each candidate, or None.
+        measured_at: the time of each measurement in seconds since 1970, float64 of shape (n,); 0 if
             unknown.
     """
 
@@ -109,29 +109,31 @@ class Dataset:
         return sum(map(len, self.tasks))
 
 
-def merged(tasks: Iterable[DatasetTask]) -> tuple[tuple[DatasetTask, ...], int]:
-    """Merge tasks of the same operator, device, threads and design space into one task."""
+def merge_tasks(tasks: Iterable[DatasetTask]) -> tuple[tuple[DatasetTask, ...], int]:
+    """Merge tasks of one group; return them and the number of duplicate candidates."""
     groups: dict[tuple[str, str, int, str, str], list[DatasetTask]] = {}
     for task in tasks:
         groups.setdefault(task.group, []).append(task)
     merged_tasks, dropped = [], 0
     for _, parts in sorted(groups.items()):
-        whole = _joined(parts)
+        combined = _concatenate(parts)
         first: dict[str, int] = {}
-        for row, choice in enumerate(whole.choices):
+        for row, choice in enumerate(combined.choices):
             first.setdefault(canonical(choice), row)
-        dropped += len(whole) - len(first)
-        merged_tasks.append(whole if len(first) == len(whole) else whole.rows(list(first.values())))
+        dropped += len(combined) - len(first)
+        merged_tasks.append(
+            combined if len(first) == len(combined) else combined.rows(list(first.values()))
+        )
     return tuple(merged_tasks), dropped
 
 
-def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
+def _concatenate(parts: Sequence[DatasetTask]) -> DatasetTask:
     if len(parts) == 1:
         return parts[0]
     configs = [part.configs for part in parts if part.configs is not None]
     return attrs.evolve(
         parts[0],
-        # Where one of them is of no known space, only the choices say what was measured.
+        # Without a known space, only the choices describe a candidate.
         configs=np.concatenate(configs) if len(configs) == len(parts) else None,
         choices=[choice for part in parts for choice in part.choices],
         seconds=np.concatenate([part.seconds for part in parts]),
@@ -141,7 +143,7 @@ def _joined(parts: Sequence[DatasetTask]) -> DatasetTask:
     )
 
 
-def named_by_key(task: Task) -> Task:
-    """A copy of a task with a unique name, made from its operator and key, and with weight 1."""
+def rename_by_key(task: Task) -> Task:
+    """A copy of a task with weight 1 and a unique name, made from its operator and key."""
     name = f"{task.operator} {task.key[:12]}"
     return attrs.evolve(task, name=name, weight=1, alternative_of="")

@@ -1,8 +1,4 @@
-"""Models with which a predictor is compared, trained on the same data.
-
-All models get the same features and targets, and the same tasks for early stopping. No model sees
-the tasks by which it is judged.
-"""
+"""Models with which a predictor is compared, trained on the same data and features."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ class Alternative(ABC):
 
 
 class FirstGuesses(Alternative):
-    """A simple alternative to predictors: ranks a space's first guesses in their order."""
+    """Ranks a space's first guesses in their order, without training."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
         """Do nothing: there is nothing to learn."""
@@ -123,7 +119,7 @@ class LightGBM(Alternative):
 
 
 class FlatNetwork(Alternative):
-    """The network of the One-Shot Tuner (Ryu et al. 2022, sections 4.3 and 4.4), for comparison."""
+    """The network of the One-Shot Tuner (Ryu et al. 2022, sections 4.3 and 4.4)."""
 
     epochs = 200
     _batch = 512
@@ -136,32 +132,32 @@ class FlatNetwork(Alternative):
         spread = np.nan_to_num(np.nanstd(table, axis=0, where=np.isfinite(table)))
         self._deviation = np.where(spread > 1e-6, spread, 1.0)  # noqa: PLR2004
         targets = _targets(training)
-        wanted = torch.from_numpy(((targets - targets.mean()) / targets.std()).astype(np.float32))
+        labels = torch.from_numpy(((targets - targets.mean()) / targets.std()).astype(np.float32))
         inputs = torch.from_numpy(self._standardised(table))
-        chances = inverse_density(targets)
+        probabilities = inverse_density(targets)
         rng = np.random.default_rng(seed)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            self._network = self._made(table.shape[1])
+            self._network = self._make_network(table.shape[1])
             optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-4, weight_decay=2e-4)
-            best, weights, waited = -np.inf, dict(self._network.state_dict()), 0
+            best, weights, stale_epochs = -np.inf, dict(self._network.state_dict()), 0
             for _ in range(self.epochs):
-                order = rng.choice(len(wanted), len(wanted), p=chances / chances.sum())
+                order = rng.choice(len(labels), len(labels), p=probabilities / probabilities.sum())
                 self._network.train()
                 for first in range(0, len(order), self._batch):
                     rows = torch.from_numpy(order[first : first + self._batch])
-                    loss = nn.functional.mse_loss(self._network(inputs[rows]), wanted[rows])
+                    loss = nn.functional.mse_loss(self._network(inputs[rows]), labels[rows])
                     optimizer.zero_grad(set_to_none=True)
                     loss.backward()
                     optimizer.step()
                 mean = float(np.mean([tau(self.scores(task), task.quality) for task in stopping]))
                 if mean > best:
                     state = self._network.state_dict()
-                    best, waited = mean, 0
+                    best, stale_epochs = mean, 0
                     weights = {name: value.clone() for name, value in state.items()}
                 else:
-                    waited += 1
-                    if waited >= self.epochs // 10:
+                    stale_epochs += 1
+                    if stale_epochs >= self.epochs // 10:
                         break
             self._network.load_state_dict(weights)
 
@@ -177,7 +173,7 @@ class FlatNetwork(Alternative):
         scaled = np.clip((table - self._mean) / self._deviation, -4.0, 4.0)
         return np.asarray(np.nan_to_num(scaled), np.float32)
 
-    def _made(self, features: int) -> nn.Module:
+    def _make_network(self, features: int) -> nn.Module:
         layer = nn.TransformerEncoderLayer(
             self._width, 4, dim_feedforward=1024, dropout=0.25, batch_first=True
         )

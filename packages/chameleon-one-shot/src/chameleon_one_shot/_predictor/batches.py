@@ -20,15 +20,15 @@ class TrainingTask:
     """One task in the form in which a network is trained on it, with n candidates.
 
     Attributes:
-        values: The numbers that describe each candidate's tokens, shape (n, tokens, numbers).
-        absent: Whether each token does not apply to a candidate, shape (n, tokens).
-        wanted: The standardised targets, shape (n,).
+        values: the numbers that describe each candidate's tokens, shape (n, tokens, numbers).
+        absent: whether each token does not apply to a candidate, shape (n, tokens).
+        targets: the standardised targets, shape (n,).
     """
 
     encoded: EncodedTask
     values: NDArray[np.float32]
     absent: NDArray[np.bool_]
-    wanted: NDArray[np.float32]
+    targets: NDArray[np.float32]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -36,14 +36,13 @@ class Batch:
     """Candidates of several tasks for one training step, padded to the same shape.
 
     Attributes:
-        values: The numbers that describe each token, shape (tasks, candidates, tokens, numbers).
-        columns: The ids of the names of these numbers, shape (tasks, tokens, numbers).
-        names: The ids of the tokens' names, shape (tasks, tokens).
-        kinds: The kinds of the tokens, shape (tasks, tokens).
-        absent: Whether a token is padding or does not apply, shape (tasks, candidates, tokens).
-        fixed: The values, columns, names and kinds of the tokens that all candidates of a task
-            share.
-        wanted: The targets, shape (tasks, candidates).
+        values: the numbers of each token, shape (tasks, candidates, tokens, numbers).
+        columns: the ids of the names of these numbers, shape (tasks, tokens, numbers).
+        names: the ids of the tokens' names, shape (tasks, tokens).
+        kinds: the kinds of the tokens, shape (tasks, tokens).
+        absent: whether a token is padding or does not apply, shape (tasks, candidates, tokens).
+        fixed: values, columns, names and kinds of the tokens that all candidates of a task share.
+        targets: shape (tasks, candidates).
     """
 
     values: Tensor
@@ -52,22 +51,19 @@ class Batch:
     kinds: Tensor
     absent: Tensor
     fixed: tuple[Tensor, ...]
-    wanted: Tensor
+    targets: Tensor
 
 
 def inverse_density(targets: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights of candidates with which all targets are drawn about equally often, shape (n,).
+    """Weights (n,) with which all targets (n,) are drawn about equally often.
 
     Most random candidates of a space are slow, and most candidates of a search are near the best
-    (Ryu et al. 2022, section 4.3). Without weights, a network would hardly learn from the rest.
-
-    Args:
-        targets: The targets of n candidates, shape (n,).
+    (Ryu et al. 2022, section 4.3).
     """
     edges = np.linspace(targets.min(), targets.max() + 1e-9, _BINS + 1)
     bin_of = np.clip(np.digitize(targets, edges) - 1, 0, _BINS - 1)
     counts = np.bincount(bin_of, minlength=_BINS).astype(np.float64)
-    # Smoothed, so that the edge of a bin makes no difference between neighbours.
+    # Smoothed, so that neighbours in different bins have similar weights.
     smooth = np.convolve(counts, [0.25, 0.5, 0.25], mode="same")
     floor = 0.1 * len(targets) / _BINS
     return np.asarray(1.0 / np.maximum(smooth[bin_of], floor), np.float64)
@@ -80,7 +76,7 @@ def batch_of(
     unknown: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> Batch:
-    """Make a batch with the same number of candidates of each task."""
+    """A batch with the same number of candidates of each task."""
     count = max(task.values.shape[1] for task in tasks)
     width = max(task.values.shape[2] for task in tasks)
     shape = (len(tasks), len(rows[0]), count)
@@ -97,7 +93,7 @@ def batch_of(
         names[at, :tokens], kinds[at, :tokens] = layout.names, layout.kinds
     if rng is not None and unknown:
         names[rng.random(names.shape) < unknown] = 0
-    wanted = np.stack([task.wanted[chosen] for task, chosen in zip(tasks, rows, strict=True)])
+    targets = np.stack([task.targets[chosen] for task, chosen in zip(tasks, rows, strict=True)])
     return Batch(
         values=torch.from_numpy(values),
         columns=torch.from_numpy(columns),
@@ -105,12 +101,11 @@ def batch_of(
         kinds=torch.from_numpy(kinds),
         absent=torch.from_numpy(absent),
         fixed=_fixed(tasks),
-        wanted=torch.from_numpy(wanted),
+        targets=torch.from_numpy(targets),
     )
 
 
 def _fixed(tasks: Sequence[TrainingTask]) -> tuple[Tensor, ...]:
-    """The values, columns, names and kinds of the tokens that all candidates of a task share."""
     layouts = [task.encoded.fixed for task in tasks]
     width = max(layout.columns.shape[1] for layout in layouts)
     values = np.zeros((len(tasks), 1, len(layouts[0].names), width), np.float32)

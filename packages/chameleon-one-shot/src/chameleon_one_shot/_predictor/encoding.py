@@ -22,12 +22,12 @@ FIXED, KNOB, GROUP = range(3)
 
 @attrs.frozen(kw_only=True, eq=False)
 class Layout:
-    """The ids by which a network looks up the names in several tokens (its inputs).
+    """The ids by which a network looks up the names in several tokens.
 
     Attributes:
-        columns: The ids of the names of each token's numbers, 0 for padding, shape (tokens,
+        columns: the ids of the names of each token's numbers, 0 for padding, shape (tokens,
             numbers).
-        names: The ids of the tokens' names, shape (tokens,).
+        names: the ids of the tokens' names, shape (tokens,).
         kinds: ``FIXED``, ``KNOB`` or ``GROUP`` for each token, shape (tokens,).
     """
 
@@ -41,14 +41,10 @@ class EncodedTask:
     """The tokens of a task, encoded with a vocabulary as the inputs of a network.
 
     Attributes:
-        fixed: The ids of the tokens that all configurations share.
-        fixed_values: The numbers that describe these tokens, shape (fixed tokens, numbers).
-        rows: The ids of the tokens that differ between configurations: first one token for each
-            knob, then one for each loop or buffer.
-        tables: For each knob, the numbers that describe each of its values, shape (values,
-            numbers). The last axis has room for the longest token in ``rows``. Shorter tokens are
-            padded with 0.
-        vocabulary: The vocabulary that assigns an id to each name.
+        fixed: the ids of the tokens that all configurations share.
+        fixed_values: the numbers that describe these tokens, shape (fixed tokens, numbers).
+        rows: the ids of the other tokens: one for each knob, then one for each loop or buffer.
+        tables: the numbers of each knob's values, padded with 0, shape (values, numbers).
     """
 
     tokens: TaskTokens
@@ -70,29 +66,21 @@ class EncodedTask:
             [FIXED] * len(tokens.fixed),
             vocabulary,
         )
-        values = [vocabulary.standardised(part.columns, part.values) for part in tokens.fixed]
+        values = [vocabulary.standardise(part.columns, part.values) for part in tokens.fixed]
         return cls(
             tokens=tokens,
             fixed=fixed,
-            fixed_values=np.stack([_padded(value, fixed.columns.shape[1]) for value in values]),
+            fixed_values=np.stack([_pad(value, fixed.columns.shape[1]) for value in values]),
             rows=rows,
             tables=tuple(
-                _padded(vocabulary.standardised(knob.columns, knob.table), width)
+                _pad(vocabulary.standardise(knob.columns, knob.table), width)
                 for knob in tokens.knobs
             ),
             vocabulary=vocabulary,
         )
 
     def values(self, configs: Configs) -> tuple[Numbers, NDArray[np.bool_]]:
-        """Encode n configurations as numbers, for the tokens of knobs, loops and buffers.
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-
-        Returns:
-            The standardised numbers of each token, shape (n, tokens, numbers). The second array
-            says whether a token does not apply to a configuration, shape (n, tokens).
-        """
+        """The numbers (n, tokens, numbers) of n configurations, and which tokens are absent."""
         count, width = self.rows.columns.shape
         out = np.zeros((len(configs), count, width), np.float32)
         absent = np.zeros((len(configs), count), np.bool_)
@@ -106,22 +94,13 @@ class EncodedTask:
         return out, absent
 
     def structure(self, configs: Configs) -> Numbers:
-        """The numbers that describe the loops and buffers of n configurations.
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-
-        Returns:
-            Array of shape (n, loops and buffers, numbers), with loops and buffers in the order of
-            ``tokens.groups``. The last axis has room for the longest token of a knob, loop or
-            buffer. Shorter tokens are padded with 0.
-        """
+        """The padded numbers of loops and buffers, shape (n, loops and buffers, numbers)."""
         groups = self.tokens.groups
         out = np.zeros((len(configs), len(groups), self.rows.columns.shape[1]), np.float32)
         structure = self.tokens.structure(configs)
         for at, group in enumerate(groups):
-            out[:, at, : len(group.places)] = self.vocabulary.standardised(
-                group.columns, structure[:, group.places]
+            out[:, at, : len(group.columns_of_structure)] = self.vocabulary.standardise(
+                group.columns, structure[:, group.columns_of_structure]
             )
         return out
 
@@ -130,7 +109,7 @@ def _layout(
     parts: Sequence[tuple[str, Sequence[str]]], kinds: Sequence[int], vocabulary: Vocabulary
 ) -> Layout:
     width = max((len(columns) for _, columns in parts), default=0)
-    ids = [_padded(vocabulary.column_ids(columns), width) for _, columns in parts]
+    ids = [_pad(vocabulary.column_ids(columns), width) for _, columns in parts]
     return Layout(
         columns=np.stack(ids) if ids else np.zeros((0, width), np.int64),
         names=vocabulary.token_ids(name for name, _ in parts),
@@ -138,7 +117,7 @@ def _layout(
     )
 
 
-def _padded(values: NDArray[Scalar], width: int) -> NDArray[Scalar]:
+def _pad(values: NDArray[Scalar], width: int) -> NDArray[Scalar]:
     """An array whose last axis is padded with zeros up to a width."""
     missing = [(0, 0)] * (values.ndim - 1) + [(0, width - values.shape[-1])]
     return np.pad(values, missing)

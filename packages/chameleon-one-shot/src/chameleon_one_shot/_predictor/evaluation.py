@@ -36,9 +36,9 @@ class TaskResult:
     """How well one model ranks the candidates of one task.
 
     Attributes:
-        task: The identity of the task and its device.
-        measured: The relative speed of the fastest candidate that ``preset: one-shot`` would
-            measure, as from ``measured_speed``.
+        task: the identity of the task and its device.
+        measured: the relative speed of the fastest candidate that ``preset: one-shot`` would
+            measure.
     """
 
     model: str
@@ -56,11 +56,7 @@ class TaskResult:
 
 @attrs.frozen(kw_only=True)
 class Evaluation:
-    """The results of several models on the same tasks.
-
-    Attributes:
-        results: The result of every model on every task.
-    """
+    """The results of several models on the same tasks."""
 
     results: tuple[TaskResult, ...]
 
@@ -79,12 +75,12 @@ class Evaluation:
         """The geometric mean of each model's relative speeds, and the share of slow tasks."""
         speeds: dict[str, dict[str, float]] = {}
         for name in self.means:
-            own = speeds[name] = {}
+            figures = speeds[name] = {}
             results = [result for result in self.results if result.model == name]
-            for when in ("unmeasured", "measured"):
-                each = np.array([getattr(result, when) for result in results])
-                own[when] = float(np.exp(np.log(each).mean()))
-                own[f"{when}_slow"] = float((each < _SLOW).mean())
+            for choice in ("unmeasured", "measured"):
+                each = np.array([getattr(result, choice) for result in results])
+                figures[choice] = float(np.exp(np.log(each).mean()))
+                figures[f"{choice}_slow"] = float((each < _SLOW).mean())
         return speeds
 
     def to_json(self) -> dict[str, Any]:
@@ -96,14 +92,16 @@ class Evaluation:
         }
 
 
-def unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+def split_unseen(model: Model, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
     """Divide examples into those that may judge a model, and those it was trained on."""
     provenance = model.provenance
     trained, known = set(provenance.training), {*provenance.training, *provenance.stopping}
     labels = task_groups([example.source for example in examples])
-    met = {int(label) for label, row in zip(labels, examples, strict=True) if row.identity in known}
+    seen_groups = {
+        int(label) for label, row in zip(labels, examples, strict=True) if row.identity in known
+    }
     return (
-        [row for label, row in zip(labels, examples, strict=True) if int(label) not in met],
+        [row for label, row in zip(labels, examples, strict=True) if int(label) not in seen_groups],
         [example for example in examples if example.identity in trained],
     )
 
@@ -122,7 +120,7 @@ def evaluate(
     say: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
     """Evaluate a model on the tasks that it has not seen, beside other models."""
-    judged, trained = unseen(model, examples)
+    judged, trained = split_unseen(model, examples)
     if not judged:
         raise DatasetError(
             "the model was trained on all tasks of the data set, or on tasks like them",
@@ -130,9 +128,9 @@ def evaluate(
         )
     ends = set(model.provenance.stopping)
     stopping = [example for example in examples if example.identity in ends]
-    results = results_of(ONE_SHOT, predicted(model), judged)
+    results = results_of(ONE_SHOT, score_function(model), judged)
     for name in alternatives:
-        other = ALTERNATIVES[name]()
+        alternative = ALTERNATIVES[name]()
         if name != "first-guesses":
             if not trained or not stopping:
                 log.warning(
@@ -142,12 +140,12 @@ def evaluate(
                 )
                 continue
             say(f"training {name} on {len(trained)} tasks")
-            other.fit(trained, stopping, seed)
-        results += results_of(name, other.scores, judged)
+            alternative.fit(trained, stopping, seed)
+        results += results_of(name, alternative.scores, judged)
     return Evaluation(results=tuple(results))
 
 
-def predicted(model: Model) -> Callable[[Example], Scores]:
+def score_function(model: Model) -> Callable[[Example], Scores]:
     """A function that returns a model's scores of an example's candidates."""
     return lambda example: model.predictor.of(example.tokens).moments(example.configs)[0]
 
@@ -174,10 +172,7 @@ def results_of(
 
 
 def measured_speed(scores: Scores, example: Example) -> float:
-    """The relative speed of the fastest candidate that ``preset: one-shot`` would measure.
-
-    ``scores`` are the scores of the task's n candidates, higher is better, shape (n,).
-    """
+    """The relative speed of the fastest candidate that ``preset: one-shot`` would measure."""
     order = np.lexsort((example.quality, -scores)).tolist()
     at = {tuple(row): number for number, row in enumerate(example.configs.tolist())}
     guesses = (at[tuple(row)] for row in example.guesses.tolist() if tuple(row) in at)

@@ -63,11 +63,7 @@ class Example:
 
 @attrs.frozen(kw_only=True)
 class Scale:
-    """The mean and standard deviation by which a network's targets are standardised.
-
-    Attributes:
-        mean: The mean of the training data's logarithms of relative throughput.
-    """
+    """The mean and standard deviation by which a network's targets are standardised."""
 
     mean: float
     deviation: float
@@ -87,10 +83,9 @@ def identity(task: DatasetTask) -> str:
 
 
 def examples_of(dataset: Dataset) -> list[Example]:
-    """Make an example of each task of a data set that has two timed configurations.
+    """An example of each task of a data set that has two timed configurations.
 
-    If a task's design space has changed since the measurements, configurations with the same knob
-    values are used.
+    If a design space has changed, configurations with the same knob values are used.
     """
     examples, empty, stale = [], 0, []
     for task in dataset.tasks:
@@ -103,7 +98,7 @@ def examples_of(dataset: Dataset) -> list[Example]:
             stale.append((task.task.operator, problem))
         examples.append(_example(task, space, configs))
     if empty:
-        log.warning("tasks with fewer than two timed candidates teach nothing", tasks=empty)
+        log.warning("tasks with fewer than two timed candidates are not used", tasks=empty)
     if stale:
         log.warning(
             "the design spaces of some tasks have changed, so only their choices are used; "
@@ -148,26 +143,28 @@ def _space(task: DatasetTask) -> tuple[DesignSpace | None, Configs, str]:
     if task.configs is None or not task.space:
         return None, none, ""
     try:
-        space = provider(task.space, dict(task.space_options)).design_space(task.task)
+        space = make_provider(task.space, dict(task.space_options)).design_space(task.task)
         same = space.fingerprint == task.fingerprint
-        return space, task.configs if same else with_choices(space, task.choices), ""
+        return space, task.configs if same else configs_of_choices(space, task.choices), ""
     except ChameleonError as error:
         return None, none, str(error)
 
 
-def with_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
-    """Make configurations of a design space from knob values."""
+def configs_of_choices(space: DesignSpace, choices: Sequence[Mapping[str, Any]]) -> Configs:
+    """Configurations of a design space from knob values."""
     configs = np.zeros((len(choices), len(space.knobs)), np.int32)
     for column, knob in enumerate(space.knobs):
-        met = {canonical(choice[knob.name]): choice for choice in choices if knob.name in choice}
-        options = {text: knob.encode(choice[knob.name]) for text, choice in met.items()}
+        value_of_text = {
+            canonical(choice[knob.name]): choice for choice in choices if knob.name in choice
+        }
+        options = {text: knob.encode(choice[knob.name]) for text, choice in value_of_text.items()}
         texts = [canonical(choice.get(knob.name)) for choice in choices]
         configs[:, column] = [options.get(text, 0) for text in texts]
     return space.canonical(configs)
 
 
-def provider(name: str, options: dict[str, Any]) -> SpaceProvider:
-    """Make the provider of design spaces that a data set names for a task."""
+def make_provider(name: str, options: dict[str, Any]) -> SpaceProvider:
+    """The provider of design spaces that a data set names for a task."""
     stage = stage_of("spaces", {**options, "name": name}, registry=default_registry())
     space: SpaceProvider = stage.create()
     return space

@@ -17,24 +17,21 @@ Labels = NDArray[np.int64]
 
 
 def task_groups(tasks: Sequence[DatasetTask]) -> Labels:
-    """Divide tasks into groups, so that similar tasks are in the same group.
+    """Numbers of groups from 0, shape (tasks,): similar tasks are in the same group.
 
-    Tasks that differ only in device, layout or epilogue are similar too, because their times are
+    Tasks that differ only in device, layout or epilogue are similar, because their times are
     closely related.
-
-    Returns:
-        Numbers of groups from 0, shape (tasks,).
     """
     labels = np.arange(len(tasks))
-    alike = _alike(tasks)
+    similar = _similar(tasks)
     while True:
-        joined = np.where(alike, labels[None, :], len(tasks)).min(axis=1, initial=len(tasks))
-        if (joined == labels).all():
+        merged = np.where(similar, labels[None, :], len(tasks)).min(axis=1, initial=len(tasks))
+        if (merged == labels).all():
             return np.unique(labels, return_inverse=True)[1]
-        labels = joined
+        labels = merged
 
 
-def divided(
+def divide_groups(
     labels: Labels, weights: NDArray[np.float64], shares: Sequence[float], seed: int
 ) -> list[NDArray[np.intp]]:
     """Divide items into parts at random, without splitting groups."""
@@ -61,7 +58,7 @@ def divided(
     return [np.flatnonzero(np.isin(labels, part)) for part in parts]
 
 
-def _alike(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:
+def _similar(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:
     """Whether each pair of tasks is similar, shape (tasks, tasks)."""
     described = [sizes("", dict(task.task.arguments)) for task in tasks]
     names = sorted({name for row in described for name in row})
@@ -69,12 +66,12 @@ def _alike(tasks: Sequence[DatasetTask]) -> NDArray[np.bool_]:
     table = np.log1p(np.abs(table)).reshape(len(tasks), len(names))
     operators = np.array([task.task.operator for task in tasks])
     keys = np.array([task.task.key for task in tasks])
-    alike = np.zeros((len(tasks), len(tasks)), np.bool_)
+    similar = np.zeros((len(tasks), len(tasks)), np.bool_)
     for row in range(len(tasks)):
-        apart = np.abs(table - table[row])
-        # A size that only one of them has is no difference: epilogues bring some.
-        near = (np.nan_to_num(apart, nan=0.0) <= np.log(SIMILAR)).all(axis=1)
-        # Without any size in common nothing is known: only the very same task is similar.
-        known = np.isfinite(apart).any(axis=1)
-        alike[row] = (keys == keys[row]) | (near & known & (operators == operators[row]))
-    return alike
+        differences = np.abs(table - table[row])
+        # A size that only one task has, such as of an epilogue, does not count.
+        close = (np.nan_to_num(differences, nan=0.0) <= np.log(SIMILAR)).all(axis=1)
+        # Without any size in common, only the same task is similar.
+        known = np.isfinite(differences).any(axis=1)
+        similar[row] = (keys == keys[row]) | (close & known & (operators == operators[row]))
+    return similar

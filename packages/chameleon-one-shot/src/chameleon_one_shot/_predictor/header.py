@@ -1,7 +1,7 @@
 """Finds a model's file and reads its header, without a machine-learning library.
 
 The file has the safetensors format: eight bytes with the length of the header, the header as JSON,
-and the arrays. The header says where each array is. The file contains no code.
+and the arrays.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ KEY = "chameleon_one_shot"
 _LONGEST_HEADER = 100_000_000
 """The longest header in bytes that safetensors reads."""
 
-_INCLUDED = Path(__file__).parents[1] / "models"
+_INCLUDED = Path(__file__).parents[1] / "_models"
 """The folder of the included models."""
 
-_MAKE = (
+_HOW_TO_TRAIN = (
     "Make one: `chameleon dataset collect PLAN.yaml`, then `chameleon pretrain DATASET --to "
     "my.safetensors`, and name it: `--set cost_model.model=my.safetensors`."
 )
@@ -85,30 +85,30 @@ def read_header(file: Path) -> dict[str, Any]:
 
 
 def model_files(wanted: str, device: Mapping[str, Any], folder: Path = _INCLUDED) -> list[Path]:
-    """Find the file of a predictor: a user's file, or models that this package includes."""
-    boxed = {file.stem: file for file in sorted(folder.glob("*.safetensors"))}
-    if wanted in boxed:
-        return [boxed[wanted]]
+    """The files of a predictor: a user's file, or models that this package includes."""
+    included = {file.stem: file for file in sorted(folder.glob("*.safetensors"))}
+    if wanted in included:
+        return [included[wanted]]
     if wanted != AUTO:
         if not Path(wanted).exists():
-            names = ", ".join(boxed) or "none"
+            names = ", ".join(included) or "none"
             raise NoModelError(
                 f"there is no model {wanted!r}: it is neither a file nor one of the included "
                 f"models ({names})",
-                hint=_MAKE,
+                hint=_HOW_TO_TRAIN,
             )
         return [Path(wanted)]
     features = frozenset(map(str, device.get("features", ())))
-    apart = []
-    for name, file in boxed.items():
+    distances = []
+    for name, file in included.items():
         targets = read_header(file)["provenance"]["targets"]
         known = [set(each["features"]) for each in targets if each["kind"] == device.get("kind")]
         if known:
-            apart.append((min(len(features ^ each) for each in known), name))
-    if not apart:
+            distances.append((min(len(features ^ each) for each in known), name))
+    if not distances:
         what = " ".join([str(device.get("kind", "")), str(device.get("mcpu", ""))]).strip()
         raise NoModelError(
             f"no included model is for this target ({what or 'which is unknown'})",
-            hint=_MAKE,
+            hint=_HOW_TO_TRAIN,
         )
-    return [boxed[name] for _, name in sorted(apart)]
+    return [included[name] for _, name in sorted(distances)]

@@ -17,11 +17,11 @@ class Quality:
 
     Attributes:
         tau: Kendall's rank correlation (tau-b) of scores and throughput.
-        pairwise: The share of pairs with different throughput that are in the right order. Pairs
-            with equal scores count half.
-        top1: The regret of the candidate with the best score: how much longer it takes than the
+        pairwise: the share of pairs with different throughput in the right order; equal scores
+            count half.
+        top1: the regret of the candidate with the best score: how much longer it takes than the
             best candidate, as a share.
-        top10: The regret of the fastest of the ten candidates with the best scores.
+        top10: the regret of the fastest of the ten candidates with the best scores.
     """
 
     tau: float
@@ -31,12 +31,7 @@ class Quality:
 
     @classmethod
     def of(cls, scores: Numbers, quality: Numbers) -> Quality:
-        """The quality of the scores of one task's candidates.
-
-        Args:
-            scores: The scores, higher is better, shape (n,).
-            quality: The logarithms of relative throughput, not all equal, shape (n,).
-        """
+        """The quality of scores, given logarithms of relative throughput, shape (n,) each."""
         tau, pairwise = _order(scores, quality)
         return cls(
             tau=tau,
@@ -62,9 +57,6 @@ def regret(scores: Numbers, quality: Numbers, count: int) -> float:
     """How much longer the best of the first ``count`` candidates takes than the best of all.
 
     Among equal scores, slower candidates come first, so that ties do not help by chance.
-
-    ``scores`` are the scores, higher is better, shape (n,). ``quality`` are the logarithms of
-    relative throughput, shape (n,).
     """
     first = np.lexsort((quality, -scores))[:count]
     return float(np.expm1(quality.max() - quality[first].max()))
@@ -72,14 +64,14 @@ def regret(scores: Numbers, quality: Numbers, count: int) -> float:
 
 def _order(scores: Numbers, quality: Numbers) -> tuple[float, float]:
     """Kendall's tau-b, and the share of pairs in the right order."""
-    balance = told = judged = 0
+    balance = ranked_pairs = pairs = 0
     for row in range(len(scores) - 1):
-        above = np.sign(scores[row + 1 :] - scores[row])
-        wanted = np.sign(quality[row + 1 :] - quality[row])
-        balance += int(above @ wanted)
-        told += int(np.count_nonzero(above))
-        judged += int(np.count_nonzero(wanted))
-    spread = float(np.sqrt(judged * float(told)))
+        predicted = np.sign(scores[row + 1 :] - scores[row])
+        actual = np.sign(quality[row + 1 :] - quality[row])
+        balance += int(predicted @ actual)
+        ranked_pairs += int(np.count_nonzero(predicted))
+        pairs += int(np.count_nonzero(actual))
+    spread = float(np.sqrt(pairs * float(ranked_pairs)))
     # A pair with equal scores counts as half right.
-    pairwise = (judged + balance) / (2 * judged) if judged else 0.5
+    pairwise = (pairs + balance) / (2 * pairs) if pairs else 0.5
     return balance / spread if spread else 0.0, pairwise

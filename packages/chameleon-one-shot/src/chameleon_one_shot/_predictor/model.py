@@ -1,8 +1,4 @@
-"""A predictor with all facts about its training, and its file.
-
-The file has the safetensors format: arrays, and a header of JSON. It contains no code, and it is
-checked before its arrays are used.
-"""
+"""A predictor with all facts about its training, and its file in the safetensors format."""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ from chameleon_core.api import in_one_line
 from chameleon_system.api import open_atomic
 
 from chameleon_one_shot._predictor.examples import Scale
-from chameleon_one_shot._predictor.familiarity import Familiarity
 from chameleon_one_shot._predictor.header import FORMAT, KEY, ModelFileError, read_header
+from chameleon_one_shot._predictor.out_of_distribution import OODDetector
 from chameleon_one_shot._predictor.trees import TREES, TreePredictor
 from chameleon_one_shot._tokens import Vocabulary
 
@@ -31,13 +27,12 @@ class Provenance:
     """The origin of a model, as JSON values.
 
     Attributes:
-        versions: The versions of the distributions that took part, by name.
-        targets: The kinds of targets in the training data, with their features.
-        training: The identities of the tasks that the model was trained on.
-        stopping: The identities of the tasks for early stopping.
-        held_out: The identities of the tasks that took no part in the training.
-        candidates: The number of candidates of the tasks in ``training``.
-        results: The results of the training and of the evaluation.
+        versions: the versions of the distributions that took part, by name.
+        targets: the kinds of targets in the training data, with their features.
+        training: the identities of the tasks that the model was trained on.
+        stopping: the identities of the tasks for early stopping.
+        held_out: the identities of the tasks that took no part in the training.
+        candidates: the number of candidates of the tasks in ``training``.
     """
 
     command: str
@@ -52,19 +47,14 @@ class Provenance:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Model:
-    """A predictor that can be saved to a file.
-
-    Attributes:
-        familiarity: The tasks and devices of the training, and the limits beyond which others are
-            strange.
-    """
+    """A predictor that can be saved to a file, with its detector of unlike tasks."""
 
     predictor: Predictor | TreePredictor
-    familiarity: Familiarity
+    detector: OODDetector
     provenance: Provenance
 
     def save(self, file: Path) -> None:
-        """Write the model to a file, so that readers see either the whole file or none."""
+        """Write the model to a file atomically."""
         predictor = self.predictor
         header = {
             "format": FORMAT,
@@ -72,7 +62,7 @@ class Model:
             "vocabulary": predictor.vocabulary.to_json(),
             "scale": attrs.asdict(predictor.scale),
             "temperature": predictor.temperature,
-            "familiarity": self.familiarity.to_json(),
+            "familiarity": self.detector.to_json(),
             "provenance": attrs.asdict(self.provenance),
         }
         data = safetensors.numpy.save(predictor.arrays(), metadata={KEY: json.dumps(header)})
@@ -96,7 +86,7 @@ def load(file: Path) -> Model:
                 scale=Scale(**header["scale"]),
                 temperature=float(header["temperature"]),
             ),
-            familiarity=Familiarity.of_json(header["familiarity"]),
+            detector=OODDetector.of_json(header["familiarity"]),
             provenance=_provenance(header["provenance"]),
         )
     except (

@@ -1,8 +1,7 @@
 """The network of a predictor: multi-head self-attention over the tokens of a configuration.
 
-The One-Shot Tuner (Ryu et al. 2022, section 4.4) gives a transformer encoder a single token, so its
-attention has nothing to compare. This network has one token for each knob, loop, buffer, the task
-and the device, and attention weighs them against each other.
+The One-Shot Tuner (Ryu et al. 2022, section 4.4) gives a transformer encoder a single token. This
+network has one token for each knob, loop, buffer, the task and the device.
 """
 
 from __future__ import annotations
@@ -36,12 +35,10 @@ class TokenEmbedding(nn.Module):
         """The vectors of tokens, shape (tasks, n, tokens, width).
 
         Args:
-            values: The numbers of the tokens, shape (tasks, n, tokens, numbers).
-            columns: For each number, the id of its name in the vocabulary of numbers; shape (tasks,
-                tokens, numbers).
-            names: For each token, the id of its name in the vocabulary of tokens; shape (tasks,
-                tokens).
-            kinds: For each token, ``FIXED``, ``KNOB`` or ``GROUP``; shape (tasks, tokens).
+            values: the numbers of the tokens, shape (tasks, n, tokens, numbers).
+            columns: the ids of the numbers' names, shape (tasks, tokens, numbers).
+            names: the ids of the tokens' names, shape (tasks, tokens).
+            kinds: ``FIXED``, ``KNOB`` or ``GROUP``, shape (tasks, tokens).
         """
         weights = self.columns(columns)
         summed = torch.einsum("bntp,btpd->bntd", values, weights)
@@ -92,59 +89,45 @@ class _Layer(_Attention):
 
     def forward(self, tokens: Tensor, padding: Tensor | None) -> Tensor:
         """The tokens after this layer, shape (n, tokens, width)."""
-        return self._attend(tokens, self.asked(tokens).transpose(1, 2).flatten(0, 1), padding)
+        return self._attend(tokens, self.qkv(tokens).transpose(1, 2).flatten(0, 1), padding)
 
-    def asked(self, tokens: Tensor) -> Tensor:
-        """Compute the query, key and value of each token for attention, in this layer.
-
-        Args:
-            tokens: The tokens, shape (..., width).
-
-        Returns:
-            Query, key and value side by side for each head, shape (..., heads, 3 * width / heads).
-        """
+    def qkv(self, tokens: Tensor) -> Tensor:
+        """Query, key and value of tokens (..., width), shape (..., heads, 3 * width / heads)."""
         normed = self.norm(tokens)
         key, value = self.key_value(normed).chunk(2, dim=-1)
         parts = (self.query(normed) / math.sqrt(self.width), key, value)
         return torch.cat([part.unflatten(-1, (self.heads, -1)) for part in parts], dim=-1)
 
-    def looked_up(self, tokens: Tensor, asked: Tensor, rows: Tensor) -> Tensor:
-        """Compute the tokens after this layer as ``forward`` does, but faster.
+    def forward_from_table(self, tokens: Tensor, qkv: Tensor, rows: Tensor) -> Tensor:
+        """The result of ``forward``, with queries, keys and values from a table.
 
-        Args:
-            tokens: The tokens, shape (n, tokens, width).
-            asked: The table of queries, keys and values, shape (m * heads, 3 * width / heads). It
-                is the result of the method ``asked`` for the m tokens, with the first two axes
-                joined.
-            rows: The number from 0 to m - 1 of each token in the table, shape (n, tokens).
+        ``qkv`` has shape (m * heads, 3 * width / heads), and ``rows`` each token's row, shape (n,
+        tokens).
         """
         heads = torch.arange(self.heads)[:, None]
-        own = functional.embedding(rows[:, None] * self.heads + heads, asked)
+        own = functional.embedding(rows[:, None] * self.heads + heads, qkv)
         return self._attend(tokens, own.flatten(0, 1), None)
 
-    def _attend(self, tokens: Tensor, asked: Tensor, padding: Tensor | None) -> Tensor:
+    def _attend(self, tokens: Tensor, qkv: Tensor, padding: Tensor | None) -> Tensor:
         """The tokens after this layer, shape (n, tokens, width).
 
-        Args:
-            tokens: The tokens before this layer, shape (n, tokens, width).
-            asked: Queries, keys and values, shape (n * heads, tokens, 3 * width / heads).
-            padding: Whether each token is padding, shape (n, tokens), or None.
+        ``qkv`` has shape (n * heads, tokens, 3 * width / heads), and ``padding`` (n, tokens).
         """
-        query, key, value = asked.chunk(3, dim=-1)
+        query, key, value = qkv.chunk(3, dim=-1)
         products = torch.bmm(query, key.transpose(1, 2))
         if padding is not None:
             missing = padding.repeat_interleave(self.heads, dim=0)[:, None]
             products = products.masked_fill(missing, -torch.inf)
         # torch's own scaled_dot_product_attention is three times as slow for so few and narrow.
-        seen = torch.bmm(torch.softmax(products, dim=-1), value)
-        seen = seen.unflatten(0, (-1, self.heads)).transpose(1, 2).flatten(2)
-        out = tokens + self.output(seen)
+        attended = torch.bmm(torch.softmax(products, dim=-1), value)
+        attended = attended.unflatten(0, (-1, self.heads)).transpose(1, 2).flatten(2)
+        out = tokens + self.output(attended)
         mixed: Tensor = out + self.mix(out)
         return mixed
 
 
 class _LastLayer(_Attention):
-    """As ``_Layer``, but only for the first token, from which the prediction is computed."""
+    """A layer as ``_Layer`` for the first token alone, from which the prediction is computed."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__(architecture, factor=4, dropout=architecture.dropout)
@@ -154,14 +137,14 @@ class _LastLayer(_Attention):
         normed = self.norm(tokens)
         keys, values = self.key_value.weight.unflatten(0, (2, self.heads, -1))
         query = self.query(normed[:, 0]).unflatten(-1, (self.heads, -1))
-        asked = torch.einsum("nhd,hdw->nhw", query, keys)
-        products = (asked / math.sqrt(query.shape[-1])) @ normed.transpose(1, 2)
+        qkv = torch.einsum("nhd,hdw->nhw", query, keys)
+        products = (qkv / math.sqrt(query.shape[-1])) @ normed.transpose(1, 2)
         if padding is not None:
             products = products.masked_fill(padding[:, None], -torch.inf)
-        seen = torch.softmax(products, dim=-1) @ normed
-        seen = torch.einsum("nhw,hdw->nhd", seen, values).flatten(1)
-        seen = seen + self.key_value.bias.chunk(2)[1]
-        out = tokens[:, :1] + self.output(seen)[:, None]
+        attended = torch.softmax(products, dim=-1) @ normed
+        attended = torch.einsum("nhw,hdw->nhd", attended, values).flatten(1)
+        attended = attended + self.key_value.bias.chunk(2)[1]
+        out = tokens[:, :1] + self.output(attended)[:, None]
         mixed: Tensor = out + self.mix(out)
         return mixed
 
@@ -171,21 +154,21 @@ class TokenTable:
     """The m distinct tokens of many configurations, whose first layer is computed only once.
 
     Attributes:
-        tokens: The tokens, shape (m, width).
-        asked: Queries, keys and values of the first layer, shape (m * heads, 3 * width / heads).
-            None if that layer is the last one.
+        tokens: the tokens, shape (m, width).
+        qkv: queries, keys and values of the first layer, shape (m * heads, 3 * width / heads). None
+            if that layer is the last one.
     """
 
     tokens: Tensor
-    asked: Tensor | None
+    qkv: Tensor | None
 
-    def joined(self, others: TokenTable) -> TokenTable:
-        """Join this table and another one into a table of all tokens."""
+    def concat(self, others: TokenTable) -> TokenTable:
+        """A table of the tokens of two tables."""
         tokens = torch.cat([self.tokens, others.tokens[1:]])
-        if self.asked is None or others.asked is None:
-            return TokenTable(tokens=tokens, asked=None)
-        heads = len(self.asked) // len(self.tokens)
-        return TokenTable(tokens=tokens, asked=torch.cat([self.asked, others.asked[heads:]]))
+        if self.qkv is None or others.qkv is None:
+            return TokenTable(tokens=tokens, qkv=None)
+        heads = len(self.qkv) // len(self.tokens)
+        return TokenTable(tokens=tokens, qkv=torch.cat([self.qkv, others.qkv[heads:]]))
 
 
 class TokenNetwork(nn.Module):
@@ -202,11 +185,9 @@ class TokenNetwork(nn.Module):
         self.head = nn.Linear(width, 2)
 
     def representation(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
-        """The vector of each configuration from which its prediction is computed, shape (n, width).
+        """The vector of each configuration for its prediction, shape (n, width).
 
-        Args:
-            tokens: The tokens of n configurations, shape (n, tokens, width).
-            padding: Whether each token is padding, shape (n, tokens). None if no token is.
+        ``tokens`` has shape (n, tokens, width), and ``padding`` (n, tokens).
         """
         first = self.readout.expand(len(tokens), 1, -1)
         tokens = torch.cat([first, tokens], dim=1)
@@ -217,26 +198,21 @@ class TokenNetwork(nn.Module):
         return self._read(tokens)
 
     def table(self, tokens: Tensor) -> TokenTable:
-        """Make the table of tokens that ``representation_of`` takes.
-
-        Args:
-            tokens: The tokens, shape (m, width).
-        """
+        """The table of tokens (m, width) for ``representation_of``."""
         tokens = torch.cat([self.readout[None], tokens])
         first = self.layers[0]
-        asked = first.asked(tokens).flatten(0, 1) if isinstance(first, _Layer) else None
-        return TokenTable(tokens=tokens, asked=asked)
+        qkv = first.qkv(tokens).flatten(0, 1) if isinstance(first, _Layer) else None
+        return TokenTable(tokens=tokens, qkv=qkv)
 
     def representation_of(self, table: TokenTable, rows: Tensor) -> Tensor:
-        """The vector of each configuration, like ``representation``, with tokens from a table.
+        """The result of ``representation``, with tokens from rows (n, tokens) of a table.
 
-        ``rows`` are the rows of each configuration's tokens in the table, the readout token first,
-        shape (n, tokens).
+        The readout token comes first.
         """
         tokens = functional.embedding(rows, table.tokens)
         layers = iter(self.layers)
-        if table.asked is not None:
-            tokens = next(layers).looked_up(tokens, table.asked, rows)
+        if table.qkv is not None:
+            tokens = next(layers).forward_from_table(tokens, table.qkv, rows)
         for layer in layers:
             tokens = layer(tokens, None)
         return self._read(tokens)
@@ -246,10 +222,6 @@ class TokenNetwork(nn.Module):
         return read
 
     def moments(self, read: Tensor) -> tuple[Tensor, Tensor]:
-        """The predicted mean and the logarithm of the predicted variance, shape (n,) each.
-
-        Args:
-            read: The vectors that ``representation`` returned, shape (n, width).
-        """
+        """The predicted mean and the logarithm of the predicted variance, shape (n,) each."""
         mean, log_variance = self.head(read).unbind(-1)
         return mean, log_variance.clamp(-8.0, 4.0)

@@ -14,10 +14,9 @@ class Architecture:
     """The sizes of a network.
 
     Attributes:
-        heads: The number of attention heads; it must divide the width.
-        layers: The number of layers. The last layer computes only the token that gives the
-            prediction.
-        dropout: The share of activations that the last layer drops in training.
+        heads: the number of attention heads; it must divide the width.
+        layers: the number of layers, of which the last computes only the token for the prediction.
+        dropout: the share of activations that the last layer drops in training.
     """
 
     width: int = 48

@@ -21,7 +21,7 @@ from chameleon_one_shot._tokens import TaskTokens, Vocabulary
 
 Numbers = NDArray[np.float64]
 
-_AT_ONCE = 128
+_CHUNK = 128
 """The number of configurations to predict at once, whose tokens fit a core's second-level cache."""
 
 _BLOCK = 4096
@@ -33,8 +33,8 @@ class Predictor:
     """Networks that predict the logarithm of relative throughput of configurations.
 
     Attributes:
-        networks: The networks, in evaluation mode, whose mean is the prediction.
-        temperature: The factor on predicted standard deviations that makes them right on tasks
+        networks: the networks, in evaluation mode, whose mean is the prediction.
+        temperature: the factor on predicted standard deviations that makes them right on tasks
             outside the training (Guo et al. 2017 scale probabilities in this way).
     """
 
@@ -49,7 +49,7 @@ class Predictor:
         return TaskPredictor(self, tokens)
 
     def header(self) -> dict[str, Any]:
-        """Facts about the predictor for the header of its file, from which ``of_file`` makes it."""
+        """Facts about the predictor for the header of its file."""
         return {"members": len(self.networks), "architecture": attrs.asdict(self.architecture)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -96,11 +96,7 @@ class TaskPredictor:
         """Rows of the members' tables: where each knob's choices begin, and where all end."""
 
     def moments(self, configs: Configs) -> tuple[Numbers, Numbers]:
-        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-        """
+        """Mean and deviation of the logarithm of relative throughput, shape (n,) each."""
         scale, configs = self._scale, np.asarray(configs)
         means, deviations = np.zeros(len(configs)), np.zeros(len(configs))
         for rows, read in self._read(configs):
@@ -114,11 +110,7 @@ class TaskPredictor:
         )
 
     def representation(self, configs: Configs) -> Numbers:
-        """The networks' inner vectors for each configuration, shape (n, networks * width).
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-        """
+        """The networks' inner vectors for each configuration, shape (n, networks * width)."""
         configs = np.asarray(configs)
         out = np.zeros((len(configs), sum(member.width for member in self._members)))
         for rows, read in self._read(configs):
@@ -130,7 +122,7 @@ class TaskPredictor:
         for start in range(0, len(configs), _BLOCK):
             block = configs[start : start + _BLOCK]
             choices = self._encoded.tokens.choices(block)
-            groups = Distinct.of(self._encoded.structure(block))
+            groups = DistinctTokens.of(self._encoded.structure(block))
             with torch.inference_mode():
                 tables = [member.table(groups) for member in self._members]
             ids = np.concatenate(
@@ -141,7 +133,7 @@ class TaskPredictor:
                 ],
                 axis=1,
             )
-            for rows, columns in self._alike(choices):
+            for rows, columns in self._same_tokens(choices):
                 part = torch.from_numpy(ids[rows][:, columns])
                 with torch.inference_mode():
                     yield (
@@ -152,7 +144,7 @@ class TaskPredictor:
                         ],
                     )
 
-    def _alike(
+    def _same_tokens(
         self, choices: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """The rows of a few configurations at a time with the same tokens, and these tokens."""
@@ -162,9 +154,9 @@ class TaskPredictor:
         for number, knobs in enumerate(applies):
             always = np.ones(self._starts[1], np.bool_)
             columns = np.flatnonzero(np.concatenate([always, knobs, groups]))
-            alike = np.flatnonzero(pattern.reshape(-1) == number)
-            for first in range(0, len(alike), _AT_ONCE):
-                yield alike[first : first + _AT_ONCE], columns
+            same_rows = np.flatnonzero(pattern.reshape(-1) == number)
+            for first in range(0, len(same_rows), _CHUNK):
+                yield same_rows[first : first + _CHUNK], columns
 
 
 class _Member:
@@ -183,21 +175,20 @@ class _Member:
         knobs = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
         chosen = np.concatenate(tables) if tables else np.zeros((0, encoded.rows.columns.shape[1]))
         self._table = network.table(
-            torch.cat([shared, self._embedded(chosen.astype(np.float32), knobs)])
+            torch.cat([shared, self._embed(chosen.astype(np.float32), knobs)])
         )
 
-    def table(self, groups: Distinct) -> TokenTable:
+    def table(self, groups: DistinctTokens) -> TokenTable:
         """The table of the task's distinct tokens, with what the first layer computes from each."""
         places = len(self._encoded.tables) + groups.groups
-        tokens = self._embedded(groups.values, places)
-        return self._table.joined(self._network.table(tokens))
+        tokens = self._embed(groups.values, places)
+        return self._table.concat(self._network.table(tokens))
 
-    def _embedded(self, values: NDArray[np.float32], places: NDArray[np.intp]) -> Tensor:
+    def _embed(self, values: NDArray[np.float32], places: NDArray[np.intp]) -> Tensor:
         """The vectors of tokens, shape (m, width).
 
-        Args:
-            values: The numbers of the tokens, shape (m, numbers).
-            places: The index of each token among a configuration's own tokens, shape (m,).
+        ``values`` has the numbers of the tokens, shape (m, numbers), and ``places`` their indices
+        among a configuration's own tokens, shape (m,).
         """
         rows = self._encoded.rows
         ids = (
@@ -218,13 +209,13 @@ class _Member:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Distinct:
+class DistinctTokens:
     """The m distinct tokens of loops and buffers of n configurations.
 
     Attributes:
-        values: The numbers that describe each distinct token, shape (m, numbers).
-        groups: The index of the loop or buffer of each distinct token, shape (m,).
-        rows: The distinct token for each loop and buffer of each configuration, shape (n, groups).
+        values: the numbers that describe each distinct token, shape (m, numbers).
+        groups: the index of the loop or buffer of each distinct token, shape (m,).
+        rows: the distinct token for each loop and buffer of each configuration, shape (n, groups).
     """
 
     values: NDArray[np.float32]
@@ -233,12 +224,7 @@ class Distinct:
 
     @classmethod
     def of(cls, structure: NDArray[np.float32]) -> Self:
-        """Find the distinct tokens among the loops and buffers of many configurations.
-
-        Args:
-            structure: The numbers that describe each loop and buffer of n configurations, shape (n,
-                groups, numbers). Each loop and each buffer is a group.
-        """
+        """The distinct tokens among loops and buffers, shape (n, groups, numbers)."""
         count, groups, numbers = structure.shape
         rows = np.zeros((count, groups), np.int64)
         values, owners, begin = [np.zeros((0, numbers), np.float32)], [np.zeros(0, np.intp)], 0

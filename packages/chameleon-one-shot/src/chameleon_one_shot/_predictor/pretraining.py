@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import Dataset, DatasetError
 from chameleon_one_shot._predictor.examples import Example, Scale, examples_of
-from chameleon_one_shot._predictor.familiarity import Familiarity
-from chameleon_one_shot._predictor.groups import divided, task_groups
+from chameleon_one_shot._predictor.groups import divide_groups, task_groups
 from chameleon_one_shot._predictor.metrics import Quality
 from chameleon_one_shot._predictor.model import Model, Provenance
 from chameleon_one_shot._predictor.options import TrainingOptions
+from chameleon_one_shot._predictor.out_of_distribution import OODDetector
 from chameleon_one_shot._predictor.predictor import Predictor
 from chameleon_one_shot._predictor.training import train
 from chameleon_one_shot._predictor.trees import TreePredictor
@@ -29,14 +29,13 @@ _NORMAL_90 = 1.6449
 
 
 @attrs.frozen(kw_only=True)
-class Division:
+class SplitShares:
     """The shares by which a data set is divided.
 
     Attributes:
-        stopping: The share of the candidates that tells the errors of trees, which learn from it
-            last. It decides when the training of networks ends.
-        held_out: The share of the candidates that takes no part in training, and that judges the
-            model.
+        stopping: the share of the candidates from which trees learn their errors, and by which the
+            training of networks ends.
+        held_out: the share of the candidates that only judges the model.
     """
 
     stopping: float = 0.15
@@ -44,7 +43,7 @@ class Division:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Divided:
+class Split:
     """The examples of a data set in three parts: training, early stopping, final evaluation."""
 
     training: Sequence[Example]
@@ -52,7 +51,7 @@ class Divided:
     held_out: Sequence[Example]
 
 
-def divide(examples: Sequence[Example], division: Division, seed: int) -> Divided:
+def split_examples(examples: Sequence[Example], division: SplitShares, seed: int) -> Split:
     """Divide examples at random into parts, without splitting groups of similar tasks."""
     if len(examples) < 2:  # noqa: PLR2004
         raise DatasetError(
@@ -63,29 +62,29 @@ def divide(examples: Sequence[Example], division: Division, seed: int) -> Divide
     labels = task_groups([example.source for example in examples])
     weights = np.array([len(example) for example in examples], np.float64)
     shares = [division.stopping, division.held_out]
-    parts = divided(labels, weights, [share for share in shares if share > 0.0], seed)
-    of = [[examples[at] for at in part] for part in parts]
-    # Without a part of its own the training ends by what it is judged by, or not at all.
-    held_out = of[-1] if division.held_out > 0.0 else []
-    stopping = of[1] if division.stopping > 0.0 else of[0]
-    return Divided(training=of[0], stopping=stopping, held_out=held_out)
+    parts = divide_groups(labels, weights, [share for share in shares if share > 0.0], seed)
+    subsets = [[examples[at] for at in part] for part in parts]
+    # Without a share for early stopping, the training data take its place.
+    held_out = subsets[-1] if division.held_out > 0.0 else []
+    stopping = subsets[1] if division.stopping > 0.0 else subsets[0]
+    return Split(training=subsets[0], stopping=stopping, held_out=held_out)
 
 
 def pretrain(
     dataset: Dataset,
     options: TrainingOptions,
-    division: Division,
+    division: SplitShares,
     *,
     command: str,
     say: Callable[[str], None] = lambda _: None,
 ) -> Model:
     """Train a model on a data set."""
-    parts = divide(examples_of(dataset), division, options.seed)
-    return trained_model(parts, options, command=command, say=say)
+    parts = split_examples(examples_of(dataset), division, options.seed)
+    return train_model(parts, options, command=command, say=say)
 
 
-def trained_model(
-    parts: Divided,
+def train_model(
+    parts: Split,
     options: TrainingOptions,
     *,
     command: str = "",
@@ -93,12 +92,12 @@ def trained_model(
 ) -> Model:
     """Train a model on examples that are already divided."""
     training = parts.training
-    vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in training)
+    vocabulary = Vocabulary.fit((example.tokens, example.configs) for example in training)
     if options.kind == "trees":
-        predictor: AnyPredictor = TreePredictor.trained(
+        predictor: AnyPredictor = TreePredictor.train(
             training, parts.stopping, vocabulary, members=options.members, seed=options.seed
         )
-        return _finished(predictor, parts, command, {}, options.seed)
+        return _calibrate(predictor, parts, command, {}, options.seed)
     scale = Scale.of(training)
     networks, runs = [], []
     for member in range(options.members):
@@ -119,30 +118,30 @@ def trained_model(
     predictor = Predictor(
         networks=networks, architecture=options.architecture, vocabulary=vocabulary, scale=scale
     )
-    return _finished(predictor, parts, command, {"members": runs}, options.seed)
+    return _calibrate(predictor, parts, command, {"members": runs}, options.seed)
 
 
-def _finished(
-    predictor: AnyPredictor, parts: Divided, command: str, results: dict[str, Any], seed: int
+def _calibrate(
+    predictor: AnyPredictor, parts: Split, command: str, results: dict[str, Any], seed: int
 ) -> Model:
     """The model of a predictor, with temperature and limits from the early-stopping tasks."""
     predictor = attrs.evolve(predictor, temperature=_temperature(predictor, parts.stopping))
     deviations = [_deviation(predictor, example) for example in parts.stopping]
-    familiarity = Familiarity.learnt(
+    detector = OODDetector.fit(
         [example.tokens for example in parts.training],
         [example.tokens for example in parts.stopping],
         deviations,
         predictor.vocabulary,
     )
     if isinstance(predictor, TreePredictor):
-        # Last of all: errors of tasks that it learned from say nothing about those of others.
-        predictor = predictor.retrained([*parts.training, *parts.stopping], seed)
+        # The last step, because errors on trained tasks would be too small.
+        predictor = predictor.retrain([*parts.training, *parts.stopping], seed)
     results["temperature"] = predictor.temperature
     if parts.held_out:
-        results["held_out"] = _judged(predictor, parts.held_out)
+        results["held_out"] = _evaluate(predictor, parts.held_out)
     return Model(
         predictor=predictor,
-        familiarity=familiarity,
+        detector=detector,
         provenance=_provenance(parts, command, results),
     )
 
@@ -152,33 +151,33 @@ def _temperature(predictor: AnyPredictor, examples: Sequence[Example]) -> float:
     ratios = []
     for example in examples:
         mean, deviation = predictor.of(example.tokens).moments(example.configs)
-        ratios.append(((_missing(example, mean) / deviation) ** 2).mean())
+        ratios.append(((_centred_errors(example, mean) / deviation) ** 2).mean())
     return float(np.sqrt(np.mean(ratios)))
 
 
-def _missing(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+def _centred_errors(example: Example, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """The errors of predictions, minus their mean over the task, which is not trained."""
-    missing = example.quality - mean
-    return np.asarray(missing - missing.mean(), np.float64)
+    errors = example.quality - mean
+    return np.asarray(errors - errors.mean(), np.float64)
 
 
 def _deviation(predictor: AnyPredictor, example: Example) -> float:
     return float(predictor.of(example.tokens).moments(example.configs)[1].mean())
 
 
-def _judged(predictor: AnyPredictor, examples: Sequence[Example]) -> dict[str, Any]:
+def _evaluate(predictor: AnyPredictor, examples: Sequence[Example]) -> dict[str, Any]:
     """The quality of the ranking on held-out tasks, and the coverage of predicted intervals."""
     qualities, inside = [], []
     for example in examples:
         mean, deviation = predictor.of(example.tokens).moments(example.configs)
         if np.ptp(example.quality) > 0.0:
             qualities.append(Quality.of(mean, example.quality))
-        inside.append((np.abs(_missing(example, mean)) <= _NORMAL_90 * deviation).mean())
+        inside.append((np.abs(_centred_errors(example, mean)) <= _NORMAL_90 * deviation).mean())
     figures = {"tasks": len(examples), "coverage_90": float(np.mean(inside))}
     return figures | (attrs.asdict(Quality.mean(qualities)) if qualities else {})
 
 
-def _provenance(parts: Divided, command: str, results: dict[str, Any]) -> Provenance:
+def _provenance(parts: Split, command: str, results: dict[str, Any]) -> Provenance:
     devices = {_target(example): None for example in parts.training}
     return Provenance(
         command=command,

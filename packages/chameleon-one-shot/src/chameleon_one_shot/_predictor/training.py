@@ -1,4 +1,4 @@
-"""Trains networks, and stops when held-out tasks are ranked no better."""
+"""Trains networks until the ranking of held-out tasks no longer improves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 _WARM_UP = 0.05
 """The share of the steps over which the learning rate rises to its full value."""
 
-_KEPT = 0.98
+_AVERAGE_DECAY = 0.98
 """The weight of earlier steps in the running average of weights (Polyak and Juditsky 1992)."""
 
 _ROWS = 2048
@@ -35,13 +35,13 @@ _ROWS = 2048
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Trained:
+class TrainingResult:
     """A trained network.
 
     Attributes:
-        network: The network, with the weights of the best evaluation.
-        tau: The mean of Kendall's tau over the held-out tasks at this evaluation.
-        seconds: The wall-clock seconds of the training.
+        network: the network, with the weights of the best evaluation.
+        tau: the mean of Kendall's tau over the held-out tasks at this evaluation.
+        seconds: the wall-clock seconds of the training.
     """
 
     network: TokenNetwork
@@ -58,13 +58,13 @@ def train(
     scale: Scale,
     options: TrainingOptions,
     seed: int,
-) -> Trained:
+) -> TrainingResult:
     """Train one network until the ranking of held-out tasks no longer improves."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     device = torch.device(options.device)
     rng = np.random.default_rng(seed)
     tasks = [training_task(example, vocabulary, scale) for example in examples]
-    unseen = [training_task(task, vocabulary, scale) for task in held_out]
+    held_out_tasks = [training_task(task, vocabulary, scale) for task in held_out]
     weights = _weights(tasks) if options.inverse_density else [None] * len(tasks)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -76,28 +76,28 @@ def train(
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: _rate(step, options.steps)
         )
-        best = Trained(network=copy.deepcopy(averaged), step=0, tau=-np.inf, seconds=0.0)
+        best = TrainingResult(network=copy.deepcopy(averaged), step=0, tau=-np.inf, seconds=0.0)
         for step in range(1, options.steps + 1):
             batch = _draw(tasks, weights, options, rng)
-            loss = _loss(network, _moved(batch, device), options)
+            loss = _loss(network, _to_device(batch, device), options)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
             schedule.step()
-            _average(averaged, network, min(_KEPT, 1.0 - 1.0 / step))
+            _average(averaged, network, min(_AVERAGE_DECAY, 1.0 - 1.0 / step))
             if step % options.evaluate_every and step != options.steps:
                 continue
-            agreement = _mean_tau(averaged, unseen, device)
-            log.debug("evaluated", step=step, loss=float(loss.detach()), tau=agreement)
-            if agreement > best.tau:
-                best = Trained(
-                    network=copy.deepcopy(averaged), step=step, tau=agreement, seconds=0.0
+            mean_tau = _mean_tau(averaged, held_out_tasks, device)
+            log.debug("evaluated", step=step, loss=float(loss.detach()), tau=mean_tau)
+            if mean_tau > best.tau:
+                best = TrainingResult(
+                    network=copy.deepcopy(averaged), step=step, tau=mean_tau, seconds=0.0
                 )
             elif step - best.step >= options.patience * options.evaluate_every:
                 break
     best.network.cpu()
-    return attrs.evolve(best, seconds=time.perf_counter() - began)
+    return attrs.evolve(best, seconds=time.perf_counter() - start)
 
 
 def new_network(vocabulary: Vocabulary, architecture: Architecture) -> TokenNetwork:
@@ -113,7 +113,7 @@ def training_task(example: Example, vocabulary: Vocabulary, scale: Scale) -> Tra
         encoded=encoded,
         values=values,
         absent=absent,
-        wanted=((example.quality - scale.mean) / scale.deviation).astype(np.float32),
+        targets=((example.quality - scale.mean) / scale.deviation).astype(np.float32),
     )
 
 
@@ -122,22 +122,21 @@ def forward(network: TokenNetwork, batch: Batch) -> tuple[Tensor, Tensor]:
     tasks, count, _ = batch.absent.shape
     own = network.embedding(batch.values, batch.columns, batch.names, batch.kinds)
     shared = network.embedding(*batch.fixed).expand(-1, count, -1, -1)
-    every = torch.cat([shared, own], dim=2).flatten(0, 1)
-    missing = torch.cat([batch.absent.new_zeros(tasks, count, shared.shape[2]), batch.absent], 2)
-    return network.moments(network.representation(every, missing.flatten(0, 1)))
+    tokens = torch.cat([shared, own], dim=2).flatten(0, 1)
+    padding = torch.cat([batch.absent.new_zeros(tasks, count, shared.shape[2]), batch.absent], 2)
+    return network.moments(network.representation(tokens, padding.flatten(0, 1)))
 
 
 def _loss(network: TokenNetwork, batch: Batch, options: TrainingOptions) -> Tensor:
     network.train()
     mean, log_variance = forward(network, batch)
-    shape = batch.wanted.shape
-    task = torch.arange(len(batch.wanted), device=mean.device).repeat_interleave(shape[1])
-    # Only configurations of one task are ever compared, and how far the best of a search is above
-    # the others depends on the search: what all of a task share is left out.
-    mean, wanted = (centred(values.view(shape)).flatten() for values in (mean, batch.wanted))
-    loss = regression(mean, wanted) + 0.2 * uncertainty(mean, log_variance, wanted)
+    shape = batch.targets.shape
+    task = torch.arange(len(batch.targets), device=mean.device).repeat_interleave(shape[1])
+    # The mean of a task does not count, because only configurations of one task are compared.
+    mean, targets = (centre(values.view(shape)).flatten() for values in (mean, batch.targets))
+    loss = regression(mean, targets) + 0.2 * uncertainty(mean, log_variance, targets)
     if options.ranking:
-        loss = loss + options.ranking * ranking(mean, wanted, task)
+        loss = loss + options.ranking * ranking(mean, targets, task)
     return loss
 
 
@@ -148,11 +147,11 @@ def _draw(
     rng: np.random.Generator,
 ) -> Batch:
     """A batch of random tasks, large ones more often, with candidates drawn by their weights."""
-    sizes = np.sqrt([len(task.wanted) for task in tasks])
+    sizes = np.sqrt([len(task.targets) for task in tasks])
     count = min(options.tasks, len(tasks))
     chosen = rng.choice(len(tasks), count, replace=False, p=sizes / sizes.sum())
     rows = [
-        rng.choice(len(tasks[at].wanted), options.candidates, replace=True, p=weights[at])
+        rng.choice(len(tasks[at].targets), options.candidates, replace=True, p=weights[at])
         for at in chosen
     ]
     return batch_of([tasks[at] for at in chosen], rows, unknown=options.unknown, rng=rng)
@@ -160,9 +159,9 @@ def _draw(
 
 def _weights(tasks: Sequence[TrainingTask]) -> list[NDArray[np.float64]]:
     """The probability that each candidate of a task is drawn, for every task."""
-    every = inverse_density(np.concatenate([task.wanted for task in tasks]).astype(np.float64))
-    ends = np.cumsum([len(task.wanted) for task in tasks])
-    return [masses / masses.sum() for masses in np.split(every, ends[:-1])]
+    tokens = inverse_density(np.concatenate([task.targets for task in tasks]).astype(np.float64))
+    ends = np.cumsum([len(task.targets) for task in tasks])
+    return [masses / masses.sum() for masses in np.split(tokens, ends[:-1])]
 
 
 def _rate(step: int, steps: int) -> float:
@@ -180,9 +179,9 @@ def _average(averaged: TokenNetwork, network: TokenNetwork, decay: float) -> Non
 
 
 def _mean_tau(network: TokenNetwork, tasks: Sequence[TrainingTask], device: torch.device) -> float:
-    wanted = [task.wanted.astype(np.float64) for task in tasks]
+    targets = [task.targets.astype(np.float64) for task in tasks]
     predicted = [means(network, task, device) for task in tasks]
-    return float(np.mean(list(map(tau, predicted, wanted))))
+    return float(np.mean(list(map(tau, predicted, targets))))
 
 
 def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> NDArray[np.float64]:
@@ -190,15 +189,15 @@ def means(network: TokenNetwork, task: TrainingTask, device: torch.device) -> ND
     network.eval()
     predicted = []
     with torch.inference_mode():
-        every = np.arange(len(task.wanted))
-        for first in range(0, len(every), _ROWS):
-            rows = every[first : first + _ROWS]
-            mean, _ = forward(network, _moved(batch_of([task], [rows]), device))
+        tokens = np.arange(len(task.targets))
+        for first in range(0, len(tokens), _ROWS):
+            rows = tokens[first : first + _ROWS]
+            mean, _ = forward(network, _to_device(batch_of([task], [rows]), device))
             predicted.append(mean.cpu().numpy().astype(np.float64))
     return np.concatenate(predicted)
 
 
-def _moved(batch: Batch, device: torch.device) -> Batch:
+def _to_device(batch: Batch, device: torch.device) -> Batch:
     if device.type == "cpu":
         return batch
     tensors = attrs.asdict(batch, recurse=False)
@@ -210,42 +209,32 @@ _SHARPNESS = 3.0
 """The factor on differences of predictions in the ranking loss."""
 
 
-def centred(values: Tensor) -> Tensor:
+def centre(values: Tensor) -> Tensor:
     """Values minus the mean of their row, shape (tasks, n)."""
     return values - values.mean(dim=1, keepdim=True)
 
 
-def regression(mean: Tensor, wanted: Tensor) -> Tensor:
+def regression(mean: Tensor, targets: Tensor) -> Tensor:
     """Huber's loss, since the slowest configurations may be arbitrarily slow."""
-    return functional.smooth_l1_loss(mean, wanted)
+    return functional.smooth_l1_loss(mean, targets)
 
 
-def uncertainty(mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
-    """The loss that trains a network's predicted variance: minus the log of a normal density.
+def uncertainty(mean: Tensor, log_variance: Tensor, targets: Tensor) -> Tensor:
+    """The loss of a predicted variance: minus the log of a normal density, for shapes (n,).
 
-    Otherwise the mean would neglect targets that are hard to predict (Seitzer et al. 2022, section
-    3).
-
-    Args:
-        mean: The predicted means, shape (n,).
-        log_variance: The logarithms of the predicted variances, shape (n,).
-        wanted: The targets, shape (n,).
+    The mean is detached, because it would neglect targets that are hard to predict (Seitzer et al.
+    2022, section 3).
     """
-    error = (wanted - mean.detach()) ** 2
+    error = (targets - mean.detach()) ** 2
     return 0.5 * (log_variance + error * torch.exp(-log_variance)).mean()
 
 
-def ranking(mean: Tensor, wanted: Tensor, task: Tensor) -> Tensor:
-    """The loss that trains the order of a task's candidates: a pairwise logistic loss.
+def ranking(mean: Tensor, targets: Tensor, task: Tensor) -> Tensor:
+    """The pairwise logistic loss of the order of a task's candidates (Burges et al. 2005).
 
-    See Burges et al. 2005.
-
-    Args:
-        mean: The predictions, shape (n,).
-        wanted: The targets, shape (n,).
-        task: The number of each candidate's task, shape (n,).
+    ``task`` is the number of each candidate's task; all shapes are (n,).
     """
-    apart = wanted[:, None] - wanted[None, :]
+    apart = targets[:, None] - targets[None, :]
     counts = (task[:, None] == task[None, :]) & (apart > 0.0)
     weight = torch.where(counts, apart.clamp(max=1.0), torch.zeros_like(apart))
     loss = functional.softplus(-_SHARPNESS * (mean[:, None] - mean[None, :]))

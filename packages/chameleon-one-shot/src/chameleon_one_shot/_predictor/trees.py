@@ -1,7 +1,7 @@
 """Boosted trees that predict the rank of a configuration within its task, and its uncertainty.
 
-The target is the rank among the task's measured candidates. With times as targets, trees would use
-most of their leaves for slow candidates, whose times have no upper bound.
+The target is the rank. With times as targets, trees would use most of their leaves for slow
+candidates.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from chameleon_one_shot._tokens.configuration import Numbers
 if TYPE_CHECKING:
     import lightgbm
 else:
-    # LightGBM's interfaces to these take longer to import than all predictions of a network.
+    # LightGBM's interfaces to these libraries take long to import.
     lightgbm = import_without("lightgbm", "sklearn", "pandas", "pyarrow", "dask")
 
 Scores = NDArray[np.float64]
 
 TREES = "trees"
 
-_APART = " - guess"
+_DIFFERENCE = " - guess"
 _ROUNDS = 300
-_ORDER = {
+_RANK_OPTIONS = {
     "objective": "regression",
     "num_leaves": 31,
     "learning_rate": 0.1,
@@ -43,8 +43,8 @@ _ORDER = {
     "extra_trees": True,  # thresholds at random: members err in different ways
     "verbosity": -1,
 }
-_ERRORS = _ORDER | {"num_leaves": 15, "min_data_in_leaf": 100}
-_ROUNDS_OF_ERRORS = 60
+_ERROR_OPTIONS = _RANK_OPTIONS | {"num_leaves": 15, "min_data_in_leaf": 100}
+_ERROR_ROUNDS = 60
 _LEAST_ERROR = 1e-3
 _LARGEST_TEXT = 1 << 26
 """The largest booster that is read from a file, in bytes after unpacking."""
@@ -60,32 +60,27 @@ class FlatFeatures:
     def of(cls, tasks: Iterable[TaskTokens]) -> Self:
         """The columns of the training data."""
         names = {
-            name + apart
+            name + suffix
             for tokens in tasks
             for at, part in enumerate(tokens.parts)
             for name in part.columns
-            for apart in (("",) if at < len(tokens.fixed) else ("", _APART))
+            for suffix in (("",) if at < len(tokens.fixed) else ("", _DIFFERENCE))
         }
         return cls(names=tuple(sorted(names)))
 
     def rows(self, tokens: TaskTokens, configs: Configs) -> Numbers:
-        """The inputs of the trees: a row of numbers for each configuration of a task.
-
-        ``configs`` are the configurations, shape (n, knobs).
-
-        Returns:
-            Array of shape (n, columns), with the columns that the attribute ``names`` lists. NaN
-            stands for a number that a configuration does not have.
-        """
+        """The inputs of the trees, shape (n, columns); NaN for a number that is missing."""
         columns = {name: at for at, name in enumerate(self.names)}
         out = np.full((len(configs), len(self.names)), np.nan, np.float32)
-        guess = np.empty((0, 0), np.int32) if tokens.space is None else tokens.space.first_guesses
-        guessed = dict(tokens.values(guess[:1])) if len(guess) else {}
+        first_guess = (
+            np.empty((0, 0), np.int32) if tokens.space is None else tokens.space.first_guesses
+        )
+        guess_values = dict(tokens.values(first_guess[:1])) if len(first_guess) else {}
         for name, values in tokens.values(configs):
             if name in columns:
                 out[:, columns[name]] = values
-            if name + _APART in columns and name in guessed:
-                out[:, columns[name + _APART]] = values - guessed[name]
+            if name + _DIFFERENCE in columns and name in guess_values:
+                out[:, columns[name + _DIFFERENCE]] = values - guess_values[name]
         return out
 
     def table(self, examples: Sequence[Example]) -> Numbers:
@@ -98,10 +93,10 @@ class TreePredictor:
     """Boosted trees that predict the logarithm of relative throughput.
 
     Attributes:
-        boosters: Boosters whose mean is the predicted rank of a configuration in its task.
-        errors: A booster that predicts the absolute error of the predicted rank.
-        scale: The mapping from ranks to logarithms of relative throughput.
-        temperature: The factor on predicted standard deviations, as for ``Predictor``.
+        boosters: boosters whose mean is the predicted rank of a configuration in its task.
+        errors: a booster that predicts the absolute error of the predicted rank.
+        scale: the mapping from ranks to logarithms of relative throughput.
+        temperature: the factor on predicted standard deviations, as for ``Predictor``.
     """
 
     boosters: Sequence[lightgbm.Booster]
@@ -112,7 +107,7 @@ class TreePredictor:
     temperature: float = 1.0
 
     @classmethod
-    def trained(
+    def train(
         cls,
         training: Sequence[Example],
         stopping: Sequence[Example],
@@ -121,17 +116,17 @@ class TreePredictor:
         members: int,
         seed: int,
     ) -> Self:
-        """Train boosters that predict ranks, and a booster that predicts the errors of these ranks."""
-        # Features of a CPU that no instruction of a template uses would only name the machine.
+        """Train boosters that predict ranks, and a booster that predicts the errors of ranks."""
+        # Features of a CPU would only identify the machine.
         features = FlatFeatures.of(row.tokens for row in training)
         names = (name for name in features.names if not name.startswith("device.features="))
         features = FlatFeatures(names=tuple(names))
         boosters = _rankers(features, training, range(seed, seed + members))
         unseen = features.table(stopping)
         predicted = np.mean([booster.predict(unseen) for booster in boosters], axis=0)
-        missed = np.abs(np.concatenate(list(map(places, stopping))) - predicted)
-        options, weights = _ERRORS | {"seed": seed}, task_weights(stopping)
-        errors = _boosted(options, _ROUNDS_OF_ERRORS, unseen, missed, weights)
+        rank_errors = np.abs(np.concatenate(list(map(ranks, stopping))) - predicted)
+        options, weights = _ERROR_OPTIONS | {"seed": seed}, task_weights(stopping)
+        errors = _train_booster(options, _ERROR_ROUNDS, unseen, rank_errors, weights)
         return cls(
             boosters=boosters,
             errors=errors,
@@ -140,8 +135,8 @@ class TreePredictor:
             scale=_scale(predicted, stopping),
         )
 
-    def retrained(self, examples: Sequence[Example], seed: int) -> Self:
-        """A copy whose boosters of the rank learn from other examples; all else stays."""
+    def retrain(self, examples: Sequence[Example], seed: int) -> Self:
+        """A copy whose boosters of the rank learn from other examples."""
         seeds = range(seed, seed + len(self.boosters))
         return attrs.evolve(self, boosters=_rankers(self.features, examples, seeds))
 
@@ -150,13 +145,13 @@ class TreePredictor:
         return TaskTrees(self, tokens)
 
     def header(self) -> dict[str, Any]:
-        """Facts about the predictor for the header of its file, from which ``of_file`` makes it."""
+        """Facts about the predictor for the header of its file."""
         return {"kind": TREES, "members": len(self.boosters), "features": list(self.features.names)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The boosters as bytes: LightGBM's own text format, compressed."""
         named = {str(at): booster for at, booster in enumerate(self.boosters)}
-        return {name: _packed(booster) for name, booster in (named | {"e": self.errors}).items()}
+        return {name: _pack(booster) for name, booster in (named | {"e": self.errors}).items()}
 
     @classmethod
     def of_file(
@@ -164,8 +159,8 @@ class TreePredictor:
     ) -> Self:
         """Make a predictor from the content of its file."""
         return cls(
-            boosters=[_unpacked(arrays[str(at)]) for at in range(header["members"])],
-            errors=_unpacked(arrays["e"]),
+            boosters=[_unpack(arrays[str(at)]) for at in range(header["members"])],
+            errors=_unpack(arrays["e"]),
             features=FlatFeatures(names=tuple(header["features"])),
             **rest,
         )
@@ -179,11 +174,7 @@ class TaskTrees:
     _tokens: TaskTokens
 
     def moments(self, configs: Configs) -> tuple[Scores, Scores]:
-        """Mean and standard deviation of the logarithm of relative throughput, shape (n,) each.
-
-        Args:
-            configs: Configurations, shape (n, knobs).
-        """
+        """Mean and deviation of the logarithm of relative throughput, shape (n,) each."""
         trees, rows = self._trees, self._trees.features.rows(self._tokens, configs)
         mean = np.mean([np.asarray(each.predict(rows)) for each in trees.boosters], axis=0)
         error = np.maximum(np.asarray(trees.errors.predict(rows)), _LEAST_ERROR)
@@ -195,10 +186,10 @@ class TaskTrees:
         parts = self._tokens.parts[len(self._tokens.fixed) :]
         own = FlatFeatures(names=tuple(name for part in parts for name in part.columns))
         rows = own.rows(self._tokens, configs)
-        return self._trees.vocabulary.standardised(own.names, rows).astype(np.float64)
+        return self._trees.vocabulary.standardise(own.names, rows).astype(np.float64)
 
 
-def places(example: Example) -> Scores:
+def ranks(example: Example) -> Scores:
     """The rank of each candidate in its task, from -0.5 for the slowest to 0.5 for the fastest."""
     order = np.argsort(np.argsort(example.quality, kind="stable"), kind="stable")
     return order / max(len(example) - 1, 1) - 0.5
@@ -215,30 +206,32 @@ def _rankers(
 ) -> list[lightgbm.Booster]:
     """Boosters that learn the rank of a configuration in its task."""
     table, weights = features.table(examples), task_weights(examples)
-    wanted = np.concatenate(list(map(places, examples)))
+    labels = np.concatenate(list(map(ranks, examples)))
 
     def loss(predicted: Scores, _: lightgbm.Dataset) -> tuple[Scores, Scores]:
-        # A rank depends on the other candidates of the task, which trees do not know. So the mean
-        # error of a task does not count, and trees spend no leaves on it.
-        return weights * _centred(predicted - wanted, examples), weights
+        # The mean error of a task does not count: a rank depends on the task's other candidates,
+        # which trees do not know.
+        return weights * _centre(predicted - labels, examples), weights
 
-    order = _ORDER | {"objective": loss}
-    return [_boosted(order | {"seed": seed}, _ROUNDS, table, wanted, weights) for seed in seeds]
+    order = _RANK_OPTIONS | {"objective": loss}
+    return [
+        _train_booster(order | {"seed": seed}, _ROUNDS, table, labels, weights) for seed in seeds
+    ]
 
 
-def _centred(values: Scores, examples: Sequence[Example]) -> Scores:
+def _centre(values: Scores, examples: Sequence[Example]) -> Scores:
     """Numbers of candidates minus their mean in the task."""
     sizes = np.array(list(map(len, examples)))
     task = np.repeat(np.arange(len(sizes)), sizes)
     return np.asarray(values - (np.bincount(task, values) / sizes)[task])
 
 
-def _boosted(
-    options: Mapping[str, Any], rounds: int, table: Numbers, wanted: Scores, weights: Scores
+def _train_booster(
+    options: Mapping[str, Any], rounds: int, table: Numbers, labels: Scores, weights: Scores
 ) -> lightgbm.Booster:
     import torch  # noqa: PLC0415 - predictions need none of it
 
-    data = lightgbm.Dataset(table, label=wanted, weight=weights)
+    data = lightgbm.Dataset(table, label=labels, weight=weights)
     # As many threads as torch has, which a caller may limit.
     options = {**options, "num_threads": torch.get_num_threads()}
     return lightgbm.train(options, data, num_boost_round=rounds)
@@ -246,17 +239,17 @@ def _boosted(
 
 def _scale(predicted: Scores, examples: Sequence[Example]) -> Scale:
     """The scale from ranks to log-throughput, by least squares within tasks."""
-    own = _centred(predicted, examples)
+    own = _centre(predicted, examples)
     quality = np.concatenate([example.quality for example in examples])
     slope = float(own @ quality / max(own @ own, 1e-12))
     return Scale(mean=Scale.of(examples).mean, deviation=max(slope, 1e-6))
 
 
-def _packed(booster: lightgbm.Booster) -> NDArray[np.ubyte]:
+def _pack(booster: lightgbm.Booster) -> NDArray[np.ubyte]:
     return np.frombuffer(zlib.compress(booster.model_to_string().encode(), 9), np.ubyte)
 
 
-def _unpacked(array: NDArray[np.ubyte]) -> lightgbm.Booster:
+def _unpack(array: NDArray[np.ubyte]) -> lightgbm.Booster:
     try:
         text = zlib.decompressobj().decompress(array.tobytes(), _LARGEST_TEXT)
         return lightgbm.Booster(model_str=text.decode())

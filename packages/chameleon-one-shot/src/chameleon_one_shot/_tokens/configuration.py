@@ -1,8 +1,7 @@
 """The tokens of a configuration, which describe its task, device, knobs, loops and buffers.
 
-Tokens of the task and the device are the same for all configurations, and a knob has one token per
-choice. So these tokens are looked up in tables. Only features of loops and buffers
-(``FeatureBlock``) are computed for each configuration.
+Tokens of the task, the device and the choices of knobs are looked up in tables. Only features of
+loops and buffers (``FeatureBlock``) are computed for each configuration.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _NAMES = frozenset({"mcpu", "name"})
 
 @attrs.frozen(kw_only=True, eq=False)
 class FixedToken:
-    """A token (an input of a predictor) that all configurations of a task share.
+    """A token that all configurations of a task share.
 
     Attributes:
-        values: The token's numbers, shape (len(columns),).
+        values: the token's numbers, shape (len(columns),).
     """
 
     name: str
@@ -39,11 +38,11 @@ class FixedToken:
 
 @attrs.frozen(kw_only=True, eq=False)
 class KnobToken:
-    """The tokens (inputs of a predictor) that describe a knob, one for each choice.
+    """The tokens that describe a knob, one for each choice.
 
     Attributes:
-        table: The features of each choice, shape (choices, len(columns)); NaN if a choice lacks a
-            feature.
+        table: the features of each choice, shape (choices, len(columns)); NaN if a choice lacks
+            one.
     """
 
     name: str
@@ -53,27 +52,26 @@ class KnobToken:
 
 @attrs.frozen(kw_only=True, eq=False)
 class GroupToken:
-    """The token (an input of a predictor) that describes a loop or a buffer.
+    """The token that describes a loop or a buffer.
 
     Attributes:
-        columns: The names of the loop's or buffer's features.
-        places: For each feature, the index of its column in ``TaskTokens.structure``.
+        columns: the names of the loop's or buffer's features.
+        columns_of_structure: for each feature, the index of its column in ``TaskTokens.structure``.
     """
 
     name: str
     columns: tuple[str, ...]
-    places: NDArray[np.intp]
+    columns_of_structure: NDArray[np.intp]
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class TaskTokens:
-    """All tokens (inputs of a predictor) that configurations of a task on a device can have.
+    """All tokens that configurations of a task on a device can have.
 
     Attributes:
-        knobs: The tokens of the knobs, in the order of the knobs.
-        groups: The tokens of loops and buffers; empty if the design space is unknown.
-        space: The design space; None if only knob values are known.
-        ignored: The names of knobs that are treated as if they applied to no configuration.
+        groups: the tokens of loops and buffers; empty if the design space is unknown.
+        space: the design space; None if only knob values are known.
+        ignored: the names of knobs that are treated as if they applied to no configuration.
     """
 
     fixed: tuple[FixedToken, ...]
@@ -89,12 +87,10 @@ class TaskTokens:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of all numbers."""
         return frozenset(name for part in self.parts for name in part.columns)
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all tokens."""
         return frozenset(part.name for part in self.parts)
 
     def without(self, names: Collection[str]) -> TaskTokens:
@@ -103,14 +99,7 @@ class TaskTokens:
         return attrs.evolve(self, groups=groups, ignored=frozenset(names))
 
     def choices(self, configs: Configs) -> NDArray[np.int64]:
-        """The choice of each knob, as an index into the knob's tokens.
-
-        Args:
-            configs: The configurations, shape (n, knobs).
-
-        Returns:
-            Indices of shape (n, knobs).
-        """
+        """The choice of each knob, as an index into the knob's tokens, shape (n, knobs)."""
         configs = np.asarray(configs, np.int64)
         counts = np.array([len(knob.table) for knob in self.knobs], np.int64)
         applies = configs >= 0 if self.space is None else self.space.active(configs)
@@ -118,15 +107,7 @@ class TaskTokens:
         return np.where(applies & known, configs, counts)
 
     def structure(self, configs: Configs) -> Numbers:
-        """Features of loops and buffers, and the logarithm of the estimated cost.
-
-        Args:
-            configs: The configurations, shape (n, knobs).
-
-        Returns:
-            Numbers of shape (n, columns): the columns of the space's feature block, and one for the
-            cost. Columns that the space does not have are left out.
-        """
+        """Features of loops and buffers, and the log of the estimated cost, shape (n, columns)."""
         space = self.space
         if space is None:
             return np.empty((len(configs), 0), np.float32)
@@ -139,14 +120,9 @@ class TaskTokens:
         return np.concatenate(parts, axis=1)
 
     def values(self, configs: Configs) -> Iterator[tuple[str, Numbers]]:
-        """Yield every number that the tokens consist of, with its values over n configurations.
+        """Yield the name of every number and its values over n configurations.
 
-        Args:
-            configs: The configurations, shape (n, knobs).
-
-        Yields:
-            The name of a number and its values, shape (n,), with NaN if a configuration lacks it.
-                Numbers that all configurations share have shape (1,).
+        The shape is (n,), with NaN if a configuration lacks it, or (1,) if all share it.
         """
         for fixed in self.fixed:
             yield from ((name, fixed.values[at : at + 1]) for at, name in enumerate(fixed.columns))
@@ -158,16 +134,16 @@ class TaskTokens:
         for group in self.groups:
             yield from (
                 (name, structure[:, column])
-                for name, column in zip(group.columns, group.places, strict=True)
+                for name, column in zip(group.columns, group.columns_of_structure, strict=True)
             )
 
 
 def task_tokens(
     task: Task, device: Mapping[str, Any], threads: int, space: DesignSpace
 ) -> TaskTokens:
-    """Make the tokens (inputs of a predictor) of a task whose design space is known."""
+    """The tokens of a task whose design space is known."""
     return TaskTokens(
-        fixed=_shared(task, device, threads),
+        fixed=_fixed_tokens(task, device, threads),
         knobs=tuple(
             KnobToken(name=knob.name, columns=knob.feature_names, table=knob.feature_table)
             for knob in space.knobs
@@ -178,7 +154,7 @@ def task_tokens(
 
 
 def _groups(space: DesignSpace) -> Iterator[GroupToken]:
-    """The tokens of loops, buffers and the estimated cost, for ``TaskTokens.structure``."""
+    """The tokens of loops, buffers and the estimated cost."""
     block = space.features_block
     names = () if block is None else block.names
     columns_of = {name: at for at, name in enumerate(names)}
@@ -186,56 +162,57 @@ def _groups(space: DesignSpace) -> Iterator[GroupToken]:
         yield GroupToken(
             name=f"{name}[]",  # no knob has such a name
             columns=tuple(f"{name}[].{column}" for column in columns),
-            places=np.array([columns_of[column] for column in columns], np.intp),
+            columns_of_structure=np.array([columns_of[column] for column in columns], np.intp),
         )
     if space.guessed_cost is not None:
         yield GroupToken(
-            name="guess[]", columns=("guess[].cost",), places=np.array([len(names)], np.intp)
+            name="guess[]",
+            columns=("guess[].cost",),
+            columns_of_structure=np.array([len(names)], np.intp),
         )
 
 
 def recorded_tokens(
     task: Task, device: Mapping[str, Any], threads: int, choices: Sequence[Mapping[str, Any]]
 ) -> tuple[TaskTokens, Configs]:
-    """Make the tokens (inputs of a predictor) of configurations from their knob values alone.
+    """The tokens and configurations (n, knobs) from knob values alone.
 
-    Returns:
-        The tokens, and the configurations. A configuration has, for each knob, the row of its value
-        in the knob's table of tokens, so the shape is (n, knobs). The row is -1 if a configuration
-        does not have the knob.
+    An index is a row in the knob's table, or -1 if a configuration lacks the knob.
     """
     knobs = tuple(dict.fromkeys(name for choice in choices for name in choice))
     tokens, indices = [], np.full((len(choices), len(knobs)), -1, np.int32)
     for column, knob in enumerate(knobs):
-        met: dict[str, int] = {}
+        index_of: dict[str, int] = {}
         values: list[dict[str, Any]] = []
         for row, choice in enumerate(choices):
             if knob not in choice:
                 continue
             text = json.dumps(choice[knob])
-            if text not in met:
-                met[text] = len(met)
+            if text not in index_of:
+                index_of[text] = len(index_of)
                 values.append({knob: choice[knob]})
-            indices[row, column] = met[text]
+            indices[row, column] = index_of[text]
         names, table = recorded_features(values)
         tokens.append(KnobToken(name=knob, columns=tuple(names), table=table))
-    return TaskTokens(fixed=_shared(task, device, threads), knobs=tuple(tokens)), indices
+    return TaskTokens(fixed=_fixed_tokens(task, device, threads), knobs=tuple(tokens)), indices
 
 
-def _shared(task: Task, device: Mapping[str, Any], threads: int) -> tuple[FixedToken, ...]:
-    # A processor's name says nothing that its features and sizes do not, and no other has it.
+def _fixed_tokens(task: Task, device: Mapping[str, Any], threads: int) -> tuple[FixedToken, ...]:
+    # A processor's name would only identify it.
     properties = {name: value for name, value in device.items() if name not in _NAMES}
     return (
-        _fixed(
+        _fixed_token(
             "task",
             named_numbers("operator", task.operator)
             | named_numbers("flop", task.flop)
             | named_numbers(task.operator, task.arguments),
         ),
-        _fixed("device", named_numbers("threads", threads) | named_numbers("device", properties)),
+        _fixed_token(
+            "device", named_numbers("threads", threads) | named_numbers("device", properties)
+        ),
     )
 
 
-def _fixed(name: str, numbers: Mapping[str, float]) -> FixedToken:
+def _fixed_token(name: str, numbers: Mapping[str, float]) -> FixedToken:
     values = np.array(list(numbers.values()), np.float32)
     return FixedToken(name=name, columns=tuple(numbers), values=values)

@@ -27,10 +27,7 @@ def sizes(name: str, value: Any) -> dict[str, float]:
 
 
 def is_symbol(column: str) -> bool:
-    """Whether a named number stands for a string, such as a dtype.
-
-    It is then 1 if the value has this string, and 0 otherwise.
-    """
+    """Whether a named number stands for a string: 1 if the value has this string, else 0."""
     return "=" in column
 
 
@@ -48,7 +45,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, float | str]]:
             yield from _leaves(f"{name}.{key}", part)
     elif isinstance(value, list | tuple):
         for index, part in enumerate(value):
-            # A list of words is a set (instructions of a CPU), one of numbers has places (a shape).
+            # Strings are a set, such as instructions of a CPU; numbers have places, as in a shape.
             yield from _leaves(name if isinstance(part, str) else f"{name}.{index}", part)
     elif isinstance(value, str):
         if len(value) <= _LONGEST_SYMBOL and not _DIGEST.fullmatch(value):

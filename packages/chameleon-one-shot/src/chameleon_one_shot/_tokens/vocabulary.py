@@ -19,11 +19,8 @@ Ids = NDArray[np.int64]
 UNKNOWN = 0
 """The id of all names that are not in the training data."""
 
-_FARTHEST = 4.0
-"""The largest absolute value of a standardised number.
-
-Larger values are clipped, since their effect was not learnt.
-"""
+_CLIP = 4.0
+"""The largest absolute value of a standardised number, beyond which its effect was not learnt."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -31,10 +28,10 @@ class Vocabulary:
     """Gives ids to the names of a predictor's tokens and numbers, and scales the numbers.
 
     Attributes:
-        columns: The names of numbers; the first one has id 1.
-        means: The mean of each number over the training data, 0 for strings, shape (len(columns),).
-        deviations: The standard deviation of each number, 1 for strings and for constant numbers.
-        tokens: The names of tokens; the first one has id 1.
+        columns: the names of numbers; the first one has id 1.
+        means: the mean of each number over the training data, 0 for strings, shape (len(columns),).
+        deviations: the standard deviation of each number, 1 for strings and for constant numbers.
+        tokens: the names of tokens; the first one has id 1.
     """
 
     columns: tuple[str, ...]
@@ -43,25 +40,23 @@ class Vocabulary:
     tokens: tuple[str, ...]
 
     @classmethod
-    def learnt(cls, examples: Iterable[tuple[TaskTokens, Configs]]) -> Self:
-        """Make the vocabulary of training data.
-
-        Args:
-            examples: The tokens of each task, with its configurations of shape (n, knobs).
-        """
-        met: dict[str, _Spread] = {}
+    def fit(cls, examples: Iterable[tuple[TaskTokens, Configs]]) -> Self:
+        """The vocabulary of training data: tokens of tasks, with configurations (n, knobs)."""
+        statistics: dict[str, _Statistics] = {}
         tokens: dict[str, None] = {}
         for task, configs in examples:
             tokens |= dict.fromkeys(part.name for part in task.parts)
             for name, values in task.values(configs):
-                met.setdefault(name, _Spread()).add(values)
+                statistics.setdefault(name, _Statistics()).add(values)
         return cls(
-            columns=tuple(met),
+            columns=tuple(statistics),
             means=np.array(
-                [0.0 if is_symbol(name) else row.mean for name, row in met.items()], np.float32
+                [0.0 if is_symbol(name) else row.mean for name, row in statistics.items()],
+                np.float32,
             ),
             deviations=np.array(
-                [1.0 if is_symbol(name) else row.deviation for name, row in met.items()], np.float32
+                [1.0 if is_symbol(name) else row.deviation for name, row in statistics.items()],
+                np.float32,
             ),
             tokens=tuple(tokens),
         )
@@ -82,16 +77,13 @@ class Vocabulary:
         """The ids of numbers' names, shape (names,); ``UNKNOWN`` for unknown names."""
         return np.array([self._columns.get(name, UNKNOWN) for name in names], np.int64)
 
-    def standardised(self, names: Sequence[str], values: Numbers) -> Numbers:
-        """Numbers minus their means, divided by their standard deviations.
-
-        ``values`` are the numbers, shape (..., len(names)); NaN if missing.
-        """
+    def standardise(self, names: Sequence[str], values: Numbers) -> Numbers:
+        """Standardise numbers of shape (..., len(names)); NaN if missing."""
         ids = self.column_ids(names)
         known = ids != UNKNOWN
         mean = np.where(known, np.append(self.means, 0.0)[ids - 1], 0.0)
         deviation = np.where(known, np.append(self.deviations, 1.0)[ids - 1], 1.0)
-        scaled = np.clip((values - mean) / deviation, -_FARTHEST, _FARTHEST)
+        scaled = np.clip((values - mean) / deviation, -_CLIP, _CLIP)
         scaled = np.where(known & np.isfinite(scaled), scaled, 0.0)
         return scaled.astype(np.float32)
 
@@ -112,7 +104,6 @@ class Vocabulary:
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Self:
-        """The vocabulary that ``to_json`` converted."""
         return cls(
             columns=tuple(value["columns"]),
             means=np.array(value["means"], np.float32),
@@ -122,7 +113,7 @@ class Vocabulary:
 
 
 @attrs.define
-class _Spread:
+class _Statistics:
     """The count, the sum and the sum of squares of a number."""
 
     count: int = 0
@@ -142,6 +133,6 @@ class _Spread:
     @property
     def deviation(self) -> float:
         variance = self.squares / max(self.count, 1) - self.mean**2
-        # Rounding alone makes a variance of something that never varies.
+        # A variance of a constant is only a rounding error.
         negligible = variance <= 1e-9 * max(1.0, self.mean**2)
         return 1.0 if negligible else float(np.sqrt(variance))

@@ -1,7 +1,4 @@
-"""Kernels of NVIDIA's cuDNN and cuBLAS, timed in the same way as TVM's kernels.
-
-CUDA events measure the times. If the caches should be cold, many bytes are copied before each run.
-"""
+"""Kernels of NVIDIA's cuDNN and cuBLAS, timed by CUDA events in the same way as TVM's kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _MILLISECOND = 1e-3
 
 
 def cudnn_kernel(task: Task, variant: str, index: int) -> CudnnKernel:
-    """Make the kernel of NVIDIA's library that computes a task on a GPU, through PyTorch."""
+    """The kernel of NVIDIA's library that computes a task on a GPU, through PyTorch."""
     _require_cuda()
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -100,7 +97,7 @@ class CudnnKernel(Kernel):
         return float(begin.elapsed_time(end)) * _MILLISECOND / runs
 
     def _graph(self, runs: int) -> torch.cuda.CUDAGraph:
-        """A graph of consecutive runs, so that PyTorch's own work on the CPU is not timed."""
+        """A CUDA graph of consecutive runs, so that PyTorch's own work on the CPU is not timed."""
         if runs not in self._graphs:
             self._run()  # cuDNN chooses its algorithm
             graph = torch.cuda.CUDAGraph()

@@ -1,7 +1,6 @@
 """The baseline ``onednn``: kernels of Intel's oneDNN for CPUs, called through PyTorch.
 
-Only the builder imports PyTorch, in a separate worker process. The baseline's other methods need
-neither PyTorch nor TVM.
+Only the builder imports PyTorch, in a separate worker process.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from chameleon_core.plugin_api import Baseline, Builder, NoOptions, Task
 
 VARIANTS: dict[str, tuple[str, ...]] = {
-    # "packed" keeps the weights in the layout oneDNN likes best, as Inductor does when it
-    # freezes a network; it is usually the fastest, but not for every shape.
-    # torch has no channels last of one spatial axis, and packs no weights for it.
+    # "packed" keeps the weights in oneDNN's own layout, as Inductor does for a frozen network.
+    # PyTorch has neither channels last nor packed weights for one spatial axis.
     "conv1d": ("ncw",),
     "conv2d": ("nchw", "nhwc", "packed"),
     "conv3d": ("ncdhw", "ndhwc", "packed"),
@@ -37,7 +35,7 @@ _MOST_CORES = 8192
 
 
 class OneDNNBaseline(Baseline):
-    """Kernels of Intel's oneDNN as a baseline, in all layouts that oneDNN has."""
+    """Kernels of Intel's oneDNN as a baseline, of which the fastest layout counts."""
 
     def __init__(self, options: NoOptions) -> None:
         del options
@@ -45,8 +43,8 @@ class OneDNNBaseline(Baseline):
     def supports(self, task: Task) -> bool:
         """Whether the task is a float32 convolution or matrix product on a CPU, without epilogue.
 
-        On CPUs without VNNI they saturate sums of two products, so Chameleon's check would reject
-        their outputs (oneDNN's manual, "Nuances of int8 computations").
+        Without VNNI, oneDNN's int8 kernels saturate sums of two products, which Chameleon's check
+        rejects (oneDNN's manual, "Nuances of int8 computations").
         """
         return (
             task.operator in VARIANTS
@@ -60,15 +58,19 @@ class OneDNNBaseline(Baseline):
         return VARIANTS[task.operator]
 
     def builder(self, task: Task, variant: str, *, threads: int) -> Builder:
-        with _every_core():
+        with _all_cores():
             from chameleon_runners._baselines.torch_builder import TorchBuilder  # noqa: PLC0415
 
             return TorchBuilder(task, variant, threads=threads)
 
 
 @contextlib.contextmanager
-def _every_core() -> Iterator[None]:
-    """A context in which this process may use every core."""
+def _all_cores() -> Iterator[None]:
+    """A context in which this process may use every core.
+
+    OpenMP reads the affinity of the thread that starts its thread pool, and would bind all threads
+    to that core.
+    """
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

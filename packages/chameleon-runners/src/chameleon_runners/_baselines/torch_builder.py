@@ -25,7 +25,10 @@ class TorchKernel(Kernel):
     """A kernel that calls a PyTorch function on a CPU.
 
     Args:
-        sizes: The size of each argument in bytes.
+        run: computes the operator's output.
+        arguments: returns new copies of the arguments, in the layout that ``run`` needs.
+        sizes: the size of each argument in bytes.
+        constants: indices of arguments that come from memory if caches are cold; all if empty.
     """
 
     def __init__(
@@ -38,9 +41,9 @@ class TorchKernel(Kernel):
         self._run = run
         self._make_arguments = arguments
         self._cold = frozenset(constants) or frozenset(range(len(sizes)))
-        self._cold_bytes_each = sum(sizes[index] for index in self._cold)
+        self._cold_bytes_per_copy = sum(sizes[index] for index in self._cold)
         self._copies = [arguments()]
-        self._turn = 0
+        self._next_copy = 0
 
     def outputs(self) -> Arrays:
         with torch.inference_mode():
@@ -50,19 +53,18 @@ class TorchKernel(Kernel):
         return self.repeats(number, 1, cold_bytes=cold_bytes)[0]
 
     def repeats(self, number: int, count: int, *, cold_bytes: int = 0) -> tuple[float, ...]:
-        # Cold caches: every run takes the next of so many copies that all the others, which
-        # are touched in between, push it out.
-        each = self._cold_bytes_each
+        # Cold caches: runs use copies in turn, which evict each other from the caches.
+        each = self._cold_bytes_per_copy
         copies = 1 if each >= cold_bytes else 1 + math.ceil(cold_bytes / each)
         while len(self._copies) < copies:
             self._copies.append(self._copy())
         total = number * count + 1
-        sets = [self._copies[(self._turn + run) % copies] for run in range(total)]
-        self._turn = (self._turn + total) % copies
+        sets = [self._copies[(self._next_copy + run) % copies] for run in range(total)]
+        self._next_copy = (self._next_copy + total) % copies
         run = self._run
         seconds = []
         with torch.inference_mode():
-            # One run outside the clock wakes the threads up.
+            # An untimed run wakes up the threads.
             run(*sets[0])
             for first in range(1, total, number):
                 started = time.perf_counter()
@@ -73,8 +75,8 @@ class TorchKernel(Kernel):
 
     def _copy(self) -> Tensors:
         """New copies of the arguments that must not be in the caches, with the other arguments."""
-        fresh = self._make_arguments()
-        pairs = enumerate(zip(fresh, self._copies[0], strict=True))
+        copies = self._make_arguments()
+        pairs = enumerate(zip(copies, self._copies[0], strict=True))
         return tuple(new if index in self._cold else first for index, (new, first) in pairs)
 
 
@@ -87,7 +89,7 @@ class TorchBuilder(Builder):
 
     def __init__(self, task: Task, variant: str, *, threads: int) -> None:
         torch.set_num_threads(threads)
-        # Starts the pool of threads here, where it may spread over the cores.
+        # Start the thread pool now, while this process may use every core.
         torch.ones(1 << 20).sum()
         self._task = task
         self._variant = variant
@@ -111,7 +113,7 @@ class TorchBuilder(Builder):
 
 
 def torch_function(task: Task, variant: str) -> tuple[Run, Pack]:
-    """PyTorch's function for a task, with a function that prepares its arguments."""
+    """PyTorch's function for a task, and the function that prepares its arguments."""
     return _KINDS[task.operator](task, variant)
 
 
@@ -123,11 +125,10 @@ def _convolution(task: Task, variant: str) -> tuple[Run, Pack]:
     spec = convolution_of(task)
     rank = spec.rank
     before, after = spec.pads[:rank], spec.pads[rank:]
-    # PyTorch pads both sides alike; what differs has to be padded in a step of its own, which
-    # a user would have to pay for as well.
+    # PyTorch pads both sides equally, so other padding is a separate step, as for any user.
     even = before == after
     padding = list(before) if even else [0] * rank
-    # Sides of the last axis come first there.
+    # ``pad`` takes the sides of the last axis first.
     sides = [side for axis in range(rank - 1, -1, -1) for side in (before[axis], after[axis])]
     stride, dilation, groups = list(spec.strides), list(spec.dilations), spec.group_count
     convolve: Run = getattr(functional, f"conv{rank}d")

@@ -14,7 +14,7 @@ from chameleon_core.plugin_api import ExitCode, TargetError
 from chameleon_system.api import ChildEndedError, ChildProcess, Conversation
 
 from chameleon_runners._rpc.addresses import Address
-from chameleon_runners._rpc.tracker import Queue, ServerState, call, queues
+from chameleon_runners._rpc.tracker import Queue, ServerState, probe_server, queues
 
 
 @click.command("devices", epilog="Example: chameleon devices --tracker host:9190 --test")
@@ -37,24 +37,24 @@ def command(  # noqa: PLR0917 - click gives them by name
 
     Exits with 4 if the tracker does not answer, if it has no such device, or if a test fails.
     """
-    shown = _found(tracker, key, timeout)
-    if not shown["keys"] and (key is not None or test):
-        known = ", ".join(shown["others"]) or "none"
+    answer = _query(tracker, key, timeout)
+    if not answer["keys"] and (key is not None or test):
+        known = ", ".join(answer["others"]) or "none"
         raise TargetError(
             f"the tracker at {tracker} has no device" + (f" of the key {key!r}" if key else ""),
             hint=f"Its keys: {known}.",
         )
     if test:
-        _test(shown, tracker, target)
+        _test(answer, tracker, target)
     if as_json:
-        click.echo(json.dumps(shown))
+        click.echo(json.dumps(answer))
     else:
-        _print(shown)
-    if any(not test["ok"] for entry in shown["keys"] for test in entry.get("tests", ())):
+        _print(answer)
+    if any(not test["ok"] for entry in answer["keys"] for test in entry.get("tests", ())):
         raise SystemExit(ExitCode.DEVICE)
 
 
-def _found(text: str, key: str | None, timeout: float) -> dict[str, Any]:
+def _query(text: str, key: str | None, timeout: float) -> dict[str, Any]:
     address = Address.parse(text)
     started = time.perf_counter()
     known = queues(address, timeout=timeout)
@@ -69,7 +69,7 @@ def _found(text: str, key: str | None, timeout: float) -> dict[str, Any]:
 
 def _key(queue: Queue) -> dict[str, Any]:
     with ThreadPoolExecutor(max_workers=16) as pool:
-        called = list(pool.map(lambda server: call(server, timeout=1.0), queue.servers))
+        called = list(pool.map(lambda server: probe_server(server, timeout=1.0), queue.servers))
     return {
         "key": queue.key,
         "free": queue.free,
@@ -121,13 +121,13 @@ def _print(answer: dict[str, Any]) -> None:
         for server in entry["servers"]:
             latency = server["latency_seconds"]
             shown = "-" if latency is None else f"{1e3 * latency:.1f} ms"
-            words = _words(tests.pop(server["address"], None))
+            words = _describe(tests.pop(server["address"], None))
             click.echo(f"  {server['address']:24} {server['state']:5} {shown:>9}  {words}".rstrip())
         for test in tests.values():
-            click.echo(f"  {test['server'] or 'no server':24} {_words(test)}")
+            click.echo(f"  {test['server'] or 'no server':24} {_describe(test)}")
 
 
-def _words(test: dict[str, Any] | None) -> str:
+def _describe(test: dict[str, Any] | None) -> str:
     if test is None:
         return ""
     if not test["ok"]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from chameleon_runners._rpc.supervision import Serving, ServingPlan
+from chameleon_runners._rpc.supervision import RpcServerOptions, RpcServers
 
-_TEND_SECONDS = 0.3
+_SUPERVISE_SECONDS = 0.3
 
 
 @click.command("serve", epilog="Example: chameleon serve --servers 2 --key board")
@@ -46,7 +46,7 @@ def command(  # noqa: PLR0917 - click gives them by name
     default only this machine can reach them; --host changes that. `ssh -L` forwards the ports to
     another machine safely.
     """
-    plan = ServingPlan(
+    plan = RpcServerOptions(
         host=host, port=port, key=key, servers=servers, announce=announce, threads=threads
     )
     if not plan.private:
@@ -62,10 +62,10 @@ def command(  # noqa: PLR0917 - click gives them by name
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        with Serving(plan) as serving:
+        with RpcServers(plan) as serving:
             _announce(serving.describe(), as_json)
-            while not ended.wait(_TEND_SECONDS):
-                serving.tend()
+            while not ended.wait(_SUPERVISE_SECONDS):
+                serving.supervise()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -10,7 +10,7 @@ import structlog
 from chameleon_core.plugin_api import Device, Kernel
 from chameleon_tvm.api import LocalDevice
 
-from chameleon_runners._cuda.monitor import state_of
+from chameleon_runners._cuda.monitor import read_gpu_state
 from chameleon_runners._cuda.options import CudaDeviceOptions
 from chameleon_runners._cuda.vendor import read_vendor_recipe, vendor_kernel
 
@@ -18,7 +18,10 @@ _log = structlog.get_logger()
 
 
 class CudaDevice(Device):
-    """A GPU of this machine as a device that measures candidates."""
+    """A GPU of this machine as a device that measures candidates.
+
+    A faulty kernel makes the GPU unusable for its process, which a new one then replaces.
+    """
 
     def __init__(self, options: CudaDeviceOptions) -> None:
         self._options = options
@@ -26,13 +29,13 @@ class CudaDevice(Device):
 
     def connect(self, target: str) -> dict[str, Any]:
         options = self._options
-        # As the driver's own tools number GPUs; CUDA puts the fastest first.
+        # Number GPUs as the driver's tools do; CUDA's default order puts the fastest first.
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         self._device = LocalDevice(options.kind, options.index)
         facts = self._device.prepare(
             target, cache_bytes=options.cache_bytes, cooldown=options.cooldown
         )
-        clocks = state_of(options.index).to_json() if options.kind == "cuda" else {}
+        clocks = read_gpu_state(options.index).to_json() if options.kind == "cuda" else {}
         return {"name": f"{options.kind}:{options.index}", **facts.to_json(), **clocks}
 
     def load(self, artifact: Path) -> Kernel:
@@ -44,7 +47,7 @@ class CudaDevice(Device):
     def probe(self) -> None:
         self._ready.try_out()
         if self._options.kind == "cuda":
-            state = state_of(self._options.index)
+            state = read_gpu_state(self._options.index)
             if state.slowed_down:
                 _log.warning("gpu_slowed_down", gpu=self._options.index, **state.values)
 

@@ -32,7 +32,8 @@ class GpuState:
     """The state of one GPU at one moment, such as its temperature and clocks.
 
     Attributes:
-        values: The driver's values by name, as strings; empty if the driver gave no answer.
+        values: the driver's values by name, as strings; empty if the driver gave no answer.
+        problem: the reason if there are no values.
     """
 
     values: dict[str, str] = attrs.field(factory=dict)
@@ -48,32 +49,32 @@ class GpuState:
             return False
 
     def to_json(self) -> dict[str, Any]:
-        """The GPU's values, or the reason why there are none, as JSON for the run's records."""
+        """The GPU's values, or the reason why there are none, for the run's records."""
         if self.problem:
             return {"clocks": f"not watched: {self.problem}"}
         return {**self.values, "slowed_down": self.slowed_down}
 
 
-def driver_lists() -> tuple[int, str]:
-    """Ask NVIDIA's driver for the number of GPUs that this process may use."""
+def count_gpus() -> tuple[int, str]:
+    """The number of GPUs that this process may use, and the reason if there are none."""
     listed, problem = _query(["--query-gpu=uuid", "--format=csv,noheader"])
-    visible = _visible()
+    visible = _visible_gpus()
     if visible is not None and listed:
         return len(visible), "" if visible else f"{_VISIBLE} hides all GPUs"
     return len(listed), problem or ("" if listed else "the driver knows no GPU")
 
 
-def _visible() -> list[str] | None:
-    """Names from ``CUDA_VISIBLE_DEVICES``; None if this process may use all GPUs."""
+def _visible_gpus() -> list[str] | None:
+    """The names in ``CUDA_VISIBLE_DEVICES``; None if this process may use all GPUs."""
     text = os.environ.get(_VISIBLE)
     if text is None:
         return None
     return [name.strip() for name in text.split(",") if name.strip() not in {"", "-1"}]
 
 
-def state_of(index: int) -> GpuState:
-    """Ask NVIDIA's driver for the current state of a GPU, such as its temperature."""
-    visible = _visible()
+def read_gpu_state(index: int) -> GpuState:
+    """Ask NVIDIA's driver for the current state of a GPU."""
+    visible = _visible_gpus()
     name = str(index) if visible is None or index >= len(visible) else visible[index]
     lines, problem = _query(
         [
@@ -93,12 +94,12 @@ def _query(arguments: list[str]) -> tuple[list[str], str]:
     if program is None:
         return [], f"there is no {_PROGRAM} here"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return [], f"{_PROGRAM} failed: {error}"
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        return [], f"{_PROGRAM} failed: {said[0] if said else done.returncode}"
-    return [line for line in done.stdout.splitlines() if line.strip()], ""
+    if process.returncode != 0:
+        output = (process.stderr or process.stdout).strip().splitlines()
+        return [], f"{_PROGRAM} failed: {output[0] if output else process.returncode}"
+    return [line for line in process.stdout.splitlines() if line.strip()], ""

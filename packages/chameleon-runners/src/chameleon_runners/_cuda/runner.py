@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 from chameleon_core.plugin_api import StageRef, TargetError
 
-from chameleon_runners._cuda.monitor import driver_lists
+from chameleon_runners._cuda.monitor import count_gpus
 from chameleon_runners._cuda.options import CudaDeviceOptions, CudaOptions
 from chameleon_runners._fleet.device_state import DeviceRef
 from chameleon_runners._fleet.runner import FleetRunner
@@ -23,13 +23,13 @@ class CudaRunner(FleetRunner):
 
 
 def device_refs_of(options: CudaOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """Make the function that lists the GPUs to measure on: those in the options, or all."""
+    """A function that lists the GPUs to measure on: those in the options, or all."""
     if options.devices is not None:
         chosen = [_device_ref(options, index) for index in options.devices]
         return lambda: chosen
 
     def all_devices() -> list[DeviceRef]:
-        count, problem = driver_lists()
+        count, problem = count_gpus()
         if not count:
             raise TargetError(
                 f"there is no GPU to measure on: {problem}",

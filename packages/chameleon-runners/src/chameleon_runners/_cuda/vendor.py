@@ -1,4 +1,4 @@
-"""Kernels of vendors' libraries on devices of this machine, such as cuDNN's on a GPU.
+"""Kernels of vendors' libraries, such as cuDNN's, on devices of this machine.
 
 A device's process gets only the description of a kernel, and calls the library through PyTorch.
 """
@@ -24,8 +24,8 @@ class VendorRecipe:
     """The description of a vendor library's kernel, from which a device's process makes it.
 
     Attributes:
-        task: The task as JSON values. Its inputs are the same in every process.
-        threads: The number of threads of a kernel on a CPU. GPUs ignore it.
+        task: the task as JSON values.
+        threads: the number of threads of a kernel on a CPU. GPUs ignore it.
     """
 
     task: dict[str, Any]
@@ -38,7 +38,7 @@ class VendorRecipe:
 
 
 def read_vendor_recipe(artifact: Path) -> VendorRecipe | None:
-    """Read the recipe of a vendor's kernel from an exported folder, or return None."""
+    """Read the recipe of a vendor's kernel from an exported folder; None if it has none."""
     path = artifact / RECIPE
     if not path.exists():
         return None
@@ -69,7 +69,7 @@ class VendorBuilder(Builder):
 
 def vendor_kernel(recipe: VendorRecipe, kind: str, index: int) -> Kernel:
     """Make a kernel of a vendor's library, such as cuDNN's, on a device of this machine."""
-    # Not imported yet: on a CPU it starts its threads where this one may run by then.
+    # PyTorch is not imported yet, because it binds its threads to the cores of this thread.
     if importlib.util.find_spec("torch") is None:
         raise RuntimeError(
             "the vendor's library is called through PyTorch, which is not installed here"

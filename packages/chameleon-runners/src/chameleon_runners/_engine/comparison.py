@@ -27,7 +27,7 @@ from chameleon_runners._engine.workers import StoppedError, WorkerEvent
 from chameleon_runners._worker.protocol import Message
 
 _FEW_ROUNDS = 3
-_HOPELESS = 3.0
+_MUCH_SLOWER = 3.0
 """Contenders slower than the fastest by more than this factor are timed in few rounds."""
 
 C = TypeVar("C", bound=CandidateRun)
@@ -38,7 +38,7 @@ class ContenderState(Generic[C]):
     """The state of a contender during a comparison.
 
     Attributes:
-        result: The contender's measurement if it has failed; None otherwise.
+        result: the contender's measurement if it has failed; None otherwise.
     """
 
     contender: Contender
@@ -46,7 +46,7 @@ class ContenderState(Generic[C]):
     built: bool = False
     result: Measurement | None = None
 
-    def refuse(self, reply: Message, log: str = "") -> None:
+    def record_build_failure(self, reply: Message, log: str = "") -> None:
         """Record that the contender could not be built, from the worker's reply."""
         if reply["status"] == "failed":
             self.result = self.candidate.failed_reply(reply, log)
@@ -66,39 +66,39 @@ class ContenderState(Generic[C]):
 S = TypeVar("S", bound=ContenderState[Any])
 
 
-def turns(
-    racing: Callable[[], Sequence[S]],
+def timing_order(
+    active: Callable[[], Sequence[S]],
     rounds: int,
     *,
-    another: Callable[[int], bool] = lambda _done: True,
+    has_time: Callable[[int], bool] = lambda _done: True,
     in_time: Callable[[], bool] = lambda: True,
 ) -> Iterator[S]:
-    """Yield the contenders of a comparison in the order in which they are timed, round by round.
+    """The contenders of a comparison in the order in which they are timed, round by round.
 
     Each round has a new random order, so that no contender always runs after the same other one.
     """
     generator = np.random.default_rng(0)
     for done in range(rounds):
-        if not another(done):
+        if not has_time(done):
             return
-        present = racing()
+        present = active()
         for index in generator.permutation(len(present)).tolist():
-            few = not done or (done < _FEW_ROUNDS and in_time())
-            if few or not _hopeless(present[index], racing()):
+            must_time = not done or (done < _FEW_ROUNDS and in_time())
+            if must_time or not _is_much_slower(present[index], active()):
                 yield present[index]
 
 
-def _hopeless(contender: S, racing: Sequence[S]) -> bool:
+def _is_much_slower(contender: S, active: Sequence[S]) -> bool:
     own: float = contender.candidate.fastest
-    best: float = min((other.candidate.fastest for other in racing), default=own)
-    return own > _HOPELESS * best
+    best: float = min((other.candidate.fastest for other in active), default=own)
+    return own > _MUCH_SLOWER * best
 
 
 class _ContenderBuild(Preparation, Generic[C]):
     """The build of one contender; if it fails, the comparison continues with the others."""
 
     def __init__(
-        self, task: Task, entry: ContenderState[C], *, context: MeasureContext, keep: bool
+        self, task: Task, entry: ContenderState[C], *, context: MeasureContext, reserve_worker: bool
     ) -> None:
         stage, variant = entry.contender.stage, entry.contender.variant
         super().__init__(stage=stage, task=task, context=context, variant=variant)
@@ -111,19 +111,19 @@ class _ContenderBuild(Preparation, Generic[C]):
             context=context,
             built=self._built,
             failed=self._failed,
-            most=1,
-            keep=keep,
-            keeper=entry.candidate.worker if keep and entry.built else None,
+            max_workers=1,
+            reserve_worker=reserve_worker,
+            reserved_worker=entry.candidate.worker if reserve_worker and entry.built else None,
         )
 
     @property
-    def wants_reference(self) -> bool:
-        return super().wants_reference and self._no_reference is None
+    def needs_reference(self) -> bool:
+        return super().needs_reference and self._no_reference is None
 
     @property
     def unfinished(self) -> bool:
         """Whether there is work to start or to wait for."""
-        return bool(self._pending) or self.phase.busy or self.wants_reference
+        return bool(self._pending) or self.phase.busy or self.needs_reference
 
     @property
     def without_reference(self) -> str:
@@ -136,8 +136,8 @@ class _ContenderBuild(Preparation, Generic[C]):
     def _failed(self, _candidate: C, failure: Measurement) -> None:
         self._entry.result = failure
 
-    def opened(self, event: WorkerEvent) -> None:
-        if event.ok or self._once_more(event):
+    def on_opened(self, event: WorkerEvent) -> None:
+        if event.ok or self._should_retry(event):
             return
         self._no_reference = event.reason
         if self._pending:
@@ -145,32 +145,29 @@ class _ContenderBuild(Preparation, Generic[C]):
             if event.end is not None:
                 self._entry.result = self._entry.candidate.ended(event.end, building=True)
             elif event.reply is not None:
-                self._entry.refuse(event.reply, event.worker.log)
+                self._entry.record_build_failure(event.reply, event.worker.log)
 
-    def _not_computed(self, event: WorkerEvent) -> None:
-        if not self._once_more(event):
+    def _on_reference_failure(self, event: WorkerEvent) -> None:
+        if not self._should_retry(event):
             self._no_reference = event.reason
-        if event.end is not None and self._entry.built and self.phase.keeper is None:
-            # What the worker had built is gone with it.
+        if event.end is not None and self._entry.built and self.phase.reserved_worker is None:
+            # The worker's kernels ended with it.
             self._entry.built = False
             self._pending.append(self._entry.candidate)
 
-    def _once_more(self, event: WorkerEvent) -> bool:
-        """Whether another process killed the worker, and a new worker should try again."""
-        return event.end is not None and self._entry.candidate.loses(
+    def _should_retry(self, event: WorkerEvent) -> bool:
+        """Whether another process killed the worker, so that a new worker should try again."""
+        return event.end is not None and self._entry.candidate.should_retry(
             event.end, self.context.retries
         )
 
-    def refused(self, reply: Message) -> None:
-        self._entry.refuse(reply)
+    def on_build_refused(self, reply: Message) -> None:
+        self._entry.record_build_failure(reply)
 
 
 LEAST_ROUNDS = 6
-"""The least number of rounds of a comparison, even if the time is over.
-
-The result depends on a few fast repeats that agree. Several rounds are needed, so that some repeats
-are undisturbed.
-"""
+"""The least number of rounds of a comparison, even after its time limit, so that some repeats are
+undisturbed."""
 
 
 class Comparison(ABC, Generic[C]):
@@ -182,18 +179,18 @@ class Comparison(ABC, Generic[C]):
         entries: Sequence[ContenderState[C]],
         *,
         context: MeasureContext,
-        keep: bool,
+        reserve_worker: bool,
     ) -> None:
         self._task = task
         self._entries = entries
         self._pool = context.pool
         self._interrupted = False
         self._context = context
-        self._keep = keep
+        self._reserve_worker = reserve_worker
         self._plan = ComparisonPlan()
-        self._began = self._rounds_began = 0.0
+        self._start_time = self._rounds_start = 0.0
         self._rounds = context.options.compare_rounds
-        self._told: tuple[str, int, int] | None = None
+        self._last_report: tuple[str, int, int] | None = None
 
     def interrupt(self) -> None:
         """End the comparison as soon as possible."""
@@ -201,8 +198,7 @@ class Comparison(ABC, Generic[C]):
         self._pool.wake()
 
     def run(self, plan: ComparisonPlan) -> list[Measurement]:
-        """Run the comparison."""
-        self._plan, self._began = plan, time.monotonic()
+        self._plan, self._start_time = plan, time.monotonic()
         try:
             with contextlib.suppress(StoppedError):
                 self._prepare()
@@ -217,17 +213,17 @@ class Comparison(ABC, Generic[C]):
         """Build all contenders, and let one builder compute the reference if necessary."""
         context, entries = self._context, self._entries
         builds = [
-            _ContenderBuild(self._task, entry, context=context, keep=self._keep)
+            _ContenderBuild(self._task, entry, context=context, reserve_worker=self._reserve_worker)
             for entry in entries
         ]
         try:
             while any(build.unfinished for build in builds):
                 context.builders.fill(len(builds))
                 for build in builds:
-                    build.phase.employ(1)
-                self._turn()
+                    build.phase.dispatch(1)
+                self._run_once()
                 done = sum(entry.built or entry.result is not None for entry in entries)
-                self._tell("built", done, len(entries))
+                self._report("built", done, len(entries))
         finally:
             for build in builds:
                 build.phase.release()
@@ -239,34 +235,34 @@ class Comparison(ABC, Generic[C]):
                 hint="the builder of a space has to implement reference()",
             )
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         """Wait for the next event."""
-        self._go_on()
+        self._check_interrupt()
         self._pool.run_once(self._due())
-        self._go_on()
+        self._check_interrupt()
 
-    def _tell(self, step: str, done: int, of: int) -> None:
+    def _report(self, step: str, done: int, of: int) -> None:
         """Report progress if it changed since the last report."""
-        if self._told != (step, done, of):
-            self._told = (step, done, of)
+        if self._last_report != (step, done, of):
+            self._last_report = (step, done, of)
             self._plan.tell(step, done, of)
 
-    def _another_round(self, done: int) -> bool:
+    def _has_time_for_round(self, done: int) -> bool:
         """Whether there is time for another round."""
         now = time.monotonic()
         if not done:
-            self._rounds_began = now
-        elif done >= LEAST_ROUNDS and not self._in_time((now - self._rounds_began) / done):
+            self._rounds_start = now
+        elif done >= LEAST_ROUNDS and not self._in_time((now - self._rounds_start) / done):
             self._rounds = done
             return False
-        self._tell("timed", done, self._rounds)
+        self._report("timed", done, self._rounds)
         return True
 
     def _in_time(self, seconds: float = 0.0) -> bool:
         """Whether the comparison's time limit is still ahead in ``seconds`` seconds."""
-        return time.monotonic() + seconds <= self._began + self._plan.seconds
+        return time.monotonic() + seconds <= self._start_time + self._plan.seconds
 
-    def _go_on(self) -> None:
+    def _check_interrupt(self) -> None:
         if self._interrupted:
             raise StoppedError
 
@@ -278,13 +274,13 @@ class Comparison(ABC, Generic[C]):
         """Start work that can run while contenders are built."""
 
     @property
-    def _racing(self) -> list[ContenderState[C]]:
+    def _active(self) -> list[ContenderState[C]]:
         """The contenders that were built and have not failed."""
         return [entry for entry in self._entries if entry.result is None and entry.built]
 
     @abstractmethod
     def _time(self) -> None:
-        """Call ``_time_in_turn`` in a place where all contenders' times are comparable."""
+        """Call ``_time_in_turns`` where the times of all contenders are comparable."""
 
     @abstractmethod
     def _answer(
@@ -296,28 +292,31 @@ class Comparison(ABC, Generic[C]):
         """Load a contender where it is timed, and return whether that worked."""
         return entry.result is None
 
-    def _time_in_turn(self) -> None:
+    def _time_in_turns(self) -> None:
         """Check all contenders that have not failed, then time them in turns."""
-        context, racing = self._context, self._racing
-        self._tell("built", len(self._entries), len(self._entries))
-        for number, entry in enumerate(racing, 1):
+        context, active = self._context, self._active
+        self._report("built", len(self._entries), len(self._entries))
+        for number, entry in enumerate(active, 1):
             self._check(entry)
-            self._tell("checked", number, len(racing))
+            self._report("checked", number, len(active))
         self._rounds = context.options.compare_rounds
-        order = turns(
-            lambda: self._racing, self._rounds, another=self._another_round, in_time=self._in_time
+        order = timing_order(
+            lambda: self._active,
+            self._rounds,
+            has_time=self._has_time_for_round,
+            in_time=self._in_time,
         )
         for entry in order:
             if entry.result is None:
                 reply = self._answer(entry, context.turn_command(entry.candidate), timed=True)
                 if reply is not None:
-                    entry.candidate.take_turn(reply["seconds"], reply.get("disturbed", ()))
-        self._tell("timed", self._rounds, self._rounds)
+                    entry.candidate.add_turn(reply["seconds"], reply.get("disturbed", ()))
+        self._report("timed", self._rounds, self._rounds)
 
     def _check(self, entry: ContenderState[C]) -> None:
         """Check a contender's outputs, and set the number of runs in each of its repeats."""
         candidate = entry.candidate
-        candidate.forget_turns()
+        candidate.clear_turns()
         if not self._load(entry):
             return
         reply = self._answer(entry, self._context.measure_command(candidate, best=None))

@@ -13,7 +13,7 @@ from chameleon_core.plugin_api import FailureKind, Measurement
 from chameleon_runners._engine.deadlines import Deadlines
 from chameleon_runners._engine.references import Reference
 from chameleon_runners._engine.workers import BuilderPool, EndReason, Worker, WorkerEnd, WorkerPool
-from chameleon_runners._timing import TimingPolicy, undisturbed
+from chameleon_runners._timing import TimingPolicy, counted_repeats
 from chameleon_runners._timing_options import TimingOptions
 from chameleon_runners._worker.protocol import Message
 
@@ -27,30 +27,30 @@ class CandidateRun:
     """The state of one configuration while a runner builds, checks and times it.
 
     Attributes:
-        slot: A number that identifies the kernel; no other kernel of the runner has it.
-        worker: The worker that holds the kernel; None if no worker does.
-        losses: The number of workers that were killed while they worked on this configuration, or
-            that exceeded their memory limit while they kept its kernel.
-        build_seconds: Wall-clock time of the build in seconds.
-        run_seconds: Wall-clock time of check and timing in seconds.
-        repeats: Mean seconds per run of each repeat.
-        again: Mean seconds per run of repeats that were taken in turns with other fast candidates.
-        disturbed: Mean seconds per run of repeats in turns during which a thread lost its core
-            (``timing.Repeats``).
-        turns: The number of turns in which the repeats of ``again`` and ``disturbed`` were taken.
-        failure: The measurement, if the candidate failed after it was timed.
+        slot: a number that identifies the kernel; no other kernel of the runner has it.
+        worker: the worker that holds the kernel; None if no worker does.
+        worker_losses: the number of workers that were killed during work on this configuration, or
+            that exceeded their memory limit while they held its kernel.
+        build_seconds: wall-clock time of the build in seconds.
+        run_seconds: wall-clock time of check and timing in seconds.
+        number: the number of runs per repeat.
+        repeats: mean seconds per run of each repeat.
+        turn_repeats: the same for repeats in turns with other fast candidates.
+        disturbed: the same for repeats in turns during which a thread lost its core.
+        turns: the number of turns.
+        failure: the measurement, if the candidate failed after it was timed.
     """
 
     config: tuple[int, ...]
     slot: int
     worker: Worker | None = None
-    losses: int = 0
+    worker_losses: int = 0
     build_seconds: float = 0.0
     run_seconds: float = 0.0
     number: int = 0
     error: float | None = None
     repeats: tuple[float, ...] = ()
-    again: list[float] = attrs.field(factory=list)
+    turn_repeats: list[float] = attrs.field(factory=list)
     disturbed: list[float] = attrs.field(factory=list)
     turns: int = 0
     failure: Measurement | None = None
@@ -58,7 +58,7 @@ class CandidateRun:
     @property
     def fastest(self) -> float:
         """The candidate's seconds per run in its fastest repeat; infinity without any repeat."""
-        return min((*self.repeats, *self.again, *self.disturbed), default=math.inf)
+        return min((*self.repeats, *self.turn_repeats, *self.disturbed), default=math.inf)
 
     @property
     def repeat_seconds(self) -> float:
@@ -73,47 +73,47 @@ class CandidateRun:
     def discard(self) -> None:
         """Mark the kernel as unused, so that its worker frees the memory with its next command."""
         if self.worker is not None:
-            self.worker.garbage.append(self.slot)
+            self.worker.slots_to_free.append(self.slot)
             self.worker = None
 
-    def loses(self, end: WorkerEnd, retries: int) -> bool:
-        """Count a worker that ended during the candidate's work."""
-        again = end.from_outside and self.losses < retries
-        self.losses += again
-        return again
+    def should_retry(self, end: WorkerEnd, retries: int) -> bool:
+        """Count a killed worker, and return whether to try the candidate again."""
+        retry = end.killed_externally and self.worker_losses < retries
+        self.worker_losses += retry
+        return retry
 
-    def starved(self, retries: int) -> Measurement | None:
-        """Count a worker that ended while it only kept the candidate's kernel."""
+    def memory_failure(self, retries: int) -> Measurement | None:
+        """The failure of a candidate that was held by too many workers without memory, or None."""
         end = None if self.worker is None else self.worker.end
         if end is None or end.reason is not EndReason.MEMORY:
             return None
-        self.losses += 1
-        return self.ended(end, building=False) if self.losses > retries else None
+        self.worker_losses += 1
+        return self.ended(end, building=False) if self.worker_losses > retries else None
 
-    def take_turn(self, calm: Iterable[float], disturbed: Iterable[float] = ()) -> None:
+    def add_turn(self, undisturbed: Iterable[float], disturbed: Iterable[float] = ()) -> None:
         """Add the repeats of one turn, in which the candidate was timed between others."""
-        self.again.extend(calm)
+        self.turn_repeats.extend(undisturbed)
         self.disturbed.extend(disturbed)
         self.turns += 1
 
-    def forget_turns(self) -> None:
+    def clear_turns(self) -> None:
         """Remove all repeats that were taken in turns."""
-        self.again.clear()
+        self.turn_repeats.clear()
         self.disturbed.clear()
         self.turns = 0
 
-    def pool(self) -> None:
-        """Merge the repeats of turns into ``repeats``, as if they had been taken at once."""
-        self.repeats = undisturbed((*self.repeats, *self.again), self.disturbed)
-        self.forget_turns()
+    def merge_turns(self) -> None:
+        """Merge the repeats of turns into ``repeats``."""
+        self.repeats = counted_repeats((*self.repeats, *self.turn_repeats), self.disturbed)
+        self.clear_turns()
 
     def succeeded(self) -> Measurement:
         """The measurement of a candidate that was timed.
 
-        If the candidate took part in turns, only repeats of turns count, since only these compare
-        fairly with other candidates.
+        After turns, only their repeats count, because only these compare fairly with other
+        candidates.
         """
-        seconds = undisturbed(self.again, self.disturbed) if self.turns else self.repeats
+        seconds = counted_repeats(self.turn_repeats, self.disturbed) if self.turns else self.repeats
         return self._measured(seconds=seconds, max_relative_error=self.error)
 
     def failed(self, kind: FailureKind, message: str, *, error: float | None = None) -> Measurement:
@@ -143,23 +143,23 @@ class CandidateRun:
 def _kind_of_end(end: WorkerEnd, *, building: bool) -> FailureKind:
     if end.reason is EndReason.DEADLINE:
         return FailureKind.BUILD_TIMEOUT if building else FailureKind.RUN_TIMEOUT
-    starved = any(text in end.log for text in _ALLOCATION_FAILED)
-    if end.reason is EndReason.MEMORY or (starved and end.status != 0):
+    allocation_failed = any(text in end.log for text in _ALLOCATION_FAILED)
+    if end.reason is EndReason.MEMORY or (allocation_failed and end.status != 0):
         return FailureKind.OUT_OF_MEMORY
     return FailureKind.CRASH
 
 
-# Made once, and not for every candidate.
+# Cached, because it is the same for every candidate.
 _as_json = functools.cache(attrs.asdict)
 
 
-def checked_and_timed(
+def measure_fields(
     reference: Reference, policy: TimingPolicy, best: float | None, cores: Sequence[int] = ()
 ) -> Message:
     """The fields of a command that makes a worker check and time a kernel.
 
-    ``best`` is the lowest time of the task so far in seconds, infinity if there is none. With None,
-    the worker checks the kernel and only finds the number of runs per repeat.
+    ``best`` is the lowest time of the task so far in seconds, or infinity. With None, the worker
+    checks the kernel and only finds the number of runs per repeat.
     """
     return {
         "cores": list(cores),
@@ -176,10 +176,9 @@ class MeasureContext:
     """The workers, options and limits with which a runner measures the kernels of one task.
 
     Attributes:
-        reference: The task's reference outputs, which the first worker that needs them computes.
-        threads: The number of threads that a kernel runs with.
-        retries: The number of further tries if another process killed a candidate's worker.
-        clock_cores: The cores to bind a worker's main thread to while it times a kernel. Empty if
+        threads: the number of threads that a kernel runs with.
+        retries: the number of further tries if another process killed a candidate's worker.
+        clock_cores: the cores to bind a worker's main thread to while it times a kernel; empty if
             kernels run on other machines.
     """
 
@@ -196,13 +195,8 @@ class MeasureContext:
     def measure_command(
         self, candidate: CandidateRun, *, best: float | None, cores: Sequence[int] = ()
     ) -> Message:
-        """The command that makes a worker check and time its kernel (``checked_and_timed``).
-
-        ``best`` is the lowest time of the task so far in seconds, infinity if there is none. A much
-        slower kernel is timed only briefly. With None, the worker checks the kernel and does not
-        time it.
-        """
-        asked = checked_and_timed(self.reference, self.policy, best, cores)
+        """The command that makes a worker check and time its kernel (``measure_fields``)."""
+        asked = measure_fields(self.reference, self.policy, best, cores)
         return {"command": "measure", "slot": candidate.slot, **asked}
 
     def turn_command(self, candidate: CandidateRun) -> Message:

@@ -1,4 +1,4 @@
-"""Time limits that follow from earlier times, so that slow candidates cost little time."""
+"""Time limits that are derived from earlier times, so that slow candidates cost little time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 
 from chameleon_runners._timing_options import TimingOptions
 
-_ENOUGH = 8
+_LEAST_BUILDS = 8
 _BUILD_FACTOR = 20.0
 _CHECK_FACTOR = 4.0
 
@@ -23,7 +23,7 @@ class Deadlines:
     def built(self, seconds: float) -> None:
         """Record the duration of a successful build."""
         self._builds.append(seconds)
-        # What counts is what builds take now; a run of thousands keeps a window.
+        # Only the latest builds count.
         del self._builds[:-64]
 
     def ran(self, seconds: float) -> None:
@@ -33,14 +33,14 @@ class Deadlines:
     @property
     def build(self) -> float:
         """The time limit of a build in seconds."""
-        if len(self._builds) < _ENOUGH:
+        if len(self._builds) < _LEAST_BUILDS:
             return self._options.build_timeout
-        usual = _BUILD_FACTOR * statistics.median(self._builds)
-        return min(self._options.build_timeout, max(self._options.build_floor, usual))
+        limit = _BUILD_FACTOR * statistics.median(self._builds)
+        return min(self._options.build_timeout, max(self._options.build_floor, limit))
 
     def run(self, best_seconds: float) -> float:
         """The time limit in seconds for checking and timing a kernel."""
         if not math.isfinite(best_seconds):
             return self._options.run_timeout
-        hopeless = self._options.run_factor * best_seconds + _CHECK_FACTOR * self._longest_run
-        return min(self._options.run_timeout, max(self._options.run_floor, hopeless))
+        limit = self._options.run_factor * best_seconds + _CHECK_FACTOR * self._longest_run
+        return min(self._options.run_timeout, max(self._options.run_floor, limit))

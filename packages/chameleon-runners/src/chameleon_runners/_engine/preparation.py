@@ -9,7 +9,7 @@ import attrs
 from chameleon_core.plugin_api import PluginError, StageRef, Task
 
 from chameleon_runners._engine.context import MeasureContext
-from chameleon_runners._engine.references import stage_key
+from chameleon_runners._engine.references import builder_key
 from chameleon_runners._engine.stage_errors import raise_stage_error
 from chameleon_runners._engine.workers import EndReason, WorkerEvent
 from chameleon_runners._worker.protocol import Message
@@ -23,9 +23,8 @@ class Preparation(ABC):
     """Makes a stage's builder for one task, and handles failures to make it.
 
     Attributes:
-        stage: The class and the options of a space provider or a baseline.
-        context: The workers, options and time limits to use.
-        variant: The variant of a baseline; empty for a space provider.
+        stage: the class and the options of a space provider or a baseline.
+        variant: the variant of a baseline; empty for a space provider.
     """
 
     stage: StageRef
@@ -36,7 +35,7 @@ class Preparation(ABC):
     @cached_property
     def key(self) -> str:
         """The identity of the stage's builder."""
-        return stage_key(self.stage, self.task, self.variant)
+        return builder_key(self.stage, self.task, self.variant)
 
     @property
     def open_command(self) -> Message:
@@ -56,28 +55,28 @@ class Preparation(ABC):
         return {"command": "reference", "path": str(self.context.reference.path)}
 
     @property
-    def wants_reference(self) -> bool:
+    def needs_reference(self) -> bool:
         """Whether this builder should compute the reference outputs."""
         return not (self.context.reference.ready or self.context.reference.computing)
 
-    def computed(self, event: WorkerEvent) -> None:
+    def on_reference(self, event: WorkerEvent) -> None:
         """Handle the result of ``reference_command``."""
         if event.ok and event.reply is not None:
             self.context.reference.tolerance = event.reply["tolerance"]
             self.context.reference.ready = True
         else:
-            self._not_computed(event)
+            self._on_reference_failure(event)
 
     @abstractmethod
-    def _not_computed(self, event: WorkerEvent) -> None:
+    def _on_reference_failure(self, event: WorkerEvent) -> None:
         """Handle a failure to compute the reference outputs."""
 
     @abstractmethod
-    def opened(self, event: WorkerEvent) -> None:
+    def on_opened(self, event: WorkerEvent) -> None:
         """Handle the result of ``open_command``."""
 
     @abstractmethod
-    def refused(self, reply: Message) -> None:
+    def on_build_refused(self, reply: Message) -> None:
         """Handle a builder that cannot build any configuration."""
 
 
@@ -87,7 +86,7 @@ class JobPreparation(Preparation):
 
     _failed_opens: int = attrs.field(default=0, init=False)
 
-    def opened(self, event: WorkerEvent) -> None:
+    def on_opened(self, event: WorkerEvent) -> None:
         """Handle the event that a worker has made the builder, or failed to."""
         if event.end is None:
             if event.reply is not None and not event.ok:
@@ -95,7 +94,7 @@ class JobPreparation(Preparation):
             self._failed_opens = 0
             return
         self._failed_opens += 1
-        patience = self.context.retries if event.end.from_outside else 0
+        patience = self.context.retries if event.end.killed_externally else 0
         if self._failed_opens >= max(_OPEN_ATTEMPTS, patience):
             raise PluginError(
                 f"the stage {self.stage.factory!r} does not start: {event.reason}",
@@ -103,7 +102,7 @@ class JobPreparation(Preparation):
                 "the runner if that works",
             )
 
-    def _not_computed(self, event: WorkerEvent) -> None:
+    def _on_reference_failure(self, event: WorkerEvent) -> None:
         """Count workers that end while they compute the reference; other failures end the job."""
         end, reply = event.end, event.reply
         if reply is not None and reply["status"] == "error":
@@ -115,7 +114,7 @@ class JobPreparation(Preparation):
             )
         if end is None:
             return
-        self.context.reference.attempts += 0 if end.from_outside else 1
+        self.context.reference.attempts += 0 if end.killed_externally else 1
         if (
             self.context.reference.attempts >= _REFERENCE_ATTEMPTS
             or end.reason is EndReason.DEADLINE
@@ -126,7 +125,7 @@ class JobPreparation(Preparation):
                 hint="raise reference_timeout or memory_mib of the runner",
             )
 
-    def refused(self, reply: Message) -> None:
+    def on_build_refused(self, reply: Message) -> None:
         """End the job with an error, since its other candidates would fail in the same way."""
         if reply["status"] == "error":
             raise_stage_error(self.stage.factory, reply)

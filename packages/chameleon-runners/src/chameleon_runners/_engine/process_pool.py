@@ -37,12 +37,12 @@ class Starter:
     """Starts the workers of one runner, and counts failed starts.
 
     Attributes:
-        threads: The number of threads that a kernel runs with.
-        blas_threads: The number of threads of OpenBLAS, NumPy's library for matrix products. It may
-            be above 1 only if the workers compute no references. After computing a reference, these
-            threads spin for a while, on cores where a kernel may be timed next.
-        memory_bytes: The memory limit of each worker in bytes.
-        start_timeout: The longest start of a worker in seconds.
+        threads: the number of threads that a kernel runs with.
+        blas_threads: the number of threads of OpenBLAS, NumPy's library for matrix products.
+            Workers that compute references need 1, because more threads spin afterwards on cores
+            where kernels are timed.
+        memory_bytes: the memory limit of each worker in bytes.
+        start_timeout: the longest start of a worker in seconds.
     """
 
     threads: int
@@ -67,7 +67,9 @@ class Starter:
         worker.submit("init", message, self.start_timeout)
         return worker
 
-    def started(self, worker: WorkerProcess, reply: Message | None, *, closed: bool) -> None:
+    def handle_start_reply(
+        self, worker: WorkerProcess, reply: Message | None, *, closed: bool
+    ) -> None:
         """Handle a worker's reply to its first command, and end a worker that is not ready."""
         if reply is not None and reply["status"] == "ok":
             self._failed = 0
@@ -105,7 +107,7 @@ class WakePipe:
                 os.write(end.number, b"!")
 
     def clear(self) -> None:
-        """Empty the pipe, so that the waiting thread is not woken again for the same reason."""
+        """Empty the pipe."""
         if (end := self._read) is not None:
             with contextlib.suppress(OSError):
                 os.read(end.number, 1024)
@@ -122,16 +124,16 @@ _WATCHED = 8
 
 
 class ProcessPool(WorkerPool):
-    """A pool of worker processes; one thread waits for all of them."""
+    """A pool of worker processes, for all of which one thread waits."""
 
     def __init__(self, starter: Starter) -> None:
         super().__init__()
-        _allow_descriptors()
+        _raise_descriptor_limit()
         self._starter = starter
         self._workers: dict[Worker, tuple[WorkerProcess, Listener]] = {}
         self._rotation: deque[WorkerProcess] = deque()
-        self._watched = 0.0
-        # A worker is either started before ``close`` looks for workers, or not at all.
+        self._last_watch = 0.0
+        # No worker may start after ``close`` has listed the workers.
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
         self._waking = WakePipe()
@@ -145,15 +147,15 @@ class ProcessPool(WorkerPool):
     def now(self) -> float:
         return time.monotonic()
 
-    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+    def start_worker(self, listener: Listener, *, preload: str | None = None) -> Worker:
         with self._lock:
             self._require_open()
             worker = self._starter.start(preload=preload)
             if self.closed:
-                # By a signal handler, in this very thread: nobody else knows this worker.
+                # A signal handler in this thread closed the pool, without this worker.
                 worker.kill(EndReason.DEADLINE)
                 raise StoppedError
-            self._workers[worker] = (worker, heard)
+            self._workers[worker] = (worker, listener)
             self._selector.register(worker.replies, selectors.EVENT_READ, worker)
             self._rotation.append(worker)
             self._expect_answer(worker)
@@ -161,7 +163,7 @@ class ProcessPool(WorkerPool):
 
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
         if worker not in self._workers:
-            # It ended while it was idle, and its listener is yet to be told.
+            # It ended while it was idle.
             self.enqueue(then, WorkerEvent(worker=worker, end=worker.end))
             return
         worker, _ = self._workers[worker]
@@ -186,53 +188,52 @@ class ProcessPool(WorkerPool):
 
     def wait(self, until: float | None) -> None:
         ready: list[tuple[selectors.SelectorKey, int]] = []
-        # Closing, from a signal handler or another thread, closes the selector too.
+        # A signal handler or another thread may close the selector.
         with contextlib.suppress(OSError, ValueError, KeyError):
             ready = self._selector.select(self._seconds_to_wait(_WATCH_SECONDS, until))
         for key, _ in ready:
             if key.data is None:
                 self._waking.clear()
             else:
-                self._look_at(key.data)
+                self._poll_worker(key.data)
         for worker, _ in self._overdue():
-            self._look_at(worker)
+            self._poll_worker(worker)
         now = time.monotonic()
-        if now - self._watched > _WATCH_SECONDS:
-            self._watched = now
+        if now - self._last_watch > _WATCH_SECONDS:
+            self._last_watch = now
             self._watch()
 
     def _watch(self) -> None:
-        """Check a few silent workers, which may exceed their memory limit."""
+        """Check the memory of a few silent workers."""
         for _ in range(min(_WATCHED, len(self._rotation))):
             worker = self._rotation.popleft()
             if worker.alive:
                 self._rotation.append(worker)
-                # One that is stopped does not grow, and another may be timed at this moment.
+                # The memory of a paused worker does not grow.
                 if not worker.paused:
-                    self._look_at(worker)
+                    self._poll_worker(worker)
 
     def pid_of(self, worker: Worker) -> int | None:
         """The process id of a worker, or None if the worker has ended."""
         return self._workers[worker][0].pid if worker in self._workers else None
 
-    def lives(self, worker: Worker) -> bool:
-        self._look_at(worker)
+    def is_alive(self, worker: Worker) -> bool:
+        self._poll_worker(worker)
         return worker.alive
 
-    def quiet(self, besides: Worker | None = None) -> None:
-        """Pause all idle workers except ``besides``, each until its next command.
+    def pause_idle(self, active: Worker | None = None) -> None:
+        """Pause all idle workers except ``active``, each until its next command.
 
-        After their last task, threads of these workers would keep spinning on cores where another
-        worker times a kernel.
+        Their threads would keep spinning on cores where another worker times a kernel.
         """
         for worker in self.workers:
-            if worker is not besides:
+            if worker is not active:
                 worker.pause()
 
-    def _look_at(self, worker: Worker) -> None:
+    def _poll_worker(self, worker: Worker) -> None:
         if worker not in self._workers:
             return
-        worker, heard = self._workers[worker]
+        worker, listener = self._workers[worker]
         work = worker.work
         reply = worker.poll()
         if reply is None and worker.alive:
@@ -240,22 +241,22 @@ class ProcessPool(WorkerPool):
         if not worker.alive:
             self._forget(worker)
         if work is not None and work.tag == "init":
-            self._started(worker, reply, heard)
+            self._started(worker, reply, listener)
             return
         seconds = time.monotonic() - work.started if work is not None else 0.0
-        listener = heard if work is None else work.tag
+        listener = listener if work is None else work.tag
         self.enqueue(
             listener, WorkerEvent(worker=worker, reply=reply, end=worker.end, seconds=seconds)
         )
 
-    def _started(self, worker: WorkerProcess, reply: Message | None, heard: Listener) -> None:
+    def _started(self, worker: WorkerProcess, reply: Message | None, listener: Listener) -> None:
         try:
-            self._starter.started(worker, reply, closed=self.closed)
+            self._starter.handle_start_reply(worker, reply, closed=self.closed)
         finally:
             if worker.end is not None:
                 self._forget(worker)
-            said = reply if worker.alive else None
-            self.enqueue(heard, WorkerEvent(worker=worker, reply=said, end=worker.end))
+            start_reply = reply if worker.alive else None
+            self.enqueue(listener, WorkerEvent(worker=worker, reply=start_reply, end=worker.end))
 
     def wake(self) -> None:
         self._waking.wake()
@@ -272,7 +273,7 @@ class ProcessPool(WorkerPool):
         self._waking.close()
 
 
-def _allow_descriptors() -> None:
+def _raise_descriptor_limit() -> None:
     """Raise this process's limit of open files, since each worker needs three."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)

@@ -10,7 +10,7 @@ import attrs
 from chameleon_core.plugin_api import StageRef, Task
 
 
-def stage_key(stage: StageRef, task: Task, variant: str = "") -> str:
+def builder_key(stage: StageRef, task: Task, variant: str = "") -> str:
     """A string that identifies a builder: by its stage, options, task and variant."""
     return json.dumps([stage.factory, stage.options, task.key, variant], sort_keys=True)
 
@@ -20,8 +20,8 @@ class Reference:
     """The file with the reference outputs of a task.
 
     Attributes:
-        tolerance: The largest allowed relative error; 0 until the file is complete.
-        attempts: The number of workers that ended while they computed the outputs.
+        tolerance: the largest allowed relative error; 0 until the file is complete.
+        attempts: the number of workers that ended while they computed the outputs.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class References:
         return next((reference for reference in references if reference and reference.ready), None)
 
     def of(self, key: str) -> Reference:
-        """The reference outputs for a key; if there are none, the caller must compute them."""
+        """The reference outputs for a key; if they are not ready, the caller must compute them."""
         if key not in self._known:
             path = self._folder / f"reference-{len(self._known)}.npz"
             self._known[key] = Reference(path=path)

@@ -36,7 +36,7 @@ from chameleon_runners import _environment as environment
 from chameleon_runners._engine.comparison import Comparison
 from chameleon_runners._engine.deadlines import Deadlines
 from chameleon_runners._engine.process_pool import ProcessPool, Starter
-from chameleon_runners._engine.references import Reference, References, stage_key
+from chameleon_runners._engine.references import Reference, References, builder_key
 from chameleon_runners._engine.workers import BuilderPool, WorkerPool
 from chameleon_runners._timing import TimingPolicy
 from chameleon_runners._timing_options import TimingOptions
@@ -87,7 +87,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         self._numbers = itertools.count()
         self._active: Interruptible | None = None
         self._preload: str | None = None
-        self._late = False
+        self._starts_late = False
         self._plan = ComparisonPlan()
         self._interrupted = False
         self._closed = False
@@ -98,10 +98,10 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         self._preload = space.factory
 
     def start_late(self) -> None:
-        self._late = True
+        self._starts_late = True
 
     def __enter__(self) -> Self:
-        if not self._late:
+        if not self._starts_late:
             self._start().builders.fill(self._size)
         return self
 
@@ -184,8 +184,8 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         if not contenders:
             return []
         resources = self._start()
-        # A winner's own reference checks its rivals as well, and is known already.
-        keys = [stage_key(contender.stage, task) for contender in contenders]
+        # The reference of any contender's stage checks all contenders.
+        keys = [builder_key(contender.stage, task) for contender in contenders]
         known = resources.references.known(keys)
         reference = known or resources.references.of(f"compare {task.key}")
         with self._comparison(resources, task, contenders, reference) as comparison:
@@ -222,7 +222,7 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
         """A description of the hardware that kernels are timed on, for the records."""
 
     def _activate(self, active: Interruptible) -> None:
-        """Make interrupts reach this work, also an interrupt that came before."""
+        """Pass interrupts to this work, also an interrupt that came before."""
         self._active = active
         if self._interrupted:
             active.interrupt()
@@ -233,19 +233,19 @@ class MeasuringRunner(Runner, Generic[Options, Pool]):
             self._active.interrupt()
 
     def close(self) -> None:
-        polite = not self._closed and self._active is None
+        graceful = not self._closed and self._active is None
         self._closed = True
-        # A second caller returns no earlier than the first: when nothing is left.
+        # A second caller waits until the first has released everything.
         with self._closing:
             try:
-                self._leave(polite=polite)
+                self._release_devices(graceful=graceful)
             finally:
                 if self._remove is not None:
                     self._remove()
 
     @abstractmethod
-    def _leave(self, *, polite: bool) -> None:
-        """Release what else the runner holds, such as devices."""
+    def _release_devices(self, *, graceful: bool) -> None:
+        """Release what a subclass holds, such as devices."""
 
 
 def _clean_up(pool: WorkerPool, folder: Path) -> None:

@@ -17,12 +17,12 @@ from chameleon_runners._engine.workers import EndReason, Work, Worker, WorkerEnd
 from chameleon_runners._worker.protocol import Decoder, Message, ProtocolError, send
 
 _MODULE = "chameleon_runners._worker"
-_DYING_SECONDS = 5.0
+_EXIT_SECONDS = 5.0
 """Seconds to wait for the exit status of a worker that closed its connection."""
 
 
 class PipeEnd:
-    """A file descriptor that is closed when nobody refers to this object any more."""
+    """A file descriptor that is closed with this object."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -63,14 +63,11 @@ class WorkerProcess(Worker):
         return self._child.pid
 
     def submit(self, tag: Any, message: Message, timeout: float) -> None:
-        """Send a command to an idle worker, and start its time limit.
-
-        ``timeout`` is the time limit in seconds.
-        """
+        """Send a command to an idle worker, and start its time limit in seconds."""
         self.resume()
-        if self.garbage:
-            message = {**message, "drop": self.garbage}
-            self.garbage = []
+        if self.slots_to_free:
+            message = {**message, "drop": self.slots_to_free}
+            self.slots_to_free = []
         self._child.clear_log()
         now = time.monotonic()
         self.work = Work(tag=tag, started=now, deadline=now + timeout)
@@ -91,7 +88,10 @@ class WorkerProcess(Worker):
             self._child.signal(signal.SIGCONT)
 
     def poll(self) -> Message | None:
-        """Check the current command: return its reply, or None while there is none."""
+        """The reply to the current command, or None.
+
+        A worker that is overdue or exceeds its memory limit is killed.
+        """
         with self._ending:
             if not self.alive:
                 return None
@@ -113,12 +113,12 @@ class WorkerProcess(Worker):
         try:
             messages = self._decoder.feed(data)
         except ProtocolError:
-            self.kill(EndReason.GARBAGE)
+            self.kill(EndReason.PROTOCOL_ERROR)
             return None
         if not messages:
             return None
         if self.work is None or len(messages) > 1:
-            self.kill(EndReason.GARBAGE)
+            self.kill(EndReason.PROTOCOL_ERROR)
             return None
         self.work = None
         return messages[0]
@@ -138,7 +138,7 @@ class WorkerProcess(Worker):
 
     def kill(self, reason: EndReason = EndReason.DIED) -> WorkerEnd:
         """Kill the worker and all processes that it started, and close its pipes."""
-        # The thread that measures may notice the end that the thread that closes brings about.
+        # The measuring thread and the closing thread may both notice the end.
         with self._ending:
             if self.end is None:
                 self.end = self._kill(reason)
@@ -146,8 +146,8 @@ class WorkerProcess(Worker):
 
     def _kill(self, reason: EndReason) -> WorkerEnd:
         if reason is EndReason.DIED:
-            # Its exit status says how it died; do not overwrite it with our own signal.
-            self._child.wait(_DYING_SECONDS)
+            # Wait for its own exit status, which a signal would replace.
+            self._child.wait(_EXIT_SECONDS)
         seconds = time.monotonic() - self.work.started if self.work is not None else 0.0
         status = self._child.kill()
         self._commands = None

@@ -1,7 +1,7 @@
 """Workers of the engine, each of which handles one command at a time, and pools of workers.
 
-A worker is a process, an actor of Ray, or simulated; the engine treats all alike. The cost of an
-event must not grow with the number of workers, so that a pool can have hundreds of them.
+A worker is a process, an actor of Ray, or simulated. The cost of an event must not grow with the
+number of workers, so that a pool can have hundreds of them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class EndReason(StrEnum):
     DIED = "died"
     DEADLINE = "deadline"
     MEMORY = "memory"
-    GARBAGE = "garbage"
+    PROTOCOL_ERROR = "protocol error"
 
 
 @attrs.frozen(kw_only=True)
 class WorkerEnd:
-    """The way in which a worker ended, such as a crash or a time limit.
+    """The end of a worker, such as a crash or a time limit.
 
     Attributes:
-        status: The exit status as ``subprocess`` gives it: negative for a signal.
-        log: The end of the worker's output during its last work.
-        seconds: The seconds for which the worker had been working on its last command.
+        status: the exit status as ``subprocess`` gives it: negative for a signal.
+        log: the end of the worker's output during its last work.
+        seconds: the seconds for which the worker had been working on its last command.
     """
 
     reason: EndReason
@@ -50,35 +50,37 @@ class WorkerEnd:
     seconds: float
 
     @property
-    def from_outside(self) -> bool:
+    def killed_externally(self) -> bool:
         """Whether a process other than the runner and the worker itself killed the worker."""
         killed = self.status in {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT}
         return self.reason is EndReason.DIED and killed
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """How the worker ended, as a part of a message."""
         if self.reason is EndReason.DEADLINE:
             return f"did not finish within its deadline and was killed after {self.seconds:.1f} s"
         if self.reason is EndReason.MEMORY:
             return "used more memory than memory_mib of the runner allows, and was killed"
-        if self.reason is EndReason.GARBAGE:
-            return "wrote over the connection to the runner"
+        if self.reason is EndReason.PROTOCOL_ERROR:
+            return "broke the protocol of its connection to the runner"
         how = describe_status(self.status)
         return f"exited with {how}" if self.status >= 0 else f"was killed by signal {how}"
 
     def explain(self) -> str:
         """A message about the end, with the worker's last output."""
-        return f"the worker {self.words}" + (f"; it printed: {self.log[-800:]}" if self.log else "")
+        return f"the worker {self.description}" + (
+            f"; it printed: {self.log[-800:]}" if self.log else ""
+        )
 
 
 @attrs.frozen(kw_only=True)
 class Work:
-    """The command that a worker is handling, with its start and its deadline.
+    """The command that a worker is handling.
 
     Attributes:
-        tag: The pool's own data about the work, such as the listener for the answer.
-        deadline: The ``time.monotonic()`` at which the work is stopped.
+        tag: the pool's own data about the work, such as the listener for the answer.
+        deadline: the ``time.monotonic()`` at which the work is stopped.
     """
 
     tag: Any
@@ -91,19 +93,17 @@ class Worker:
     """A worker, which handles one command at a time, with its state as the pool knows it.
 
     Attributes:
-        end: The way in which the worker ended, or None while it is alive.
-        opened: The identity of the stage's builder that the worker has made, or None.
-        built: The number of builds that the worker has been given.
-        garbage: The slots (numbers) of kernels that the worker frees with its next command.
-        printed: The end of the worker's output during its last work; empty if unknown.
+        builder_key: the identity of the stage's builder that the worker has made, or None.
+        slots_to_free: the slots (numbers) of kernels that the worker frees with its next command.
+        last_output: the end of the worker's output during its last work; empty if unknown.
     """
 
     work: Work | None = None
     end: WorkerEnd | None = None
-    opened: str | None = None
-    built: int = 0
-    garbage: list[int] = attrs.field(factory=list)
-    printed: str = ""
+    builder_key: str | None = None
+    build_count: int = 0
+    slots_to_free: list[int] = attrs.field(factory=list)
+    last_output: str = ""
 
     @property
     def alive(self) -> bool:
@@ -118,7 +118,7 @@ class Worker:
     @property
     def log(self) -> str:
         """The end of the worker's output during its last work."""
-        return self.printed
+        return self.last_output
 
     def mark_ended(self) -> None:
         """Mark the worker as ended, also if it is busy."""
@@ -131,8 +131,7 @@ class WorkerEvent:
     """The answer of a worker to a command, or the end of the worker.
 
     Attributes:
-        end: The way in which the worker ended, or None.
-        seconds: The duration of the work in seconds of the pool's clock.
+        seconds: the duration of the work in seconds of the pool's clock.
     """
 
     worker: Worker
@@ -157,11 +156,7 @@ Listener = Callable[[WorkerEvent], None]
 
 
 class WorkerPool(ABC):
-    """Starts workers, sends them commands, and passes the answers to listeners.
-
-    Attributes:
-        closed: Whether the pool was closed, which ends all workers.
-    """
+    """Starts workers, sends them commands, and passes the answers to listeners."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Listener, WorkerEvent]] = deque()
@@ -179,11 +174,8 @@ class WorkerPool(ABC):
         heapq.heappush(self._due, (work.deadline, next(self._numbers), worker, work))
 
     def _seconds_to_wait(self, longest: float, until: float | None) -> float:
-        """Seconds until the next deadline, until ``until`` or ``longest``, whichever is first.
-
-        ``longest`` is the largest result in seconds.
-        """
-        # Work that was answered in time leaves its deadline behind.
+        """Seconds until the next deadline or ``until``, at most ``longest``."""
+        # Drop the deadlines of finished work.
         while self._due and self._due[0][2].work is not self._due[0][3]:
             heapq.heappop(self._due)
         limits = [until] if until is not None else []
@@ -202,21 +194,18 @@ class WorkerPool(ABC):
         """The time on the pool's clock in seconds; simulated pools have a clock of their own."""
 
     @abstractmethod
-    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+    def start_worker(self, listener: Listener, *, preload: str | None = None) -> Worker:
         """Start a worker."""
 
     @abstractmethod
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
-        """Send a command to an idle worker, and start its time limit.
-
-        ``timeout`` is the time limit in seconds.
-        """
+        """Send a command to an idle worker, and start its time limit in seconds."""
 
     @abstractmethod
     def end_worker(self, worker: Worker) -> None:
         """End a worker, even if it is busy; no listener is called."""
 
-    def lives(self, worker: Worker) -> bool:
+    def is_alive(self, worker: Worker) -> bool:
         """Whether an idle worker is still alive."""
         return worker.alive
 
@@ -236,10 +225,7 @@ class WorkerPool(ABC):
     def ask(
         self, worker: Worker, message: Message, timeout: float, turn: Callable[[], None]
     ) -> WorkerEvent:
-        """Send a command to an idle worker, and wait for its answer or its end.
-
-        ``timeout`` is the time limit in seconds.
-        """
+        """Send a command to an idle worker, and wait for its answer or its end."""
         events: list[WorkerEvent] = []
         self.submit(worker, events.append, message, timeout)
         while not events:
@@ -268,9 +254,9 @@ class BuilderPool:
     """Lends idle builders (workers that build), and replaces those that end.
 
     Attributes:
-        cores: The cores to build on, one per builder. If it is empty, builders may use all cores.
-        recycle_after: The number of builds after which a builder that is given back is replaced.
-            None to replace none, because builders may still hold kernels.
+        cores: the cores to build on, one per builder; empty if builders may use all cores.
+        recycle_after: the number of builds after which a returned builder is replaced; None for
+            never.
         preload: ``"module:Class"`` of the space provider that new builders import early.
     """
 
@@ -310,19 +296,19 @@ class BuilderPool:
             self._idle.popleft()
         if not self._idle:
             return None
-        experienced = (idle for idle in self._idle if idle.opened == key and self._ready(idle))
-        worker = next(experienced, self._idle[0])
+        prepared = (idle for idle in self._idle if idle.builder_key == key and self._ready(idle))
+        worker = next(prepared, self._idle[0])
         self._idle.remove(worker)
         return worker
 
     def _ready(self, worker: Worker) -> bool:
-        return worker in self._numbers and worker.idle and self.pool.lives(worker)
+        return worker in self._numbers and worker.idle and self.pool.is_alive(worker)
 
     def give_back(self, worker: Worker) -> None:
         """Return a borrowed builder, also if it has ended."""
         if not worker.alive:
             self.forget(worker)
-        elif self.recycle_after is not None and worker.built >= self.recycle_after:
+        elif self.recycle_after is not None and worker.build_count >= self.recycle_after:
             self.end(worker)
         else:
             self._idle.append(worker)

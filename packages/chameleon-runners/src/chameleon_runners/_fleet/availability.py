@@ -1,4 +1,4 @@
-"""Keeps track of which devices of a fleet are free, busy, lost or due for another attempt."""
+"""The devices of a fleet by status: free, busy, lost or due for another attempt."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ class Availability:
     """The devices of a fleet, sorted by status, so that queries need not visit all of them.
 
     Attributes:
-        changed: Whether a device came or went since the caller last reset this flag.
-        reached: Whether at least one device was connected for the current target so far.
+        changed: whether a device came or went since the caller last reset this flag.
+        ever_connected: whether a device was connected for the current target so far.
     """
 
     def __init__(self) -> None:
         self.known: dict[str, DeviceState] = {}
         self.changed = False
-        self.reached = False
+        self.ever_connected = False
         self._free: deque[DeviceState] = deque()
-        self._hopeful: set[DeviceState] = set()
+        self._may_work: set[DeviceState] = set()
         self._timers: list[tuple[float, int, DeviceState]] = []
         self._numbers = itertools.count()
 
     @property
-    def hopeful(self) -> int:
+    def may_work(self) -> int:
         """The number of devices that work, or are being connected for the first time."""
-        return len(self._hopeful)
+        return len(self._may_work)
 
-    def elsewhere(self, names: Collection[str]) -> bool:
+    def has_other_device(self, names: Collection[str]) -> bool:
         """Whether the fleet has a device that works, or may still work, besides some devices."""
-        asked = {self.known[name] for name in names if name in self.known}
-        return len(self._hopeful) > len(asked & self._hopeful)
+        named = {self.known[name] for name in names if name in self.known}
+        return len(self._may_work) > len(named & self._may_work)
 
     def take(self, avoid: Collection[str] = ()) -> DeviceState | None:
         """Take a free device and mark it as busy, or return None if no device is free."""
@@ -57,44 +57,41 @@ class Availability:
     def move(self, device: DeviceState, state: DeviceStatus) -> None:
         """Set the status of a device."""
         device.status = state
-        if device.hopeful:
-            self._hopeful.add(device)
+        if device.may_work:
+            self._may_work.add(device)
         else:
-            self._hopeful.discard(device)
+            self._may_work.discard(device)
 
     def release(self, device: DeviceState) -> None:
         """Mark a device as free."""
         self.move(device, DeviceStatus.READY)
         self._free.append(device)
 
-    def leave(self, device: DeviceState, state: DeviceStatus, reason: str) -> None:
+    def mark_unusable(self, device: DeviceState, state: DeviceStatus, reason: str) -> None:
         """Mark a device as unusable."""
         device.reason = reason
-        device.answer(back=False)
+        device.resolve_reports(recovered=False)
         self.move(device, state)
         self.changed = True
 
     def remove(self, device: DeviceState) -> None:
         """Remove a device that no longer exists."""
-        self._hopeful.discard(device)
+        self._may_work.discard(device)
         self.known.pop(device.name, None)
         self.changed = True
 
-    def remind(self, device: DeviceState, when: float) -> None:
-        """Let ``due`` yield an unusable device again at a given time, for another attempt.
-
-        ``when`` is the time on the pool's clock, in seconds.
-        """
+    def schedule_retry(self, device: DeviceState, when: float) -> None:
+        """Let ``due`` yield an unusable device at a time on the pool's clock, in seconds."""
         heapq.heappush(self._timers, (when, next(self._numbers), device))
 
     def due(self, now: float) -> Iterator[DeviceState]:
-        """The devices that are away and should be tried again now."""
+        """The unusable devices that should be tried again now."""
         while self._timers and self._timers[0][0] <= now:
             _, _, device = heapq.heappop(self._timers)
             if device.status is DeviceStatus.AWAY and self.known.get(device.name) is device:
                 yield device
 
     @property
-    def next_due(self) -> float:
+    def next_retry(self) -> float:
         """The time at which to try the next lost device again; infinity if there is none."""
         return self._timers[0][0] if self._timers else float("inf")

@@ -8,16 +8,16 @@ from pathlib import Path
 import attrs
 from chameleon_core.plugin_api import FailureKind, Measurement
 
-from chameleon_runners._engine.context import CandidateRun, checked_and_timed
+from chameleon_runners._engine.context import CandidateRun, measure_fields
 from chameleon_runners._engine.references import Reference
 from chameleon_runners._engine.workers import WorkerEvent
 from chameleon_runners._fleet.device_state import DeviceState
 from chameleon_runners._fleet.verdicts import (
     FailureReport,
     Verdict,
-    awaited,
-    conclusive,
+    is_candidate_fault,
     judge,
+    needs_device_test,
 )
 from chameleon_runners._timing import TimingPolicy
 from chameleon_runners._worker.protocol import Message
@@ -28,24 +28,24 @@ class FleetCandidateRun(CandidateRun):
     """The state of one configuration while a fleet builds and measures it.
 
     Attributes:
-        artifact: The folder that a builder exports the kernel to.
-        tries: How many more times the candidate may be run, on any device.
-        passed: The measurement, if the candidate succeeded on a device; else None.
-        passed_on: The name of the device on which the candidate succeeded.
-        passed_after: The number of failures that were reported before the success on ``passed_on``.
+        artifact: the folder that a builder exports the kernel to.
+        tries: the number of runs that are left, on any device.
+        success: the measurement, if the candidate succeeded on a device; else None.
+        success_device: the name of that device.
+        failures_before_success: the number of failures that were reported before.
     """
 
     artifact: Path
     tries: int
     reports: list[FailureReport] = attrs.field(factory=list)
-    passed: Measurement | None = None
-    passed_on: str = ""
-    passed_after: int = 0
+    success: Measurement | None = None
+    success_device: str = ""
+    failures_before_success: int = 0
 
     @property
-    def asked(self) -> set[str]:
+    def tried_devices(self) -> set[str]:
         """The names of the devices that have tried the candidate."""
-        return {*(report.device for report in self.reports), self.passed_on}
+        return {*(report.device for report in self.reports), self.success_device}
 
     def fail(self, device: DeviceState, event: WorkerEvent) -> FailureReport:
         """Record that the candidate failed on a device, and return a report of the failure."""
@@ -61,36 +61,37 @@ class FleetCandidateRun(CandidateRun):
         report = FailureReport(
             device=device.name,
             failure=attrs.evolve(failure, message=f"{failure.message} (on {device.name})"),
-            outside=end is not None and end.from_outside,
-            back=None if end is not None or awaited(kind) else True,
+            killed_externally=end is not None and end.killed_externally,
+            device_recovered=None if end is not None or needs_device_test(kind) else True,
             reliability=device.reliability,
             identity=device.actual_name,
         )
         self.reports.append(report)
         return report
 
-    def judge(self, *, elsewhere: bool) -> Measurement | Verdict:
+    def judge(self, *, has_other_device: bool) -> Measurement | Verdict:
         """Decide after failures whether the candidate is at fault, or what to do next."""
-        if self.passed is None:
-            return judge(self.reports, tries=self.tries, elsewhere=elsewhere)
-        # Outputs were right once and wrong once before: a third device decides, if there is one.
-        if len(self.reports) == self.passed_after:
-            return Verdict.AGAIN if elsewhere else self.passed
+        if self.success is None:
+            return judge(self.reports, tries=self.tries, has_other_device=has_other_device)
+        # After right and wrong outputs, a third device decides.
+        if len(self.reports) == self.failures_before_success:
+            return Verdict.RETRY if has_other_device else self.success
         last = self.reports[-1]
-        outvoted = last.kind is FailureKind.WRONG_OUTPUT and conclusive(self._wrong)
-        return last.failure if outvoted else self.passed
+        outvoted = last.kind is FailureKind.WRONG_OUTPUT and is_candidate_fault(self._wrong)
+        return last.failure if outvoted else self.success
 
-    def succeed(self, device: str, *, elsewhere: bool) -> Measurement | Verdict:
-        """Record a success on a device, and return the measurement or what to do next.
+    def succeed(self, device: str, *, has_other_device: bool) -> Measurement | Verdict:
+        """Record a success on a device, and return the measurement or the next step.
 
-        The success may be luck, because the program may have a race condition.
+        After wrong outputs on another device, a third device decides, because of possible race
+        conditions.
         """
-        if self.passed is None:
-            self.passed, self.passed_on = self.succeeded(), device
-            self.passed_after = len(self.reports)
-            if self._wrong and elsewhere and self.tries > 0:
-                return Verdict.AGAIN
-        return self.passed
+        if self.success is None:
+            self.success, self.success_device = self.succeeded(), device
+            self.failures_before_success = len(self.reports)
+            if self._wrong and has_other_device and self.tries > 0:
+                return Verdict.RETRY
+        return self.success
 
     @property
     def _wrong(self) -> list[FailureReport]:
@@ -106,7 +107,7 @@ class FleetCandidateRun(CandidateRun):
         self, reference: Reference, policy: TimingPolicy, best_seconds: float
     ) -> Message:
         """The command that makes a device's worker check and time the kernel."""
-        asked = checked_and_timed(reference, policy, best_seconds)
+        asked = measure_fields(reference, policy, best_seconds)
         return {"command": "run", "artifact": str(self.artifact), **asked}
 
     def discard(self) -> None:

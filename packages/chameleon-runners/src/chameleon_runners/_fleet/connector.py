@@ -25,21 +25,19 @@ class Connector:
     """Connects and tests devices; if a device fails, it is tried again after a pause.
 
     Attributes:
-        pool: The pool that starts the workers, each of which controls a device.
-        arrived: A function that is called with each device that works.
-        target: The target that devices are connected for; None until it is known.
+        target: the target that devices are connected for; None until it is known.
     """
 
     _pool: WorkerPool
     _options: FleetOptions
     _availability: Availability
-    _arrived: Callable[[DeviceState], None]
+    _on_ready: Callable[[DeviceState], None]
     target: str | None = attrs.field(default=None, init=False)
 
-    def reach(self, device: DeviceState) -> None:
-        """Start to connect a device, through its worker if this is alive, or a new worker."""
-        device.fresh = device.worker is None or not device.worker.alive
-        if not device.fresh:
+    def start_connecting(self, device: DeviceState) -> None:
+        """Connect a device through its worker, or a new one if the worker has ended."""
+        device.new_worker = device.worker is None or not device.worker.alive
+        if not device.new_worker:
             self.connect(device)
             return
         self._availability.move(device, DeviceStatus.STARTING)
@@ -80,10 +78,10 @@ class Connector:
                 self.connect(device)
         elif device.status is DeviceStatus.READY:
             device.worker = None
-            self.reach(device)
+            self.start_connecting(device)
         elif device.status is DeviceStatus.STARTING:
-            self._stumbled(device, event.end.explain())
-        # Otherwise it was given something to do meanwhile, and who waits for that is told.
+            self._attempt_failed(device, event.end.explain())
+        # Otherwise its listener handles the end.
 
     def _ask(self, device: DeviceState, then: Listener, message: Message) -> None:
         if device.worker is not None:
@@ -91,10 +89,10 @@ class Connector:
             self._pool.submit(device.worker, then, message, timeout)
 
     def _connected(self, device: DeviceState, event: WorkerEvent) -> None:
-        device.heard(event)
+        device.record_identity(event)
         reply = event.reply
         if reply is None or reply["status"] == "lost":
-            self._stumbled(device, event.reason)
+            self._attempt_failed(device, event.reason)
         elif reply["status"] != "ok":
             self._exclude(device, reply)
         elif device.target != self.target:
@@ -104,9 +102,9 @@ class Connector:
             self.test(device)
 
     def _tested(self, device: DeviceState, event: WorkerEvent) -> None:
-        device.heard(event)
+        device.record_identity(event)
         if event.reply is None or event.reply["status"] != "ok":
-            self._stumbled(device, event.reason)
+            self._attempt_failed(device, event.reason)
         elif device.target != self.target:
             self.connect(device)
         else:
@@ -115,28 +113,28 @@ class Connector:
     def _ready(self, device: DeviceState) -> None:
         if device.reason:
             _log.info("device_is_back", device=device.name, was=device.reason)
-        awaited = device.answer(back=True)
-        self._availability.changed |= awaited or bool(device.reason)
-        self._availability.reached = True
+        had_reports = device.resolve_reports(recovered=True)
+        self._availability.changed |= had_reports or bool(device.reason)
+        self._availability.ever_connected = True
         device.failures, device.reason, device.refusal = 0, "", None
-        self._arrived(device)
+        self._on_ready(device)
 
-    def _stumbled(self, device: DeviceState, reason: str) -> None:
-        """Handle a failed attempt: try at once with a new worker, or later after a pause."""
+    def _attempt_failed(self, device: DeviceState, reason: str) -> None:
+        """Try at once with a new worker, or later after a pause."""
         self.drop_worker(device)
-        if not device.fresh:
-            self.reach(device)
+        if not device.new_worker:
+            self.start_connecting(device)
             return
         device.failures += 1
         if not device.reason:
             _log.warning("device_lost", device=device.name, reason=reason)
         pause = self._options.probe_after * 2.0 ** min(device.failures - 1, 10)
-        self._availability.leave(device, DeviceStatus.AWAY, reason)
+        self._availability.mark_unusable(device, DeviceStatus.AWAY, reason)
         due = self._pool.now() + min(pause, LONGEST_PAUSE)
-        self._availability.remind(device, due)
+        self._availability.schedule_retry(device, due)
 
     def _exclude(self, device: DeviceState, refusal: Message) -> None:
         device.refusal = refusal
         self.drop_worker(device)
-        self._availability.leave(device, DeviceStatus.EXCLUDED, refusal["message"])
+        self._availability.mark_unusable(device, DeviceStatus.EXCLUDED, refusal["message"])
         _log.warning("device_excluded", device=device.name, reason=device.reason)

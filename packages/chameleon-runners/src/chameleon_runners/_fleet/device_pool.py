@@ -1,4 +1,4 @@
-"""All devices of a fleet: how they are listed, connected, lent, tested and set aside."""
+"""All devices of a fleet: how they are listed, connected, lent, tested and quarantined."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ from chameleon_runners._worker.protocol import Message
 
 _log = structlog.get_logger()
 
-_SAY_SECONDS = 30.0
+_WARNING_SECONDS = 30.0
 _REFUSED = os.strerror(errno.ECONNREFUSED)
 _REFUSED_SECONDS = 30.0
-"""Seconds to retry refused connections if no device was ever connected.
-
-A refused connection means that no server was started, or that it is still starting.
-"""
+"""Seconds to retry refused connections if no device was ever connected."""
 
 _START = (
     "start what is to answer there with `chameleon serve`, and see that its port can be reached "
@@ -43,16 +40,16 @@ class WaitingPolicy:
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._since: float | None = None
-        self._said: float | None = None
+        self._last_warning: float | None = None
 
-    def rest(self) -> None:
-        """Record that a device works again, so that a later wait begins at zero."""
-        self._since = self._said = None
+    def reset(self) -> None:
+        """Record that a device works again."""
+        self._since = self._last_warning = None
 
-    def wait(self, now: float, devices: Sequence[DeviceState]) -> float:
-        """Record that no device works now, and log a warning from time to time.
+    def next_check(self, now: float, devices: Sequence[DeviceState]) -> float:
+        """Record that no device works, and return the time of the next check.
 
-        ``now`` is the time on the pool's clock in seconds.
+        Both times are seconds on the pool's clock. A warning is logged from time to time.
         """
         if devices and all(device.status is DeviceStatus.EXCLUDED for device in devices):
             _refuse(devices)
@@ -69,8 +66,8 @@ class WaitingPolicy:
                 else "see that the devices run and can be reached; the runner's patience says "
                 "how long it waits",
             )
-        if self._said is None or now >= self._said + _SAY_SECONDS:
-            self._said = now
+        if self._last_warning is None or now >= self._last_warning + _WARNING_SECONDS:
+            self._last_warning = now
             _log.warning(
                 "waiting_for_a_device",
                 reasons=_reasons(devices),
@@ -78,7 +75,7 @@ class WaitingPolicy:
                 patience_seconds=patience,
                 **({"hint": _START} if refused else {}),
             )
-        limits = [self._said + _SAY_SECONDS]
+        limits = [self._last_warning + _WARNING_SECONDS]
         if patience is not None:
             limits.append(self._since + patience)
         return min(limits)
@@ -103,16 +100,16 @@ def _reasons(devices: Sequence[DeviceState]) -> str:
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
 
 
-_ASIDE_PAUSES = 8.0
-"""The pause of a device that is set aside, over the pause after a lost connection."""
+_QUARANTINE_PAUSES = 8.0
+"""The pause of a quarantined device, over the pause after a lost connection."""
 
-_BREAKING = frozenset({FailureKind.RUN_ERROR, FailureKind.OUT_OF_MEMORY})
+_MAY_BREAK_DEVICE = frozenset({FailureKind.RUN_ERROR, FailureKind.OUT_OF_MEMORY})
 """Failures that may leave a device unable to run other candidates."""
 
 _STALE_SECONDS = 10.0
 """Idle seconds after which a device is tested before its next work: sessions expire."""
 
-_FAREWELL_SECONDS = 1.0
+_DISCONNECT_SECONDS = 1.0
 
 _LIST_SECONDS = 10.0
 """Seconds between two listings of the devices."""
@@ -122,7 +119,7 @@ class DevicePool(Availability):
     """Keeps the devices of a fleet, lends free ones, and handles their successes and failures.
 
     Attributes:
-        shares_cpus: Whether any device shares its CPU with builders.
+        shares_cpus: whether any device shares its CPU with builders.
     """
 
     def __init__(
@@ -141,9 +138,7 @@ class DevicePool(Availability):
         self._list_due: float | None = None
         self.shares_cpus = False
 
-    # -- who there is -----------------------------------------------------------------------
-
-    def news(self) -> bool:
+    def take_changed(self) -> bool:
         """Whether devices came or went since the last call."""
         changed, self.changed = self.changed, False
         return changed
@@ -158,31 +153,29 @@ class DevicePool(Availability):
         """Whether any device is busy."""
         return any(device.status is DeviceStatus.BUSY for device in self.known.values())
 
-    # -- listing ----------------------------------------------------------------------------
-
-    def aim(self, target: str) -> None:
+    def set_target(self, target: str) -> None:
         """Prepare every device for kernels of a target."""
         now = self._pool.now()
-        anew = target != self._connector.target
+        target_changed = target != self._connector.target
         self._connector.target = target
-        self.reached &= not anew
-        if anew and self._list_due is not None:
+        self.ever_connected &= not target_changed
+        if target_changed and self._list_due is not None:
             # Some fleets have other devices for other targets.
             self._list_due = now
-        self.list_anew()
+        self.refresh()
         for device in list(self.known.values()):
             waiting = device.worker is not None and device.worker.idle
             if device.status is DeviceStatus.READY and device.target != target:
                 self._connector.connect(device)
-            elif device.status is DeviceStatus.READY and now - device.used > _STALE_SECONDS:
+            elif device.status is DeviceStatus.READY and now - device.last_used > _STALE_SECONDS:
                 self._connector.test(device)
-            elif device.status is DeviceStatus.EXCLUDED and anew:
-                self._connector.reach(device)
+            elif device.status is DeviceStatus.EXCLUDED and target_changed:
+                self._connector.start_connecting(device)
             elif device.status is DeviceStatus.STARTING and waiting:
                 self._connector.connect(device)
 
-    def list_anew(self) -> None:
-        """List the fleet's devices again if it is time, and start the workers of new devices."""
+    def refresh(self) -> None:
+        """List the devices again if it is time, and start the workers of new devices."""
         now = self._pool.now()
         if self._list_due is not None and now < self._list_due:
             return
@@ -210,59 +203,55 @@ class DevicePool(Availability):
             known = self.known.get(name)
             if known is None:
                 self.known[name] = DeviceState(ref=ref, reliability=Reliability(fleet=self._fleet))
-                self._connector.reach(self.known[name])
+                self._connector.start_connecting(self.known[name])
             elif known.ref != ref:
                 known.ref = ref
                 if known.unusable:
-                    self._connector.reach(known)
+                    self._connector.start_connecting(known)
 
-    # -- time -------------------------------------------------------------------------------
-
-    def attend(self) -> float:
-        """Do what is due: retry lost devices, list devices again, and check for a long wait."""
+    def run_due_work(self) -> float:
+        """Retry lost devices, list devices, check for a long wait; return the next due time."""
         now = self._pool.now()
         for device in self.due(now):
-            self._connector.reach(device)
-        self.list_anew()
-        limits = [self._list_due or now, self.next_due]
-        if self.hopeful:
-            self._waiting_policy.rest()
+            self._connector.start_connecting(device)
+        self.refresh()
+        limits = [self._list_due or now, self.next_retry]
+        if self.may_work:
+            self._waiting_policy.reset()
         else:
-            limits.append(self._waiting_policy.wait(now, list(self.known.values())))
+            limits.append(self._waiting_policy.next_check(now, list(self.known.values())))
         return min(limits)
 
-    # -- after work -------------------------------------------------------------------------
-
     def finished(self, device: DeviceState) -> None:
-        """Make a device that completed its work ready for more work, or set the device aside."""
-        if device.doomed:
-            self._put_aside(device)
+        """Lend a device that completed its work again, or quarantine it."""
+        if device.should_quarantine:
+            self._quarantine(device)
         elif device.target != self._connector.target:
             self._connector.connect(device)
         else:
-            device.used = self._pool.now()
+            device.last_used = self._pool.now()
             self.release(device)
 
     def succeeded(self, device: DeviceState) -> None:
         """Record that a candidate succeeded on a device, and forget its earlier failures."""
         device.reliability.succeeded()
-        device.strikes, device.asides, device.condemned = 0, 0, ""
+        device.strikes, device.quarantines, device.quarantine_reason = 0, 0, ""
 
     def failed(self, device: DeviceState, report: FailureReport) -> None:
         """Handle a device on which a candidate failed: reconnect it, test it or lend it again."""
-        if report.back is None:
+        if report.device_recovered is None:
             self.lost(device, report)
-        elif report.kind in _BREAKING:
-            self.suspected(device)
+        elif report.kind in _MAY_BREAK_DEVICE:
+            self.test_after_failure(device)
         else:
             self.finished(device)
 
-    def suspected(self, device: DeviceState) -> None:
+    def test_after_failure(self, device: DeviceState) -> None:
         """Test a device, because a candidate failed in a way that may have broken the device."""
-        if device.doomed:
-            self._put_aside(device)
+        if device.should_quarantine:
+            self._quarantine(device)
         else:
-            device.fresh = False
+            device.new_worker = False
             self._connector.test(device)
 
     def lost(self, device: DeviceState, report: FailureReport | None = None) -> None:
@@ -270,11 +259,11 @@ class DevicePool(Availability):
         if device.worker is not None and not device.worker.alive:
             device.worker = None
         if report is not None:
-            device.awaiting.append(report)
-        if device.doomed:
-            self._put_aside(device)
+            device.pending_reports.append(report)
+        if device.should_quarantine:
+            self._quarantine(device)
         else:
-            self._connector.reach(device)
+            self._connector.start_connecting(device)
 
     def strike(self, name: str) -> None:
         """Count against a device that a candidate failed on it and succeeded on another."""
@@ -285,45 +274,45 @@ class DevicePool(Availability):
         device.strikes += 1
         if device.strikes < self._options.set_aside_after or device.unusable:
             return
-        device.condemned = (
+        device.quarantine_reason = (
             f"{device.strikes} candidates in a row failed here and succeeded elsewhere"
         )
         if device.status is DeviceStatus.READY:
-            self._put_aside(device)
+            self._quarantine(device)
 
-    def condemn(self, device: DeviceState) -> None:
-        """Set a device with unusual times aside, after its current work."""
-        device.leaving = not device.unusable
+    def quarantine_after_work(self, device: DeviceState) -> None:
+        """Quarantine a device with unusual times, after its current work."""
+        device.quarantine_pending = not device.unusable
         if device.status is DeviceStatus.READY:
-            self._put_aside(device)
+            self._quarantine(device)
 
-    def _put_aside(self, device: DeviceState) -> None:
-        reason = device.condemned or device.out_of_pace
-        if device.condemned:
-            # It comes back on probation: the next such candidate sends it away again, for longer.
+    def _quarantine(self, device: DeviceState) -> None:
+        reason = device.quarantine_reason or device.out_of_pace
+        if device.quarantine_reason:
+            # One more such candidate quarantines it again, for longer.
             device.strikes = self._options.set_aside_after - 1
-        device.condemned, device.leaving = "", False
-        device.asides += 1
+        device.quarantine_reason, device.quarantine_pending = "", False
+        device.quarantines += 1
         self._connector.drop_worker(device)
-        pause = _ASIDE_PAUSES * self._options.probe_after * 2.0 ** min(device.asides - 1, 10)
-        pause = min(pause, _ASIDE_PAUSES * LONGEST_PAUSE)
+        pause = (
+            _QUARANTINE_PAUSES * self._options.probe_after * 2.0 ** min(device.quarantines - 1, 10)
+        )
+        pause = min(pause, _QUARANTINE_PAUSES * LONGEST_PAUSE)
         _log.warning("device_set_aside", device=device.name, reason=reason, seconds=pause)
-        self.leave(device, DeviceStatus.AWAY, reason)
-        self.remind(device, self._pool.now() + pause)
+        self.mark_unusable(device, DeviceStatus.AWAY, reason)
+        self.schedule_retry(device, self._pool.now() + pause)
 
-    # -- the end ----------------------------------------------------------------------------
-
-    def abandon(self, device: DeviceState) -> None:
+    def restart_worker(self, device: DeviceState) -> None:
         """Stop the work of a device by ending its worker, and connect the device again."""
         self._connector.drop_worker(device)
-        self._connector.reach(device)
+        self._connector.start_connecting(device)
 
-    def farewell(self) -> None:
-        """Disconnect idle devices at the end of a run, and so make them free for other clients."""
-        leaving: set[str] = set()
+    def disconnect_idle(self) -> None:
+        """Disconnect idle devices at the end of a run, so that other clients can use them."""
+        quarantine_pending: set[str] = set()
 
-        def left(name: str, _event: WorkerEvent) -> None:
-            leaving.discard(name)
+        def on_disconnect(name: str, _event: WorkerEvent) -> None:
+            quarantine_pending.discard(name)
 
         for device in self.known.values():
             if (
@@ -331,10 +320,10 @@ class DevicePool(Availability):
                 and device.worker is not None
                 and device.worker.idle
             ):
-                leaving.add(device.name)
-                then = partial(left, device.name)
+                quarantine_pending.add(device.name)
+                then = partial(on_disconnect, device.name)
                 message: Message = {"command": "disconnect"}
-                self._pool.submit(device.worker, then, message, _FAREWELL_SECONDS)
-        limit = self._pool.now() + _FAREWELL_SECONDS
-        while leaving and self._pool.now() < limit and not self._pool.closed:
+                self._pool.submit(device.worker, then, message, _DISCONNECT_SECONDS)
+        limit = self._pool.now() + _DISCONNECT_SECONDS
+        while quarantine_pending and self._pool.now() < limit and not self._pool.closed:
             self._pool.run_once(limit)

@@ -1,4 +1,4 @@
-"""A device of a fleet: how a worker makes it, its status, history, and why it is unusable."""
+"""The state of a device of a fleet: its status, its history, and why it is unusable."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ class DeviceRef:
     """One device of a fleet.
 
     Attributes:
-        name: The device's name in messages and records. Two references with one name mean the same
-            device.
-        device: The name of a class of ``chameleon_core._stages.Device``, with its options. One
-            worker process creates the object from them and has the device to itself.
-        shared: Whether builders may use the device's CPU. If so, nothing is built while any device
-            is busy.
-        here: Whether the device is the CPU of this machine, so that a search would disturb its
+        name: the device's name in messages and records, which identifies it.
+        device: a class of ``chameleon_core.stages.Device`` with its options, of which one worker
+            process makes the object.
+        shared: whether builders may use the device's CPU. If so, nothing is built while a device is
+            busy.
+        here: whether the device is the CPU of this machine, so that a search would disturb its
             times.
     """
 
@@ -46,7 +45,7 @@ class DeviceStatus(StrEnum):
 
 
 _WORKING = frozenset({DeviceStatus.READY, DeviceStatus.BUSY})
-_ARRIVING = frozenset({DeviceStatus.STARTING, DeviceStatus.CONNECTING})
+_CONNECTING = frozenset({DeviceStatus.STARTING, DeviceStatus.CONNECTING})
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -54,48 +53,42 @@ class DeviceState:
     """The state of one device and its worker.
 
     Attributes:
-        worker: The worker that controls the device, or None.
-        fresh: Whether the worker was started just for the current attempt to connect.
-        identity: The actual device that answered last, if several share one name; otherwise empty.
-        reason: Why the device is away or excluded; otherwise empty.
-        condemned: The reason why the device will be set aside after its current work; empty if it
-            will not. A candidate that succeeds clears the reason.
-        pace: The ratio of the device's times to the times of the fleet's median device; None if
+        new_worker: whether the worker was started for the current attempt to connect.
+        identity: the actual device that answered last, if several share one name; otherwise empty.
+        reason: why the device is away or excluded; otherwise empty.
+        quarantine_reason: why the device is quarantined after its current work; otherwise empty. A
+            candidate that succeeds clears it.
+        pace: the ratio of the device's times to those of the fleet's median device; None if
             unknown.
-        out_of_pace: A description of how the device's times differ too much from the median
-            device's. Empty if they do not.
-        leaving: Whether the device will be set aside after its current work because it is too slow
-            or too fast.
-        used: The time of the device's last answer, on the pool's clock.
-        strikes: The number of candidates in a row that failed on this device and succeeded on
-            another.
-        reliability: The numbers of candidates that succeeded on the device, and that failed by the
-            device's fault.
-        failures: The number of failed connections in a row.
-        asides: The number of times that the device was set aside since its last success.
-        awaiting: Reports of failures that can be judged only when it is known whether the device
-            works again.
+        out_of_pace: how the device's times differ too much from the median device's; otherwise
+            empty.
+        quarantine_pending: whether the device is quarantined after its current work for its pace.
+        last_used: the time of the device's last answer, on the pool's clock.
+        strikes: the number of candidates in a row that failed here and succeeded on another device.
+        failures: the number of failed connections in a row.
+        quarantines: the number of quarantines since the last success.
+        pending_reports: failures that can be judged only when it is known whether the device works.
     """
 
     ref: DeviceRef
     status: DeviceStatus = DeviceStatus.AWAY
     worker: Worker | None = None
-    fresh: bool = False
+    new_worker: bool = False
     target: str | None = None
     description: dict[str, Any] = attrs.field(factory=dict)
     identity: str = ""
     reason: str = ""
     refusal: Message | None = None
-    condemned: str = ""
+    quarantine_reason: str = ""
     pace: float | None = None
     out_of_pace: str = ""
-    leaving: bool = False
-    used: float = 0.0
+    quarantine_pending: bool = False
+    last_used: float = 0.0
     strikes: int = 0
     reliability: Reliability = attrs.field(factory=Reliability)
     failures: int = 0
-    asides: int = 0
-    awaiting: list[FailureReport] = attrs.field(factory=list)
+    quarantines: int = 0
+    pending_reports: list[FailureReport] = attrs.field(factory=list)
 
     @property
     def name(self) -> str:
@@ -107,15 +100,15 @@ class DeviceState:
         """The name of the device that answered last."""
         return self.identity or self.name
 
-    def heard(self, event: WorkerEvent) -> None:
+    def record_identity(self, event: WorkerEvent) -> None:
         """Record which device answered."""
         if event.reply is not None:
             self.identity = event.reply.get("device", self.identity)
 
     @property
-    def hopeful(self) -> bool:
+    def may_work(self) -> bool:
         """Whether the device works, or is being connected for the first time."""
-        arriving = self.status in _ARRIVING and not self.failures and not self.asides
+        arriving = self.status in _CONNECTING and not self.failures and not self.quarantines
         return self.status in _WORKING or arriving
 
     @property
@@ -124,16 +117,16 @@ class DeviceState:
         return self.status in {DeviceStatus.AWAY, DeviceStatus.EXCLUDED}
 
     @property
-    def doomed(self) -> bool:
-        """Whether the device will be set aside after its current work."""
-        return bool(self.condemned) or self.leaving
+    def should_quarantine(self) -> bool:
+        """Whether the device is quarantined after its current work."""
+        return bool(self.quarantine_reason) or self.quarantine_pending
 
-    def answer(self, *, back: bool) -> bool:
-        """Tell all pending reports of failures whether this device works again."""
-        for report in self.awaiting:
-            report.back = back
-        pending = bool(self.awaiting)
-        self.awaiting.clear()
+    def resolve_reports(self, *, recovered: bool) -> bool:
+        """Tell pending reports whether the device works; return whether there were any."""
+        for report in self.pending_reports:
+            report.device_recovered = recovered
+        pending = bool(self.pending_reports)
+        self.pending_reports.clear()
         return pending
 
     def to_json(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class FleetContext(MeasureContext):
     """A ``MeasureContext`` with the devices of a fleet.
 
     Attributes:
-        paces: The object that compares how fast the devices are.
+        paces: compares how fast the devices are.
     """
 
     options: FleetOptions
@@ -36,7 +36,7 @@ class FleetContext(MeasureContext):
     folder: Path
 
     def candidate(self, config: Sequence[int], number: int) -> FleetCandidateRun:
-        """Make the initial state of a configuration that is to be built and measured."""
+        """The initial state of a configuration."""
         return FleetCandidateRun(
             config=tuple(int(index) for index in config),
             slot=number,
@@ -53,8 +53,8 @@ class FleetJobRun:
     """Measures the candidates of one job, step by step, so that several jobs can overlap.
 
     Attributes:
-        open: The number of candidates that have no result yet.
-        results: The results that the stream has not returned yet.
+        open: the number of candidates that have no result yet.
+        results: the results that the stream has not returned yet.
     """
 
     def __init__(self, job: MeasureJob, *, context: FleetContext, numbers: Iterator[int]) -> None:
@@ -65,8 +65,8 @@ class FleetJobRun:
         self._devices = context.devices
         self._best = job.best_seconds
         self._built: deque[FleetCandidateRun] = deque()
-        self._again: deque[FleetCandidateRun] = deque()
-        self._parked: list[FleetCandidateRun] = []
+        self._retries: deque[FleetCandidateRun] = deque()
+        self._undecided: list[FleetCandidateRun] = []
         self._running: dict[DeviceState, FleetCandidateRun] = {}
         self._builds = BuildPhase(
             preparation=JobPreparation(stage=job.space, task=job.task, context=context),
@@ -86,35 +86,33 @@ class FleetJobRun:
         """The number of built candidates that wait for a device."""
         return len(self._built)
 
-    def employ(self, room: int | None) -> None:
+    def dispatch(self, room: int | None) -> None:
         """Give idle builders the reference to compute, or their next candidates to build."""
-        self._builds.employ(room)
-
-    # -- devices ----------------------------------------------------------------------------
+        self._builds.dispatch(room)
 
     def assign(self) -> None:
         """Give built candidates to free devices; candidates that failed elsewhere come first."""
         if not self._context.reference.ready:
             return
-        for _ in range(min(_LOOK_AHEAD, len(self._again))):
-            candidate = self._again.popleft()
-            asked = candidate.asked
-            avoid = asked if self._devices.elsewhere(asked) else ()
+        for _ in range(min(_LOOK_AHEAD, len(self._retries))):
+            candidate = self._retries.popleft()
+            asked = candidate.tried_devices
+            avoid = asked if self._devices.has_other_device(asked) else ()
             device = self._devices.take(avoid)
             if device is None:
-                self._again.append(candidate)
+                self._retries.append(candidate)
             else:
                 self._start(candidate, device)
         while self._built and (device := self._devices.take()) is not None:
             if self._context.paces.due(device):
-                self._context.paces.read(device)
+                self._context.paces.time_benchmark(device)
             else:
                 self._start(self._built.popleft(), device)
 
     def _start(self, candidate: FleetCandidateRun, device: DeviceState) -> None:
         context = self._context
         if device.worker is None:
-            raise RuntimeError("a device is free that nobody has")
+            raise RuntimeError("a free device has no worker")
         self._running[device] = candidate
         candidate.tries -= 1
         message = candidate.run_command(context.reference, context.policy, self._best)
@@ -124,7 +122,7 @@ class FleetJobRun:
     def _ran(self, device: DeviceState, event: WorkerEvent) -> None:
         """Handle a device that measured a candidate, failed, or was lost."""
         candidate = self._running.pop(device)
-        device.heard(event)
+        device.record_identity(event)
         reply = event.reply
         if reply is not None and reply["status"] == "ok":
             candidate.run_seconds = event.seconds
@@ -132,50 +130,52 @@ class FleetJobRun:
             self._context.deadlines.ran(event.seconds)
             self._devices.succeeded(device)
             self._devices.finished(device)
-            elsewhere = self._devices.elsewhere({*candidate.asked, device.name})
-            self._settle(candidate, candidate.succeed(device.name, elsewhere=elsewhere))
+            has_other_device = self._devices.has_other_device(
+                {*candidate.tried_devices, device.name}
+            )
+            self._settle(
+                candidate, candidate.succeed(device.name, has_other_device=has_other_device)
+            )
             return
         report = candidate.fail(device, event)
         self._devices.failed(device, report)
-        self._consider(candidate)
+        self._judge_failure(candidate)
 
-    # -- judging ----------------------------------------------------------------------------
-
-    def _consider(self, candidate: FleetCandidateRun) -> None:
-        elsewhere = self._devices.elsewhere(candidate.asked)
-        self._settle(candidate, candidate.judge(elsewhere=elsewhere))
+    def _judge_failure(self, candidate: FleetCandidateRun) -> None:
+        has_other_device = self._devices.has_other_device(candidate.tried_devices)
+        self._settle(candidate, candidate.judge(has_other_device=has_other_device))
 
     def _settle(self, candidate: FleetCandidateRun, verdict: Measurement | Verdict) -> None:
-        if verdict is Verdict.AGAIN:
-            self._again.append(candidate)
+        if verdict is Verdict.RETRY:
+            self._retries.append(candidate)
         elif verdict is Verdict.WAIT:
-            self._parked.append(candidate)
+            self._undecided.append(candidate)
         elif isinstance(verdict, Measurement):
             self._finish(candidate, verdict)
 
-    def reconsider(self) -> None:
-        """Judge waiting candidates again after devices came or went."""
-        waiting, self._parked = [*self._parked, *self._again], []
-        self._again.clear()
+    def rejudge(self) -> None:
+        """Judge undecided candidates again after devices came or went."""
+        waiting, self._undecided = [*self._undecided, *self._retries], []
+        self._retries.clear()
         for candidate in waiting:
-            self._consider(candidate)
+            self._judge_failure(candidate)
         self._context.paces.compare()
 
     def _finish(self, candidate: FleetCandidateRun, measurement: Measurement) -> None:
         self.open -= 1
-        if not (measurement.ok and self._becomes_yardstick(candidate, measurement)):
+        if not (measurement.ok and self._becomes_benchmark(candidate, measurement)):
             candidate.discard()
         self.results.append(measurement)
         if measurement.ok:
             self._best = min(self._best, measurement.cost)
             for report in candidate.reports:
-                if not report.outside:
+                if not report.killed_externally:
                     self._devices.strike(report.device)
 
-    def _becomes_yardstick(self, candidate: FleetCandidateRun, measurement: Measurement) -> bool:
+    def _becomes_benchmark(self, candidate: FleetCandidateRun, measurement: Measurement) -> bool:
         """Whether devices are compared by their times for this candidate from now on."""
         context = self._context
-        return context.paces.measured(
+        return context.paces.offer(
             candidate,
             measurement,
             precise=measurement.cost <= context.policy.slow_factor * self._best,
@@ -190,7 +190,7 @@ class FleetJobRun:
         self._builds.release()
         for device, candidate in self._running.items():
             candidate.discard()
-            self._devices.abandon(device)
-        for candidate in (*self._built, *self._again, *self._parked):
+            self._devices.restart_worker(device)
+        for candidate in (*self._built, *self._retries, *self._undecided):
             candidate.discard()
         self._running.clear()

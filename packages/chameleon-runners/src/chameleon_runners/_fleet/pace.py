@@ -1,10 +1,8 @@
 """Compares how fast the devices of a fleet are, by a candidate that all devices measure.
 
-Times of candidates are only comparable if all devices are equally fast. A device may be slower
-because of its clocks, its temperature, other programs or its model. So every device measures the
-same candidate at the start, and again after about fifty measurements per device. Noise makes a time
-longer, never shorter. All devices that seem slow are timed three times before any device is judged,
-and the shortest time counts.
+Times of candidates are comparable only if all devices are equally fast. Every device measures the
+same candidate at the start, and again after about fifty measurements per device. Devices that seem
+slow are timed three times, and the shortest time counts, because noise only makes times longer.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ class PaceBenchmark:
     """The candidate that every device of a fleet must measure, to compare their speed.
 
     Attributes:
-        target: The target that the candidate was built for.
+        target: the target that the candidate was built for.
     """
 
     candidate: FleetCandidateRun
@@ -57,12 +55,10 @@ class PaceMonitor:
     _benchmark: PaceBenchmark | None = attrs.field(default=None, init=False)
     _readings: dict[str, list[float]] = attrs.field(factory=dict, init=False)
     _suspects: set[str] = attrs.field(factory=set, init=False)
-    _under_way: int = attrs.field(default=0, init=False)
+    _running: int = attrs.field(default=0, init=False)
     _measured: int = attrs.field(default=0, init=False)
 
-    # -- the benchmark ----------------------------------------------------------------------
-
-    def measured(
+    def offer(
         self,
         candidate: FleetCandidateRun,
         measurement: Measurement,
@@ -71,14 +67,10 @@ class PaceMonitor:
         target: str,
         reference: Reference,
     ) -> bool:
-        """Use a measured candidate to compare the devices' speed, if a new candidate is needed.
-
-        Either there is none for the target, or the devices have made many measurements since the
-        last one was chosen.
-        """
+        """Use a candidate as the benchmark, and return True, if a new one is needed."""
         self._measured += 1
-        measurer = self._devices.known.get(candidate.passed_on)
-        if not (precise and measurer is not None and self._wanted(target)):
+        measurer = self._devices.known.get(candidate.success_device)
+        if not (precise and measurer is not None and self._needs_benchmark(target)):
             return False
         if self._benchmark is not None:
             self._benchmark.candidate.discard()
@@ -88,15 +80,13 @@ class PaceMonitor:
         self._readings = {measurer.actual_name: [min(measurement.seconds)]}
         return True
 
-    def _wanted(self, target: str) -> bool:
+    def _needs_benchmark(self, target: str) -> bool:
         """Whether a new benchmark is needed."""
         devices = len(self._devices.known)
-        if self._options.pace_tolerance is None or devices == 1 or self._under_way:
+        if self._options.pace_tolerance is None or devices == 1 or self._running:
             return False
         useless = self._benchmark is None or self._benchmark.target != target
         return useless or self._measured >= _EVERY * devices
-
-    # -- readings ---------------------------------------------------------------------------
 
     def due(self, device: DeviceState) -> bool:
         """Whether a device must measure the benchmark before its next work."""
@@ -104,22 +94,22 @@ class PaceMonitor:
             return False
         return device.actual_name not in self._readings or device.actual_name in self._suspects
 
-    def read(self, device: DeviceState) -> None:
-        """Let a device time the common candidate; the device is free again afterwards."""
+    def time_benchmark(self, device: DeviceState) -> None:
+        """Let a device time the benchmark; the device is free again afterwards."""
         benchmark = self._benchmark
         if benchmark is None or device.worker is None:
-            raise RuntimeError("a device is read that nobody has, or with nothing")
+            raise RuntimeError("there is no benchmark, or the device has no worker")
         candidate = attrs.evolve(benchmark.candidate, tries=0, reports=[])
-        # The best is not told: however slow the device, the reading is to be precise.
+        # Without the best time, slow devices are timed precisely, too.
         message = candidate.run_command(benchmark.reference, self._policy, float("inf"))
-        self._under_way += 1
+        self._running += 1
         then = partial(self._heard, device, candidate)
         self._pool.submit(device.worker, then, message, self._options.run_timeout)
 
     def _heard(self, device: DeviceState, candidate: FleetCandidateRun, event: WorkerEvent) -> None:
         """Handle a device's result for the benchmark."""
-        self._under_way -= 1
-        device.heard(event)
+        self._running -= 1
+        device.record_identity(event)
         reply = event.reply
         if reply is not None and reply["status"] == "ok":
             self._readings.setdefault(device.actual_name, []).append(min(reply["seconds"]))
@@ -127,18 +117,16 @@ class PaceMonitor:
             self._devices.finished(device)
             return
         report = candidate.fail(device, event)
-        if not report.outside:
+        if not report.killed_externally:
             self._readings.setdefault(device.actual_name, [])
             self._suspects.discard(device.actual_name)
             self._devices.strike(device.name)
         self._devices.failed(device, report)
 
-    # -- judging ----------------------------------------------------------------------------
-
     def compare(self) -> None:
         """Find devices that are too slow or too fast compared with the fleet's median device."""
         tolerance = self._options.pace_tolerance
-        working = [device for device in self._devices.known.values() if device.hopeful]
+        working = [device for device in self._devices.known.values() if device.may_work]
         if tolerance is None or any(d.actual_name not in self._readings for d in working):
             return
         seconds = {d: min(some) for d in working if (some := self._readings[d.actual_name])}
@@ -150,20 +138,20 @@ class PaceMonitor:
         }
         if self._suspects or not seconds:
             return
-        # Of two that differ, the slower one is to blame.
+        # Of two devices that differ, the slower one is out of pace.
         median = statistics.median_low(seconds.values())
         for device, own in seconds.items():
             device.pace = own / median
             if 1.0 / tolerance <= device.pace <= tolerance:
                 device.out_of_pace = ""
             else:
-                self._differs(device, device.pace)
+                self._mark_out_of_pace(device, device.pace)
 
-    def _differs(self, device: DeviceState, ratio: float) -> None:
+    def _mark_out_of_pace(self, device: DeviceState, ratio: float) -> None:
         if not device.out_of_pace:
             _log.warning("device_out_of_pace", device=device.name, ratio=round(ratio, 3))
         device.out_of_pace = f"its times are {ratio:.2f} times those of the fleet's median device"
         if self._options.pace_aside:
-            # When it is back it is read again, before it gets any work.
+            # After the quarantine, it times the benchmark first.
             self._readings.pop(device.actual_name, None)
-            self._devices.condemn(device)
+            self._devices.quarantine_after_work(device)

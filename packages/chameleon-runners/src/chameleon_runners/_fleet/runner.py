@@ -20,7 +20,7 @@ from chameleon_core.plugin_api import (
 
 from chameleon_runners._engine.comparison import Comparison, ContenderState
 from chameleon_runners._engine.deadlines import Deadlines
-from chameleon_runners._engine.references import Reference, stage_key
+from chameleon_runners._engine.references import Reference, builder_key
 from chameleon_runners._engine.runner import MeasuringRunner, Resources
 from chameleon_runners._engine.workers import BuilderPool, StoppedError, WorkerEvent, WorkerPool
 from chameleon_runners._fleet.candidate_run import FleetCandidateRun
@@ -56,63 +56,63 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
             )
             for contender in contenders
         ]
-        super().__init__(task, entries, context=context, keep=False)
+        super().__init__(task, entries, context=context, reserve_worker=False)
         self._devices = context.devices
         self._device: DeviceState | None = None
         self._avoid: set[str] = set()
 
     def _prepare(self) -> None:
-        self._devices.aim(self._task.target)
+        self._devices.set_target(self._task.target)
 
     def _due(self) -> float:
-        return self._devices.attend()
+        return self._devices.run_due_work()
 
     def _time(self) -> None:
-        seen_through = False
-        while self._racing and not seen_through:
+        complete = False
+        while self._active and not complete:
             self._device = self._acquire()
             try:
-                self._time_in_turn()
-                self._let_go()
-                seen_through = True
+                self._time_in_turns()
+                self._release()
+                complete = True
             except _DeviceReplacedError:
                 continue
             except StoppedError:
-                self._devices.abandon(self._device)
+                self._devices.restart_worker(self._device)
                 raise
 
     def _acquire(self) -> DeviceState:
         """Wait for a free device, and take it."""
         while True:
-            avoid = self._avoid if self._devices.elsewhere(self._avoid) else ()
+            avoid = self._avoid if self._devices.has_other_device(self._avoid) else ()
             device = self._devices.take(avoid)
             if device is not None:
                 return device
-            self._turn()
+            self._run_once()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Free the kernels on the device with a self-test command, and release the device."""
         slots = [entry.candidate.slot for entry in self._entries]
         event = self._ask({"command": "probe", "drop": slots})
         if event.ok:
-            self._devices.finished(self._taken)
+            self._devices.finished(self._acquired)
         else:
-            self._devices.lost(self._taken)
+            self._devices.lost(self._acquired)
 
     @property
-    def _taken(self) -> DeviceState:
+    def _acquired(self) -> DeviceState:
         if self._device is None:
             raise RuntimeError("no device was taken")
         return self._device
 
     def _ask(self, message: Message) -> WorkerEvent:
         """The answer of the device's worker, or the worker's end."""
-        worker, options = self._taken.worker, self._context.options
+        worker, options = self._acquired.worker, self._context.options
         if worker is None:
-            raise RuntimeError("a device was taken that nobody has")
+            raise RuntimeError("the device has no worker")
         probing = message["command"] == "probe"
         timeout = options.connect_timeout if probing else options.reference_timeout
-        return self._pool.ask(worker, message, timeout, self._turn)
+        return self._pool.ask(worker, message, timeout, self._run_once)
 
     def _load(self, entry: ContenderState[FleetCandidateRun]) -> bool:
         slot, artifact = entry.candidate.slot, str(entry.candidate.artifact)
@@ -132,29 +132,31 @@ class DeviceComparison(Comparison[FleetCandidateRun]):
 
     def _failed(self, entry: ContenderState[FleetCandidateRun], event: WorkerEvent) -> None:
         """Handle a contender's failure on the device."""
-        candidate, device = entry.candidate, self._taken
+        candidate, device = entry.candidate, self._acquired
         candidate.tries -= 1
         report = candidate.fail(device, event)
-        if report.back is None:
+        if report.device_recovered is None:
             self._devices.lost(device, report)
         verdict = self._judge(candidate)
         if isinstance(verdict, Measurement):
             entry.result = verdict
-            if report.back is True and report.kind is FailureKind.WRONG_OUTPUT:
+            if report.device_recovered is True and report.kind is FailureKind.WRONG_OUTPUT:
                 return
         self._avoid.add(device.name)
-        if device.worker is not None and event.end is None and report.back is True:
-            # Whatever it holds is let go with its worker.
-            self._devices.abandon(device)
+        if device.worker is not None and event.end is None and report.device_recovered is True:
+            # A new worker frees all kernels.
+            self._devices.restart_worker(device)
         raise _DeviceReplacedError
 
     def _judge(self, candidate: FleetCandidateRun) -> Measurement | Verdict:
         """Wait until a failed contender's measurement or next step is known."""
         while True:
-            verdict = candidate.judge(elsewhere=self._devices.elsewhere(candidate.asked))
+            verdict = candidate.judge(
+                has_other_device=self._devices.has_other_device(candidate.tried_devices)
+            )
             if verdict is not Verdict.WAIT:
                 return verdict
-            self._turn()
+            self._run_once()
 
 
 @attrs.define(eq=False)
@@ -162,8 +164,8 @@ class FleetStream(MeasureStream):
     """Measures several jobs at the same time, on all devices.
 
     Attributes:
-        begin: A function of a job, which returns the object that measures the job.
-        closed: A function that is called once when the stream is closed.
+        begin: returns the object that measures a job.
+        closed: called once when the stream is closed.
     """
 
     _pool: WorkerPool
@@ -175,19 +177,19 @@ class FleetStream(MeasureStream):
     _runs: list[FleetJobRun] = attrs.field(factory=list, init=False)
     _interrupted: bool = attrs.field(default=False, init=False)
     _woken: bool = attrs.field(default=False, init=False)
-    _over: bool = attrs.field(default=False, init=False)
+    _is_closed: bool = attrs.field(default=False, init=False)
 
     def submit(self, job: MeasureJob) -> None:
         if job.configs:
-            self._devices.aim(job.task.target)
+            self._devices.set_target(job.task.target)
             self._runs.append(self._begin(job))
 
     @property
     def busy(self) -> bool:
-        return self._going_on or any(run.results for run in self._runs)
+        return self._has_work or any(run.results for run in self._runs)
 
     @property
-    def _going_on(self) -> bool:
+    def _has_work(self) -> bool:
         """Whether running or waiting work will still give results."""
         if self._pool.closed:
             return False
@@ -205,17 +207,13 @@ class FleetStream(MeasureStream):
         self._pool.wake()
 
     def poll(self, timeout: float | None = None) -> Arrival | None:
-        """Wait for the next measurement; see ``MeasureStream.poll``.
-
-        Args:
-            timeout: The longest wait in seconds; None for no limit.
-        """
+        """Wait for the next measurement; see ``MeasureStream.poll``."""
         until = None if timeout is None else self._pool.now() + timeout
         with contextlib.suppress(StoppedError):
-            while self._going_on:
+            while self._has_work:
                 if not self._interrupted:
                     self._employ()
-                due = self._devices.attend()
+                due = self._devices.run_due_work()
                 arrival = self._arrival()
                 if arrival is not None:
                     return arrival
@@ -223,10 +221,10 @@ class FleetStream(MeasureStream):
                     self._woken = False
                     return None
                 self._pool.run_once(due if until is None else min(due, until))
-                if self._devices.news():
+                if self._devices.take_changed():
                     for run in self._runs:
-                        run.reconsider()
-        return self._arrival(whatever=True)
+                        run.rejudge()
+        return self._arrival(final=True)
 
     def _employ(self) -> None:
         """Give work to free devices and idle builders, from the oldest job that has any."""
@@ -236,16 +234,16 @@ class FleetStream(MeasureStream):
                 run.assign()
         if alternate and self._devices.busy:
             return
-        # Builds of CUDA kernels take seconds, so that running builds do not count.
-        room = self._options.build_ahead * max(1, self._devices.hopeful)
+        # Running builds do not count, because builds of CUDA kernels take seconds.
+        room = self._options.build_ahead * max(1, self._devices.may_work)
         full = sum(run.waiting for run in self._runs) >= room
         for run in self._runs:
-            run.employ(0 if full else None)
+            run.dispatch(0 if full else None)
 
-    def _arrival(self, *, whatever: bool = False) -> Arrival | None:
+    def _arrival(self, *, final: bool = False) -> Arrival | None:
         """The next result, from the oldest job that has one; None if there is none."""
         for run in self._runs:
-            if run.results and (whatever or self._devices.reached or not run.open):
+            if run.results and (final or self._devices.ever_connected or not run.open):
                 measurement = run.results.popleft()
                 if not (run.open or run.results):
                     self._runs.remove(run)
@@ -254,9 +252,9 @@ class FleetStream(MeasureStream):
         return None
 
     def close(self) -> None:
-        if self._over:
+        if self._is_closed:
             return
-        self._over = True
+        self._is_closed = True
         for run in self._runs:
             run.release()
         self._runs.clear()
@@ -279,17 +277,21 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     @property
     def batch_size(self) -> int:
-        # A search learns between batches, but a device must not wait for the slowest other one.
-        # One GPU runs kernels faster than a machine's builders compile them.
+        # Small, because a search learns between batches, but enough to keep devices and builders
+        # busy.
         builders = min(self._size, _BUILDERS_BATCH)
-        return max(_SMALL_BATCH, _PER_DEVICE * len(self._states), builders)
+        return max(_SMALL_BATCH, _PER_DEVICE * len(self._device_states), builders)
 
     @property
     def lanes(self) -> int:
-        return 0 if any(device.ref.here for device in self._states) else len(self._states)
+        return (
+            0
+            if any(device.ref.here for device in self._device_states)
+            else len(self._device_states)
+        )
 
     @property
-    def _states(self) -> list[DeviceState]:
+    def _device_states(self) -> list[DeviceState]:
         return list(self._devices.known.values()) if self._devices is not None else []
 
     @property
@@ -305,12 +307,11 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     def _started(self, resources: Resources[WorkerPool]) -> None:
         devices = DevicePool(resources.pool, self._options, self._device_refs)
-        # Their workers start before it is known what they are for.
-        devices.list_anew()
+        devices.refresh()
         self._devices = devices
 
     @property
-    def _known_devices(self) -> DevicePool:
+    def _listed_devices(self) -> DevicePool:
         if self._devices is None:
             raise RuntimeError("devices are listed when the workers start")
         return self._devices
@@ -318,7 +319,7 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
     def _context(
         self, resources: Resources[WorkerPool], reference: Reference, deadlines: Deadlines
     ) -> FleetContext:
-        devices = self._known_devices
+        devices = self._listed_devices
         self._paces = self._paces or PaceMonitor(
             resources.pool, devices, self._options, self._policy
         )
@@ -340,7 +341,7 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
         resources = self._start()
 
         def begin(job: MeasureJob) -> FleetJobRun:
-            key = stage_key(job.space, job.task)
+            key = builder_key(job.space, job.task)
             reference = resources.references.of(key)
             context = self._context(resources, reference, self._deadlines_of(key))
             return FleetJobRun(job, context=context, numbers=self._numbers)
@@ -348,15 +349,15 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
         stream = FleetStream(
             resources.pool,
             resources.builders,
-            self._known_devices,
+            self._listed_devices,
             self._options,
             begin=begin,
-            closed=self._no_longer_active,
+            closed=self._deactivate,
         )
         self._activate(stream)
         return stream
 
-    def _no_longer_active(self) -> None:
+    def _deactivate(self) -> None:
         self._active = None
 
     @contextlib.contextmanager
@@ -371,10 +372,10 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
         yield DeviceComparison(task, contenders, context=context, numbers=self._numbers)
 
     def _hardware(self) -> dict[str, Any]:
-        return {"devices": [device.to_json() for device in self._states]}
+        return {"devices": [device.to_json() for device in self._device_states]}
 
-    def _leave(self, *, polite: bool) -> None:
-        if polite and self._devices is not None:
-            # Workers may end meanwhile; what is left of them goes with the runner anyway.
+    def _release_devices(self, *, graceful: bool) -> None:
+        if graceful and self._devices is not None:
+            # Workers may have ended.
             with contextlib.suppress(StoppedError, ChameleonError):
-                self._devices.farewell()
+                self._devices.disconnect_idle()

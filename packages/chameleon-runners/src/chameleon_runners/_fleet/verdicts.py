@@ -1,10 +1,8 @@
 """Decides whether a candidate or its device is at fault for a failure.
 
-A kernel may crash its device, and a device may fail with any kernel. One failure alone says little.
 If several devices report the same failure, the candidate is at fault as soon as it is unlikely that
-all these devices failed by themselves. Each device's history gives this probability. Two devices
-that never failed alone are enough; unreliable devices need three or four reports. Correct outputs
-prove a candidate good, since no device computes them by accident.
+all these devices failed by themselves. Each device's history gives this probability. Correct
+outputs prove a candidate good, since no device computes them by accident.
 """
 
 from __future__ import annotations
@@ -19,21 +17,19 @@ from chameleon_core.plugin_api import FailureKind, Measurement
 _GONE = frozenset({FailureKind.DEVICE_LOST, FailureKind.CRASH})
 """Failures that are one event: the client loses its device, or crashes together with it."""
 
-_AWAITED = _GONE | {FailureKind.RUN_TIMEOUT}
+_NEEDS_DEVICE_TEST = _GONE | {FailureKind.RUN_TIMEOUT}
 """Failures after which the runner first checks whether the device still works."""
 
-_USUAL, _USUAL_RUNS = 0.03, 20.0
+_PRIOR_RATE, _PRIOR_RUNS = 0.03, 20.0
 """The assumed share of good candidates that fail on a device, and its weight in runs."""
 
-_CHANCE = 0.001
+_FAULT_PROBABILITY = 0.001
 """A candidate is at fault if its failures are the devices' own with at most this probability.
 
-Two failures on devices without a history reach it. A failure on an unreliable device and one on
-another device do not. If devices fail on one candidate in 20, two failures would blame one good
-candidate in 400.
+Two failures on devices without a history reach it.
 """
 
-_CHANCE_ALONE = 0.06
+_FAULT_PROBABILITY_ALONE = 0.06
 """The same probability if no other device can try the candidate.
 
 One failure is then enough on a device that rarely fails, or that has no history.
@@ -43,7 +39,7 @@ One failure is then enough on a device that rarely fails, or that has no history
 class Verdict(Enum):
     """The next step with a candidate that has no result yet."""
 
-    AGAIN = "again"
+    RETRY = "again"
     WAIT = "wait"
 
 
@@ -52,10 +48,9 @@ class Reliability:
     """How often a device fails by its own fault, from its history.
 
     Attributes:
-        faults: The number of candidates that failed on the device and succeeded elsewhere.
-        successes: The number of candidates that succeeded on the device.
-        fleet: The same numbers for all devices together, which are the estimate for a device
-            without a history; None if unknown.
+        faults: the number of candidates that failed on the device and succeeded elsewhere.
+        successes: the number of candidates that succeeded on the device.
+        fleet: the same numbers for all devices together, the prior of each device; None if unknown.
     """
 
     faults: int = 0
@@ -65,8 +60,8 @@ class Reliability:
     @property
     def fault_rate(self) -> float:
         """The estimated probability that a candidate without faults fails on the device."""
-        usual = _USUAL if self.fleet is None else self.fleet.fault_rate
-        return (_USUAL_RUNS * usual + self.faults) / (_USUAL_RUNS + self.faults + self.successes)
+        usual = _PRIOR_RATE if self.fleet is None else self.fleet.fault_rate
+        return (_PRIOR_RUNS * usual + self.faults) / (_PRIOR_RUNS + self.faults + self.successes)
 
     def failed(self) -> None:
         """Count a candidate that failed on the device and succeeded elsewhere."""
@@ -86,18 +81,18 @@ class FailureReport:
     """One failure of a candidate on one device.
 
     Attributes:
-        failure: The measurement that the candidate gets if this failure counts as its fault.
-        outside: Whether another process ended the worker. Such a failure says nothing about the
+        failure: the measurement that the candidate gets if it is at fault.
+        killed_externally: whether another process ended the worker, which says nothing about the
             candidate.
-        back: Whether the device works again; None while that is unknown.
-        reliability: The device's history, which may grow before the failure is judged.
-        identity: The actual device, if several devices share one name.
+        device_recovered: whether the device works again; None while that is unknown.
+        reliability: the device's history, which may grow before the failure is judged.
+        identity: the actual device, if several devices share one name.
     """
 
     device: str
     failure: Measurement
-    outside: bool = False
-    back: bool | None = True
+    killed_externally: bool = False
+    device_recovered: bool | None = True
     reliability: Reliability = attrs.field(factory=Reliability)
     identity: str = attrs.field(default=attrs.Factory(lambda self: self.device, takes_self=True))
 
@@ -108,48 +103,54 @@ class FailureReport:
 
     def agrees(self, other: FailureReport) -> bool:
         """Whether both reports show the same failure."""
-        if self.outside or other.outside:
+        if self.killed_externally or other.killed_externally:
             return False
         return self.kind is other.kind or {self.kind, other.kind} <= _GONE
 
 
-def awaited(kind: FailureKind) -> bool:
+def needs_device_test(kind: FailureKind) -> bool:
     """Whether a failure of this kind may have broken the device, so that it must be tested."""
-    return kind in _AWAITED
+    return kind in _NEEDS_DEVICE_TEST
 
 
-def conclusive(reports: Sequence[FailureReport], *, elsewhere: bool = True) -> bool:
+def is_candidate_fault(reports: Sequence[FailureReport], *, has_other_device: bool = True) -> bool:
     """Whether the candidate is at fault, because faults of all reporting devices are unlikely."""
     rates = [report.reliability.fault_rate for report in reports]
-    if not elsewhere:
-        return min(rates) <= _CHANCE_ALONE or math.prod(rates) <= _CHANCE
+    if not has_other_device:
+        return min(rates) <= _FAULT_PROBABILITY_ALONE or math.prod(rates) <= _FAULT_PROBABILITY
     distinct = {report.identity: report.reliability.fault_rate for report in reports}
-    return math.prod(distinct.values()) <= _CHANCE
+    return math.prod(distinct.values()) <= _FAULT_PROBABILITY
 
 
 def judge(
-    reports: Sequence[FailureReport], *, tries: int, elsewhere: bool
+    reports: Sequence[FailureReport], *, tries: int, has_other_device: bool
 ) -> Measurement | Verdict:
     """Decide about a candidate that has failed on every device so far."""
     last = reports[-1]
     agreeing = [report for report in reports if report.agrees(last)]
-    again: Measurement | Verdict = Verdict.AGAIN if tries > 0 else _final_failure(reports)
-    if last.outside or last.kind is FailureKind.INVALID:
-        return again if last.outside else last.failure
-    if last.kind not in _AWAITED:
-        return last.failure if conclusive(agreeing, elsewhere=elsewhere) else again
-    unsure = len(agreeing) == 1 or not conclusive(agreeing, elsewhere=elsewhere)
+    again: Measurement | Verdict = Verdict.RETRY if tries > 0 else _final_failure(reports)
+    if last.killed_externally or last.kind is FailureKind.INVALID:
+        return again if last.killed_externally else last.failure
+    if last.kind not in _NEEDS_DEVICE_TEST:
+        return (
+            last.failure
+            if is_candidate_fault(agreeing, has_other_device=has_other_device)
+            else again
+        )
+    unsure = len(agreeing) == 1 or not is_candidate_fault(
+        agreeing, has_other_device=has_other_device
+    )
     if unsure and (tries > 0 or len(agreeing) == 1):
         return again
-    if any(report.back for report in agreeing):
-        return _blamed(agreeing)
-    if any(report.back is None for report in agreeing):
+    if any(report.device_recovered for report in agreeing):
+        return _confirmed_failure(agreeing)
+    if any(report.device_recovered is None for report in agreeing):
         return Verdict.WAIT
     return again
 
 
-def _blamed(agreeing: Sequence[FailureReport]) -> Measurement:
-    """The candidate's failure, if devices that work without it failed with it."""
+def _confirmed_failure(agreeing: Sequence[FailureReport]) -> Measurement:
+    """The failure of a candidate on devices that work without it."""
     last = agreeing[-1]
     if last.kind not in _GONE:
         return last.failure
@@ -165,12 +166,12 @@ def _blamed(agreeing: Sequence[FailureReport]) -> Measurement:
 def _final_failure(reports: Sequence[FailureReport]) -> Measurement:
     """The failure of a candidate without further tries, if no two reports agree."""
     for report in reversed(reports):
-        if not report.outside and report.kind is not FailureKind.DEVICE_LOST:
-            if report.back is False:
+        if not report.killed_externally and report.kind is not FailureKind.DEVICE_LOST:
+            if report.device_recovered is False:
                 break
             return report.failure
     last = reports[-1]
-    if last.outside:
+    if last.killed_externally:
         return last.failure
     names = ", ".join(dict.fromkeys(report.device for report in reports))
     return attrs.evolve(

@@ -1,4 +1,4 @@
-"""Timing on this machine, one worker at a time, and records of how others disturb the timing."""
+"""Timing on this machine, one worker at a time, and the disturbance of the timing."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from chameleon_runners._engine.workers import Worker, WorkerEvent
 from chameleon_runners._local.options import LocalOptions
 from chameleon_runners._worker.protocol import Message
 
-Looks = tuple[float, float]
+RepeatTimings = tuple[float, float]
 """A candidate's cost in seconds when it was timed first, and when it was timed again."""
 
 
 class LocalDisturbance:
-    """Counts how much other programs and noise disturb the timing of a runner, for its report."""
+    """Counts how much other programs and noise disturb the timing of a runner."""
 
     def __init__(self, meter: CoreMeter) -> None:
         self.meter = meter
         self._pairs = self._kept = 0
 
-    def ranked(self, candidates: Sequence[Looks]) -> None:
+    def add_repeat_timings(self, candidates: Sequence[RepeatTimings]) -> None:
         """Add the fastest candidates of one batch, which were timed twice."""
-        pairs, agreeing = kept_order(candidates)
+        pairs, agreeing = count_same_order(candidates)
         self._pairs += pairs
         self._kept += agreeing
 
@@ -45,11 +45,10 @@ class LocalDisturbance:
         )
 
 
-def kept_order(candidates: Sequence[Looks]) -> tuple[int, int]:
-    """Count pairs of fast candidates that have the same order in a second timing.
+def count_same_order(candidates: Sequence[RepeatTimings]) -> tuple[int, int]:
+    """Count pairs of candidates, and those with the same order in both timings.
 
-    Args:
-        candidates: First and second cost of each candidate, in seconds.
+    ``candidates`` has the first and the second cost of each candidate, in seconds.
     """
     orders = [
         (first - other_first) * (again - other_again) > 0.0
@@ -64,8 +63,8 @@ class LocalContext(MeasureContext):
     """A ``MeasureContext`` for kernels that are timed by the workers that built them.
 
     Attributes:
-        watch: The object that waits until the cores are free enough for timing.
-        disturbance: The object that records how much other programs disturb timing.
+        watch: waits until the cores do not slow each other down.
+        disturbance: counts how much other programs disturb timing.
     """
 
     pool: ProcessPool
@@ -74,21 +73,15 @@ class LocalContext(MeasureContext):
     disturbance: LocalDisturbance
 
     def clock(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
-        """Send a timing command to a worker, after other programs have left the cores free.
-
-        ``timeout`` is the time limit in seconds.
-        """
-        self.pool.quiet()
+        """Send a timing command to a worker, after other programs have left the cores free."""
+        self.pool.pause_idle()
         self.watch.wait()
         with self.disturbance.meter.interval(self.pool.pid_of(worker)):
             return self.ask(worker, message, timeout)
 
     def ask(self, worker: Worker, message: Message, timeout: float) -> WorkerEvent:
-        """Send a command to one worker while all other idle workers are paused.
-
-        ``timeout`` is the time limit in seconds.
-        """
-        self.pool.quiet(besides=worker)
+        """Send a command to one worker while all other idle workers are paused."""
+        self.pool.pause_idle(active=worker)
         event = None
         try:
             event = self.pool.ask(worker, message, timeout, lambda: self.pool.run_once(None))

@@ -26,7 +26,7 @@ from chameleon_runners._engine.comparison import Comparison, ContenderState
 from chameleon_runners._engine.context import CandidateRun
 from chameleon_runners._engine.deadlines import Deadlines
 from chameleon_runners._engine.process_pool import ProcessPool
-from chameleon_runners._engine.references import Reference, stage_key
+from chameleon_runners._engine.references import Reference, builder_key
 from chameleon_runners._engine.runner import MeasuringRunner, Resources
 from chameleon_runners._engine.workers import BuilderPool
 from chameleon_runners._local.context import LocalContext, LocalDisturbance
@@ -50,10 +50,10 @@ class ProcessComparison(Comparison[CandidateRun]):
             )
             for number, contender in enumerate(contenders)
         ]
-        super().__init__(task, entries, context=context, keep=True)
+        super().__init__(task, entries, context=context, reserve_worker=True)
 
     def _time(self) -> None:
-        self._time_in_turn()
+        self._time_in_turns()
 
     def _answer(
         self, entry: ContenderState[CandidateRun], message: Message, *, timed: bool = False
@@ -61,10 +61,10 @@ class ProcessComparison(Comparison[CandidateRun]):
         context, candidate = self._context, entry.candidate
         ask = context.clock if timed else context.ask
         while entry.result is None:
-            self._go_on()
-            # One that lost its worker to somebody else is built again.
-            if candidate.worker is None or not context.pool.lives(candidate.worker):
-                entry.result = candidate.starved(context.retries)
+            self._check_interrupt()
+            # A candidate that lost its worker is built again.
+            if candidate.worker is None or not context.pool.is_alive(candidate.worker):
+                entry.result = candidate.memory_failure(context.retries)
                 if entry.result is None:
                     entry.built = False
                     self._build()
@@ -76,7 +76,7 @@ class ProcessComparison(Comparison[CandidateRun]):
                 return reply
             if reply is not None:
                 entry.result = candidate.failed_reply(reply, "")
-            elif event.end is not None and not candidate.loses(event.end, context.retries):
+            elif event.end is not None and not candidate.should_retry(event.end, context.retries):
                 entry.result = candidate.ended(event.end, building=False)
         return None
 
@@ -122,12 +122,12 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
             )
         self._watch = CoreWatch(self._cores[: self._threads])
         self._disturbance = LocalDisturbance(CoreMeter(self._cores[: self._threads]))
-        self._comparing: ProcessPool | None = None
+        self._comparison_pool: ProcessPool | None = None
 
     @property
     def batch_size(self) -> int:
-        # All wait for the slowest build of a batch, so a few for each worker; but where there
-        # are many workers one for each, or the search would learn nothing between its batches.
+        # A few per worker, since a batch waits for its slowest build; with many workers one each,
+        # since the search learns only between batches.
         return max(self._size, min(_BUILDS_PER_WORKER * self._size, _SMALL_BATCH))
 
     def _make_pool(self) -> ProcessPool:
@@ -150,8 +150,8 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
             disturbance=self._disturbance,
         )
 
-    def _first_ones_first(self, job: MeasureJob) -> Generator[Arrival, None, None]:
-        # Who asked for a first kernel soon has it, rounds and all, before the others are built.
+    def _measure_ahead(self, job: MeasureJob) -> Generator[Arrival, None, None]:
+        # The option ``ahead``: the first kernels are complete before the others are built.
         ahead = self._options.ahead if math.isinf(job.best_seconds) else 0
         best = job.best_seconds
         for configs in (job.configs[:ahead], job.configs[ahead:]):
@@ -176,21 +176,25 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
         resources = self._start()
         runs = []
         for job in jobs:
-            key = stage_key(job.space, job.task)
+            key = builder_key(job.space, job.task)
             reference = resources.references.of(key)
             context = self._context(
                 resources.pool, resources.builders, reference, self._deadlines_of(key)
             )
             # A worker holds the kernels of one task only.
-            alone = len(jobs) > 1
-            runs.append(LocalJobRun(job, context=context, numbers=self._numbers, alone=alone))
+            single_worker = len(jobs) > 1
+            runs.append(
+                LocalJobRun(
+                    job, context=context, numbers=self._numbers, single_worker=single_worker
+                )
+            )
         return LocalJobRuns(runs, context)
 
     def stream(self) -> MeasureStream:
         return LocalStream(self._group, size=self._size)
 
     def _group(self, jobs: Sequence[MeasureJob]) -> Generator[Arrival, None, None]:
-        return self._first_ones_first(jobs[0]) if len(jobs) == 1 else self._measure(jobs)
+        return self._measure_ahead(jobs[0]) if len(jobs) == 1 else self._measure(jobs)
 
     @contextlib.contextmanager
     def _comparison(
@@ -200,17 +204,17 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
         contenders: Sequence[Contender],
         reference: Reference,
     ) -> Iterator[ProcessComparison]:
-        del resources  # others need not start for it, nor end with it
+        del resources  # a comparison has its own pool
         blas_threads = self._threads if reference.ready else 1
         pool = self._process_pool(threads=self._threads, blas_threads=blas_threads)
-        self._comparing = pool
+        self._comparison_pool = pool
         try:
-            # Some start threads of their own while they are built, which have to spread out.
+            # Builders may use all cores, because some kernels start threads while they are built.
             builders = BuilderPool(pool=pool, size=len(contenders))
             context = self._context(pool, builders, reference, Deadlines(self._options))
             yield ProcessComparison(task, contenders, context=context)
         finally:
-            self._comparing = None
+            self._comparison_pool = None
             pool.close()
 
     def _hardware(self) -> dict[str, Any]:
@@ -226,8 +230,8 @@ class LocalRunner(MeasuringRunner[LocalOptions, ProcessPool]):
     def disturbance(self) -> Disturbance:
         return self._disturbance.total
 
-    def _leave(self, *, polite: bool) -> None:
-        del polite
-        if self._comparing is not None:
-            self._comparing.close()
+    def _release_devices(self, *, graceful: bool) -> None:
+        del graceful
+        if self._comparison_pool is not None:
+            self._comparison_pool.close()
         self._watch.close()

@@ -17,12 +17,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from chameleon_runners._baselines.onednn import kind_of
 from chameleon_runners._fleet.device_state import DeviceRef
-from chameleon_runners._ray.host import Host
+from chameleon_runners._ray.actor import WorkerActor
 from chameleon_runners._ray.options import RayOptions
 
 _log = structlog.get_logger()
 
-_KNOCK_SECONDS = 3.0
+_CONNECT_SECONDS = 3.0
 _MIB = 1 << 20
 
 
@@ -31,16 +31,16 @@ class Cluster:
 
     def __init__(self, options: RayOptions) -> None:
         self._options = options
-        self._own = not ray.is_initialized()
-        if self._own:
+        self._started_here = not ray.is_initialized()
+        if self._started_here:
             _join(options)
-        self._actor: Any = ray.remote(concurrency_groups={"control": 1})(Host)
+        self._actor: Any = ray.remote(concurrency_groups={"control": 1})(WorkerActor)
 
     def device_refs(self, target: str | None = None) -> list[DeviceRef]:
-        """List the devices of the cluster: on each node as many as its resources allow.
+        """The devices of the cluster: on each node as many as its resources allow.
 
-        If the devices are the CPUs of nodes, each machine has only one, since two would disturb
-        each other's times.
+        If the devices are CPUs, each machine has only one, since two would disturb each other's
+        times.
         """
         nodes = self._nodes()
         choices = self._options.choices(for_cpus=kind_of(target) == "llvm")
@@ -79,7 +79,7 @@ class Cluster:
         return self._start(threads=1, num_cpus=1, scheduling_strategy="SPREAD")
 
     def start_device(self, node: str, resources: dict[str, Any]) -> Any:
-        """Start an actor that uses one device of a node alone, with the device's resources."""
+        """Start an actor that alone uses one device of a node."""
         affinity = NodeAffinitySchedulingStrategy(node, soft=False)
         threads = self._options.threads
         return self._start(threads=threads, scheduling_strategy=affinity, **resources)
@@ -93,13 +93,13 @@ class Cluster:
         )
 
     @property
-    def joined(self) -> bool:
+    def connected(self) -> bool:
         """Whether this process is connected to a Ray cluster."""
         return bool(ray.is_initialized())
 
     def close(self) -> None:
-        """Leave the Ray cluster, and end the cluster if it was started for this run."""
-        if self._own and self.joined:
+        """Leave the Ray cluster, and end it if it was started for this run."""
+        if self._started_here and self.connected:
             ray.shutdown()
 
 
@@ -133,7 +133,7 @@ def _device_ref(options: RayOptions, name: str, node: str, **about: bool) -> Dev
     cpus, gpus, others = options.cpus, options.gpus, options.resources
     resources = {"num_cpus": cpus, "num_gpus": gpus, "resources": others}
     factory, stage_options = options.stage
-    # The pool reads this and passes the stage's own options on.
+    # The pool passes only ``options`` to the stage.
     place = {"name": name, "node": node, "resources": resources, "options": stage_options}
     return DeviceRef(name=name, device=StageRef(factory=factory, options=place), **about)
 
@@ -165,9 +165,9 @@ def _no_device(options: RayOptions) -> ChameleonError:
 def _join(options: RayOptions) -> None:
     address = options.address
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
-    _knock(named)
+    _check_reachable(named)
     local = address == "local"
-    # A cluster for the run alone has what the options call a device.
+    # A new cluster for the run declares the resources of its devices.
     declared = {n: amount * (options.devices or 1) for n, amount in options.resources.items()}
     handler = signal.getsignal(signal.SIGTERM)
     try:
@@ -189,17 +189,17 @@ def _join(options: RayOptions) -> None:
             "on all its nodes, and give the runner its `address: host:port`; or `address: local`.",
         ) from error
     finally:
-        # What a signal means is the command line's to say.
+        # Ray replaces the handler of the command line.
         with contextlib.suppress(ValueError):
             signal.signal(signal.SIGTERM, handler)
     _log.info("ray_joined", address=address, nodes=len(ray.nodes()))
 
 
-def _knock(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Check that a program listens at an address, since Ray would retry for a minute."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not port.isdigit():
         return
     hint = "`ray status --address host:port` tells whether one can be reached there."
     with TargetError.on_os_error(f"there is no Ray cluster at {address}", hint=hint):
-        socket.create_connection((host, int(port)), timeout=_KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()

@@ -102,10 +102,8 @@ class RayOptions(FleetOptions):
 
     @property
     def stage(self) -> tuple[str, dict[str, Any]]:
-        """The class of the device in its worker process on a node, and its options.
-
-        The GPU's index is 0, because Ray hides the other GPUs of the node.
-        """
+        """The class of the device in its worker process on a node, and its options."""
         if self.device not in {LOCAL, _OWN_STAGE}:
             return str(self.device), self.device_options
+        # The index of the GPU is 0, because Ray hides the other GPUs of the node.
         return _OWN_STAGE, {"kind": "cuda" if self.gpus else "cpu", **self.device_options}

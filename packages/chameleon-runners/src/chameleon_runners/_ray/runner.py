@@ -20,19 +20,19 @@ class RayRunner(FleetRunner):
                 "the runner 'ray' needs Ray, which is not installed",
                 hint="install the cluster's version: `pip install ray==VERSION`",
             )
-        # Whose devices there are is known once the cluster was joined.
+        # The devices are known only after the process has joined the cluster.
         super().__init__(options, list, kind="ray")
         self._ray_options = options
 
     def _make_pool(self) -> WorkerPool:
-        # Importing Ray takes half a second, which only those wait for who measure.
+        # Importing Ray takes half a second.
         from chameleon_runners._ray import cluster, worker_pool  # noqa: PLC0415
 
-        joined = cluster.Cluster(self._ray_options)
+        ray_cluster = cluster.Cluster(self._ray_options)
         try:
-            self._size = joined.builders()
+            self._size = ray_cluster.builders()
         except BaseException:
-            joined.close()
+            ray_cluster.close()
             raise
-        self._device_refs = lambda: joined.device_refs(self._target)
-        return worker_pool.RayPool(joined, start_timeout=self._options.start_timeout)
+        self._device_refs = lambda: ray_cluster.device_refs(self._target)
+        return worker_pool.RayPool(ray_cluster, start_timeout=self._options.start_timeout)

@@ -24,9 +24,9 @@ from chameleon_runners._engine.workers import (
     WorkerEvent,
     WorkerPool,
 )
-from chameleon_runners._ray import parcels
+from chameleon_runners._ray import payloads
+from chameleon_runners._ray.actor import Answer
 from chameleon_runners._ray.cluster import Cluster
-from chameleon_runners._ray.host import Answer
 from chameleon_runners._worker.protocol import Message
 
 _WATCH_SECONDS = 0.25
@@ -42,25 +42,25 @@ class ActorEnd(WorkerEnd):
     """The end of a worker whose actor ended, which is never the candidate's fault.
 
     Attributes:
-        words: The way in which the actor ended, as a part of a message.
+        description: the end of the actor, as a part of a message.
     """
 
-    words: str
+    description: str
 
     @property
-    def from_outside(self) -> bool:
+    def killed_externally(self) -> bool:
         """Always True: something other than the worker and its candidate ended the actor."""
         return True
 
 
 @attrs.frozen(kw_only=True)
 class _ActorPlace:
-    """The kind of actor that a worker needs: any actor for a builder, or a device's actor.
+    """The actor that a worker needs: any actor for a builder, or a device's actor.
 
     Attributes:
-        name: The name of the device; empty for a builder.
-        node: The node of the device; empty for a builder.
-        resources: The resources of the node that the device's actor takes.
+        name: the name of the device; empty for a builder.
+        node: the node of the device; empty for a builder.
+        resources: the resources of the node that the device's actor takes.
     """
 
     name: str = ""
@@ -69,8 +69,8 @@ class _ActorPlace:
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Host:
-    """An actor, and what the runner knows about it."""
+class _Actor:
+    """An actor, with its place and whether it has answered yet."""
 
     place: _ActorPlace
     actor: Any
@@ -82,23 +82,24 @@ class RayWorker(Worker):
     """A worker on a node of a Ray cluster, behind an actor.
 
     Attributes:
-        number: The number of the worker; later workers have higher numbers.
+        number: the number of the worker; later workers have higher numbers.
         preload: ``"module:Class"`` of the stage that the worker should import early, or None.
-        host: The actor that runs the worker, or None before the first command.
+        host: the actor that runs the worker, or None before the first command.
     """
 
     number: int
     preload: str | None
-    host: _Host | None = None
+    host: _Actor | None = None
 
 
 class RayPool(WorkerPool):
     """A pool of workers behind actors of a Ray cluster.
 
-    They travel as bytes through Ray's object store, so that no file is lost with a node.
+    Files travel as bytes through Ray's object store, because nodes share no file system.
 
     Args:
-        start_timeout: The longest start of an actor, and again of its worker, in seconds.
+        cluster: the connection to the cluster.
+        start_timeout: the longest start of an actor, and again of its worker, in seconds.
     """
 
     def __init__(self, cluster: Cluster, *, start_timeout: float) -> None:
@@ -107,18 +108,18 @@ class RayPool(WorkerPool):
         self._start_timeout = start_timeout
         self._inbox: queue.SimpleQueue[tuple[RayWorker, Work, Future[Answer]] | None]
         self._inbox = queue.SimpleQueue()
-        self._hosts: set[_Host] = set()
-        self._spare: defaultdict[_ActorPlace, list[_Host]] = defaultdict(list)
+        self._hosts: set[_Actor] = set()
+        self._spare: defaultdict[_ActorPlace, list[_Actor]] = defaultdict(list)
         self._references: dict[str, Any] = {}
         self._lock = threading.RLock()
 
     def now(self) -> float:
         return time.monotonic()
 
-    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+    def start_worker(self, listener: Listener, *, preload: str | None = None) -> Worker:
         self._require_open()
         worker = RayWorker(number=next(self._numbers), preload=preload)
-        self.enqueue(heard, WorkerEvent(worker=worker, reply={"status": "ok"}))
+        self.enqueue(listener, WorkerEvent(worker=worker, reply={"status": "ok"}))
         return worker
 
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
@@ -136,15 +137,15 @@ class RayPool(WorkerPool):
             tag = (then, message)
             work = worker.work = Work(tag=tag, started=started, deadline=started + longest)
             self._expect(worker, work)
-            parcel = None
+            payload = None
             if "artifact" in message and message["command"] != "export":
-                parcel = parcels.pack(Path(message["artifact"]))
+                payload = payloads.pack(Path(message["artifact"]))
             answer = worker.host.actor.do.remote(
                 worker.number,
                 message,
                 timeout,
                 preload=worker.preload,
-                parcel=parcel,
+                payload=payload,
                 reference=self._reference(message),
             )
         future: Future[Answer] = answer.future()
@@ -162,13 +163,13 @@ class RayPool(WorkerPool):
             worker.host = spare.pop() if spare else self._start(address)
         return message
 
-    def _start(self, address: _ActorPlace) -> _Host:
+    def _start(self, address: _ActorPlace) -> _Actor:
         cluster = self._cluster
         if address.name:
             actor = cluster.start_device(address.node, address.resources)
         else:
             actor = cluster.start_builder()
-        host = _Host(place=address, actor=actor)
+        host = _Actor(place=address, actor=actor)
         self._hosts.add(host)
         return host
 
@@ -192,7 +193,7 @@ class RayPool(WorkerPool):
                 self._spare[worker.host.place].append(worker.host)
 
     @staticmethod
-    def _control(host: _Host, method: str, *arguments: Any) -> Any:
+    def _control(host: _Actor, method: str, *arguments: Any) -> Any:
         """Call an actor's method without waiting for its current command."""
         return getattr(host.actor, method).options(concurrency_group="control").remote(*arguments)
 
@@ -218,29 +219,29 @@ class RayPool(WorkerPool):
             return
         worker.host.answered = True
         answer = done.result()
-        worker.printed, worker.end = answer.log, answer.end
+        worker.last_output, worker.end = answer.log, answer.end
         listener, message = work.tag
-        if answer.parcel is not None:
-            _deliver(answer.parcel, message)
+        if answer.payload is not None:
+            _write_result(answer.payload, message)
         if worker.end is not None:
             self._spare[worker.host.place].append(worker.host)
-        self._tell(worker, listener, answer.reply, answer.seconds)
+        self._finish_work(worker, listener, answer.reply, answer.seconds)
 
     def _lose(self, worker: RayWorker, work: Work, reason: str) -> None:
         """Handle an actor that has ended or does not answer."""
         if worker.host is not None:
             self._hosts.discard(worker.host)
-            # Ray raises errors of its own for an actor that is gone already.
+            # Ray raises an error if the actor has ended.
             with contextlib.suppress(Exception):
                 ray.kill(worker.host.actor)
         seconds = time.monotonic() - work.started
-        words = f"is gone with its Ray actor: {in_one_line(reason)[:_LONGEST_REASON]}"
+        description = f"is gone with its Ray actor: {in_one_line(reason)[:_LONGEST_REASON]}"
         worker.end = ActorEnd(
-            reason=EndReason.DIED, status=-9, log="", seconds=seconds, words=words
+            reason=EndReason.DIED, status=-9, log="", seconds=seconds, description=description
         )
-        self._tell(worker, work.tag[0], None, seconds)
+        self._finish_work(worker, work.tag[0], None, seconds)
 
-    def _tell(
+    def _finish_work(
         self, worker: RayWorker, listener: Listener, reply: Message | None, seconds: float
     ) -> None:
         worker.work = None
@@ -256,7 +257,7 @@ class RayPool(WorkerPool):
                 return
             self.closed = True
             self.wake()
-            if self._cluster.joined:
+            if self._cluster.connected:
                 self._end_actors()
             self._cluster.close()
 
@@ -268,9 +269,9 @@ class RayPool(WorkerPool):
             ray.kill(host.actor)
 
 
-def _deliver(parcel: bytes, message: Message) -> None:
+def _write_result(payload: bytes, message: Message) -> None:
     """Write a command's result to the path that the command names."""
     if message["command"] == "export":
-        parcels.unpack(parcel, Path(message["artifact"]))
+        payloads.unpack(payload, Path(message["artifact"]))
     else:
-        parcels.write(parcel, Path(message["path"]))
+        payloads.write(payload, Path(message["path"]))

@@ -26,7 +26,7 @@ from chameleon_core.plugin_api import (
 )
 
 from chameleon_runners._replay.options import Noise, ReplayOptions, TableOptions
-from chameleon_runners._replay.reading import OPERATOR, table_of_task, tables_at
+from chameleon_runners._replay.readers import OPERATOR, table_of_task, tables_at
 from chameleon_runners._replay.table import Table
 
 
@@ -99,26 +99,26 @@ class ReplayRunner(Runner):
 
     def __init__(self, options: ReplayOptions) -> None:
         self._options = options
-        self._replayed = 0.0
+        self._replayed_seconds = 0.0
         self._stopped = False
         self._tables: dict[str, Table] = {}
 
     @property
     def batch_size(self) -> int:
-        # One is measured after the other, so nothing waits; but asking costs the search's seconds.
+        # Small, but not 1, because each round of a search takes time.
         return 4
 
     def now(self) -> float:
         """Real time plus the recorded durations of all replayed measurements, in seconds."""
-        return time.perf_counter() + self._replayed
+        return time.perf_counter() + self._replayed_seconds
 
     def measure(self, job: MeasureJob) -> Iterator[Measurement]:
         table = self._table(job.task)
         for config in job.configs:
             if self._stopped:
                 return
-            measurement = self._look_up(table, tuple(config))
-            self._replayed += measurement.build_seconds + measurement.run_seconds
+            measurement = self._replay(table, tuple(config))
+            self._replayed_seconds += measurement.build_seconds + measurement.run_seconds
             yield measurement
 
     def compare(self, task: Task, contenders: Sequence[Contender]) -> list[Measurement]:
@@ -152,11 +152,11 @@ class ReplayRunner(Runner):
             table = self._tables[task.key] = table_of_task(task)
         return table
 
-    def _look_up(self, table: Table, config: tuple[int, ...]) -> Measurement:
+    def _replay(self, table: Table, config: tuple[int, ...]) -> Measurement:
         measurement = table.measurement(config)
         if self._options.noise is Noise.NONE or not measurement.ok:
             return measurement
-        # Seeded by what is measured: neither the order of a batch nor another draw matters.
+        # The seed depends on the configuration, so that the order of measurements does not matter.
         rng = np.random.default_rng([self._options.seed, int(table.digest[:8], 16), *config])
         return attrs.evolve(
             measurement,

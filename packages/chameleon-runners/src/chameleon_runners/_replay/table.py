@@ -23,11 +23,7 @@ Config = tuple[int, ...]
 
 @attrs.frozen(kw_only=True)
 class RecordedTuples(Knob):
-    """A knob whose values are tuples of integers of one length, such as recorded tiles.
-
-    Attributes:
-        options: The tuples, in the order of the recorded knob's indices.
-    """
+    """A knob whose values are tuples of integers of one length, such as recorded tiles."""
 
     options: tuple[tuple[int, ...], ...]
 
@@ -52,12 +48,12 @@ class Table:
     """All recorded measurements of one tuning problem.
 
     Attributes:
-        digest: A digest of the content; it does not depend on the file's path.
-        knobs: One knob per parameter with more than one value; at least one knob.
-        configs: The recorded configurations as knob indices, distinct, shape (m, knobs).
-        measurements: One measurement per row of ``configs``. ``run_seconds`` includes everything
-            except compiling: benchmarking, verifying and the tuner's own overhead.
-        flop: The number of floating-point operations of one evaluation; 0 if unknown.
+        digest: a digest of the content, which does not depend on the file's path.
+        knobs: one knob per parameter with more than one value; at least one knob.
+        configs: the distinct recorded configurations as knob indices, shape (m, knobs).
+        measurements: one per row of ``configs``. ``run_seconds`` includes verifying and the tuner's
+            overhead.
+        flop: the number of floating-point operations of one evaluation; 0 if unknown.
     """
 
     name: str
@@ -94,7 +90,7 @@ class Table:
         return DesignSpace(self.knobs, only=self.configs)
 
 
-def table_of(
+def make_table(
     name: str,
     digest: str,
     columns: Mapping[str, Sequence[Any]],
@@ -103,11 +99,11 @@ def table_of(
     ranks: Mapping[str, Sequence[int]] | None = None,
     flop: float = 0.0,
 ) -> Table:
-    """Make a table from parameter values and measurements."""
+    """A table from parameter values and measurements."""
     ranks = ranks or {}
-    chosen = {key: _indexed(values, ranks.get(key)) for key, values in columns.items()}
+    chosen = {key: _index_values(values, ranks.get(key)) for key, values in columns.items()}
     varying = {key: pair for key, pair in chosen.items() if len(pair[0]) > 1}
-    # A design space has a knob, even where there is nothing to choose.
+    # A design space has at least one knob.
     knobs = varying or dict(list(chosen.items())[:1])
     configs = np.array([indices for _, indices in knobs.values()], np.int32).T
     _, first = np.unique(configs, axis=0, return_index=True)
@@ -124,7 +120,7 @@ def table_of(
     )
 
 
-def _indexed(
+def _index_values(
     values: Sequence[Any], ranks: Sequence[int] | None
 ) -> tuple[tuple[Any, ...], list[int]]:
     """The distinct values in order, and the index of each row's value."""

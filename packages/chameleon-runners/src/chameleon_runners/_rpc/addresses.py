@@ -12,18 +12,14 @@ _LAST_PORT = 65535
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """The address of a tracker or a server of TVM's RPC.
-
-    Attributes:
-        host: The name or the IP address of the machine.
-    """
+    """The address of a tracker or a server of TVM's RPC."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the address of a tracker or server, such as ``host:9190``."""
+        """Parse an address such as ``host:9190``."""
         host, colon, port = text.strip().rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not (colon and host and port.isdecimal() and 0 < int(port) <= _LAST_PORT):

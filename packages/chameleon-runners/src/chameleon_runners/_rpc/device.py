@@ -11,7 +11,7 @@ from chameleon_core.plugin_api import Device, DeviceLostError, Kernel
 
 from chameleon_runners._rpc import tracker
 from chameleon_runners._rpc.addresses import Address
-from chameleon_runners._rpc.connecting import WrongKeyError
+from chameleon_runners._rpc.connection import WrongKeyError
 from chameleon_runners._rpc.options import RpcDeviceOptions
 from chameleon_runners._rpc.session import RpcSession
 
@@ -32,7 +32,7 @@ class RpcDevice(Device):
         self._kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
     def connect(self, target: str) -> dict[str, Any]:
-        self._let_go()
+        self._release()
         self._target = target
         self._session, description = self._open()
         return description
@@ -53,17 +53,17 @@ class RpcDevice(Device):
 
     def close(self) -> None:
         self._target = ""
-        self._let_go()
+        self._release()
 
     def _ready(self) -> RpcSession:
         """The session; a new one if it has ended or will end soon."""
         if not self._target:
             raise DeviceLostError("the device is used before it is connected to")
         session = self._session
-        # Kernels that somebody holds are lost with their session.
+        # Loaded kernels would be lost with their session.
         ending = session is not None and session.left < session.lifetime / 2 and not self._kernels
-        if session is None or ending or not session.keep():
-            self._let_go()
+        if session is None or ending or not session.touch():
+            self._release()
             session, _ = self._open()
             self._session = session
         return session
@@ -71,7 +71,7 @@ class RpcDevice(Device):
     def _open(self) -> tuple[RpcSession, dict[str, Any]]:
         options = self._options
         limit = time.monotonic() + options.connect_timeout
-        address, key = self._granted(options.connect_timeout)
+        address, key = self._request_address(options.connect_timeout)
         try:
             deadline = min(_ANSWER_SECONDS, limit - time.monotonic())
             lifetime = options.session_timeout
@@ -79,7 +79,7 @@ class RpcDevice(Device):
         except WrongKeyError as error:
             if options.tracker is None:
                 raise
-            # The tracker's keys are for one session each: the server was started again since.
+            # The tracker's keys are for one session; the server was restarted.
             raise DeviceLostError(
                 f"the server at {address} no longer accepts the key that its tracker granted",
                 hint=error.hint,
@@ -98,12 +98,12 @@ class RpcDevice(Device):
         session.give_back_when_idle(options.idle_timeout)
         name = str(address)
         if options.tracker is not None:
-            # The tracker decides anew, each time, which of its servers this is.
+            # The tracker may lend another server for each session.
             self._identity = "" if options.proxied else name
             name = f"{options.key}@{address}"
         return session, {"name": name, "address": str(address), **facts.to_json()}
 
-    def _granted(self, timeout: float) -> tuple[Address, str]:
+    def _request_address(self, timeout: float) -> tuple[Address, str]:
         options = self._options
         if options.tracker is None:
             return Address.parse(options.address or ""), options.key
@@ -115,7 +115,7 @@ class RpcDevice(Device):
         )
         return grant.address, grant.key
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         session, self._session = self._session, None
         self._kernels.clear()
         if session is not None:

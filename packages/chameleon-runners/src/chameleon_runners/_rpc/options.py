@@ -48,21 +48,12 @@ class RpcOptions(FleetOptions):
 class RpcDeviceOptions:
     """Options of one remote device, which are sent to the device's worker process.
 
-    All durations are in seconds.
+    All durations are in seconds. With a ``tracker``, ``address`` is None.
 
     Attributes:
-        tracker: The address of the tracker that grants the device, or None.
-        address: The address of the device's server, if there is no tracker.
-        key: The name under which the tracker or the server offers devices of this kind.
-        proxied: Whether several servers may share one address, that of a proxy.
-        device_index: The index of the device among the server's devices of the target's kind.
-        threads: The number of threads that kernels run with on a CPU.
-        priority: The priority of requests to the tracker.
-        connect_timeout: The longest wait for a device.
-        session_timeout: The time after which the server ends the session.
-        idle_timeout: The time without work after which the device is given back.
-        cache_bytes: The largest number of bytes of inputs that are kept on the device.
-        cooldown: The pause between the repeats of a kernel.
+        proxied: whether several servers may share one address, that of a proxy.
+        device_index: the index of the device among the server's devices of the target's kind.
+        cache_bytes: the largest number of bytes of inputs that are kept on the device.
     """
 
     tracker: str | None = None

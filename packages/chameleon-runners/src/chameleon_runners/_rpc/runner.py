@@ -21,7 +21,14 @@ _ANSWER_SECONDS = 0.9
 _FORGET_SECONDS = 60.0
 """Seconds for which a vanished server still counts, since a restarted one is missing briefly."""
 
-_SAME = ("device_index", "threads", "priority", "session_timeout", "idle_timeout", "cooldown")
+_COPIED_OPTIONS = (
+    "device_index",
+    "threads",
+    "priority",
+    "session_timeout",
+    "idle_timeout",
+    "cooldown",
+)
 """Options that a device takes over from its runner."""
 
 _GRACE = 0.8
@@ -29,7 +36,7 @@ _GRACE = 0.8
 
 
 def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
-    """Make the function that lists the remote devices that the runner's options name."""
+    """A function that lists the remote devices that the runner's options name."""
     if options.session_timeout < options.run_timeout:
         raise ConfigError(
             f"a session of {options.session_timeout:g} s ends before a candidate may take "
@@ -54,7 +61,7 @@ def device_refs_of(options: RpcOptions) -> Callable[[], Sequence[DeviceRef]]:
             hint="Give `tracker: host:port` and `key:`, or `address: host:port`; "
             "`chameleon serve` starts one and prints these lines.",
         )
-    listed = [_addressed(options, Address.parse(text)) for text in options.addresses]
+    listed = [_device_at(options, Address.parse(text)) for text in options.addresses]
     chosen = listed[: options.devices]
     return lambda: chosen
 
@@ -102,7 +109,7 @@ class TrackerDevices:
         )
 
 
-def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
+def _device_at(options: RpcOptions, address: Address) -> DeviceRef:
     device = RpcDeviceOptions(address=str(address), key=options.key or "")
     return DeviceRef(name=str(address), device=_reference(options, device))
 
@@ -110,7 +117,7 @@ def _addressed(options: RpcOptions, address: Address) -> DeviceRef:
 def _reference(options: RpcOptions, device: RpcDeviceOptions) -> StageRef:
     complete = attrs.evolve(
         device,
-        **{name: getattr(options, name) for name in _SAME},
+        **{name: getattr(options, name) for name in _COPIED_OPTIONS},
         connect_timeout=_GRACE * options.connect_timeout,
         cache_bytes=options.cache_mib << 20,
     )

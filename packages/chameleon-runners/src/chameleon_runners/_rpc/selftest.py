@@ -1,8 +1,7 @@
 """Tests the free devices of a tracker's key: ``python -m chameleon_runners._rpc.selftest``.
 
-The command ``chameleon devices --test`` starts this process. It is separate because the answer of a
-broken server may hang or crash TVM's client. The process reads its request and prints its answer as
-one line of JSON each.
+The command ``chameleon devices --test`` starts this process, because the answer of a broken server
+may hang or crash TVM's client.
 """
 
 from __future__ import annotations

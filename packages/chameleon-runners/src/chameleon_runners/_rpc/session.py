@@ -33,7 +33,7 @@ from chameleon_tvm.api import (
 )
 
 from chameleon_runners._rpc.addresses import Address
-from chameleon_runners._rpc.connecting import connect, hang_up
+from chameleon_runners._rpc.connection import close_session, connect
 
 _log = structlog.get_logger()
 
@@ -45,21 +45,23 @@ class RpcSession:
     """A session with a server of TVM's RPC.
 
     Args:
-        lifetime: The seconds after which the server ends the session, also if a kernel hangs.
-        deadline: The longest wait for the session in seconds.
+        address: the address of the server.
+        key: the key that the server accepts.
+        lifetime: the seconds after which the server ends the session, also if a kernel hangs.
+        deadline: the longest wait for the session in seconds.
     """
 
     def __init__(self, address: Address, key: str, *, lifetime: float, deadline: float) -> None:
         self.name = f"{address.host}:{address.port}"
         self.lifetime = lifetime
         self.over = False
-        self._spoilt = False
+        self._context_lost = False
         self._opened = self._used = time.monotonic()
-        # One thread computes; another one may give the device back in between.
+        # The thread of ``give_back_when_idle`` may close the session between calls.
         self._using = threading.RLock()
         self._session = connect(address, key, lifetime=lifetime, deadline=deadline)
         self._loader: KernelLoader | None = None
-        self._trial: Kernel | None = None
+        self._smoke_test: Kernel | None = None
 
     @property
     def left(self) -> float:
@@ -67,19 +69,19 @@ class RpcSession:
         return self._opened + self.lifetime - time.monotonic()
 
     def give_back_when_idle(self, seconds: float) -> None:
-        """Close the session, in the background, once it was unused for ``seconds`` seconds."""
+        """Close the session, in the background, after some seconds without use."""
         threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
 
-    def keep(self) -> bool:
-        """Mark the session as used now, so that it is not closed for being idle."""
+    def touch(self) -> bool:
+        """Mark the session as used now; return whether it can still be used."""
         with self._using:
             self._used = time.monotonic()
-            return not (self.over or self._spoilt)
+            return not (self.over or self._context_lost)
 
     def _watch(self, seconds: float) -> None:
         while not self.over:
             time.sleep(min(_WATCH_SECONDS, seconds / 4))
-            # Whoever holds the lock computes.
+            # The lock is held during calls.
             if self._using.acquire(blocking=False):
                 try:
                     if time.monotonic() - self._used > seconds:
@@ -90,10 +92,7 @@ class RpcSession:
     def prepare(
         self, target: str, *, index: int, threads: int, cache_bytes: int, cooldown: float
     ) -> ServerFacts:
-        """Check that the server can run a target's kernels, and prepare to load them.
-
-        ``cooldown`` is the pause between the repeats of a kernel, in seconds.
-        """
+        """Check that the server can run a target's kernels, and prepare to load them."""
         kind = device_kind(tvm_target(target))
         with self.calls():
             device = self._session.device(kind, index)
@@ -113,13 +112,13 @@ class RpcSession:
         return facts
 
     def try_out(self, target: str) -> None:
-        """Run a tiny test function for a target on the device, to check that kernels work there."""
+        """Run a tiny test function for a target on the device."""
         try:
-            if self._trial is None:
+            if self._smoke_test is None:
                 with temporary_folder() as folder:
                     smoke_test_for(target).write(Path(folder))
-                    self._trial = self.load(Path(folder))
-            (output,) = self._trial.outputs()
+                    self._smoke_test = self.load(Path(folder))
+            (output,) = self._smoke_test.outputs()
         except (DeviceLostError, MemoryError, TimeoutError):
             raise
         except Exception as error:
@@ -144,11 +143,7 @@ class RpcSession:
             return self._ask(self._session.device(kind, index), kind)
 
     def round_trip(self) -> float:
-        """Time how long an array takes to the device and back, to test the connection.
-
-        Returns:
-            The duration in seconds.
-        """
+        """The seconds that an array takes to the device and back."""
         import numpy as np  # noqa: PLC0415 - for this alone
 
         sent = np.arange(256, dtype=np.float32)
@@ -177,7 +172,7 @@ class RpcSession:
                 raise
             except Exception as error:
                 # The server starts a new process, with a new context of the GPU, per session.
-                self._spoilt |= ruins_context(error)
+                self._context_lost |= ruins_context(error)
                 raise
             finally:
                 self._used = time.monotonic()
@@ -185,11 +180,11 @@ class RpcSession:
     def close(self) -> None:
         """Close the session, so that other clients can use the device."""
         broken, self.over = self.over, True
-        self._loader = self._trial = None
+        self._loader = self._smoke_test = None
         session, self._session = self._session, None
         if session is not None and not broken:
             # Through a thread: a server that hangs does not answer.
-            thread = threading.Thread(target=hang_up, args=(session,), daemon=True)
+            thread = threading.Thread(target=close_session, args=(session,), daemon=True)
             thread.start()
             thread.join(1.0)
 
@@ -228,14 +223,14 @@ class RpcSession:
             return False
 
     def _load_library(self, path: Path) -> tvm.runtime.Module:
-        # Of a new name each time: a library of a known path is not loaded again.
+        # A new name each time, because a library of a known path is not loaded again.
         name = f"{os.urandom(8).hex()}{path.suffix}"
         loaded = None
         try:
             self._session.upload(bytearray(path.read_bytes()), target=name)
             loaded = self._session.load_module(name)
         finally:
-            # Nobody needs the file any more, and a board's memory is small.
+            # Remove the file, because a board's memory is small.
             for left in (name, f"{name}.so") if path.suffix == ".tar" else (name,):
                 try:
                     self._session.remove(left)

@@ -24,7 +24,7 @@ from chameleon_runners._rpc.tracker import queues
 
 _log = structlog.get_logger()
 
-_MODULE = "chameleon_runners._rpc.host"
+_MODULE = "chameleon_runners._rpc.server_program"
 _END_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 _STEADY_SECONDS = 30.0
@@ -35,11 +35,11 @@ START_SECONDS = 60.0
 
 
 @attrs.define(eq=False)
-class Child:
+class SupervisedProcess:
     """A process that listens on a port, and is restarted on the same port when it ends.
 
     Attributes:
-        arguments: Command-line arguments for the process, besides its role, host and port.
+        arguments: command-line arguments besides role, host and port.
     """
 
     role: str
@@ -78,26 +78,26 @@ class Child:
         self._listening = False
 
     def wait(self) -> None:
-        """Wait until the server or tracker process listens on its port."""
+        """Wait until the process listens on its port."""
         limit = time.monotonic() + START_SECONDS
         while not self.listens(limit - time.monotonic()):
             if not self.alive or time.monotonic() > limit:
-                said = self._process.log[-600:] if self._process is not None else ""
+                output = self._process.log[-600:] if self._process is not None else ""
                 self.stop()
                 raise TargetError(
-                    f"the {self.role} at {self.address} does not start: {said or 'it is silent'}",
+                    f"the {self.role} at {self.address} does not start: {output or 'it is silent'}",
                     hint="Choose another --port if this one is taken.",
                 )
 
     def listens(self, seconds: float = 0.0) -> bool:
-        """Whether the server or tracker process has reported that it listens on its port."""
+        """Whether the process has reported that it listens on its port."""
         if not self._listening and self._conversation is not None:
             with contextlib.suppress(TimeoutError, ChildEndedError):
                 self._listening = "port" in self._conversation.answer(seconds)
         return self._listening
 
-    def tend(self) -> None:
-        """Restart the server or tracker process if it has ended."""
+    def supervise(self) -> None:
+        """Restart the process if it has ended."""
         if self.alive:
             self.listens()
             return
@@ -115,7 +115,7 @@ class Child:
             self.start()
 
     def kill(self) -> None:
-        """Kill the process; the next ``tend`` restarts it."""
+        """Kill the process; the next ``supervise`` restarts it."""
         if self._process is not None:
             self._process.signal(signal.SIGKILL)
 
@@ -131,15 +131,15 @@ _MISSES = 3
 
 
 @attrs.frozen(kw_only=True)
-class ServingPlan:
+class RpcServerOptions:
     """The tracker and the servers to start.
 
     Attributes:
-        host: The address to listen on. With any but a loopback address, other machines can connect.
-        port: The port of the tracker; the servers use the ports after it. 0 for any free ports.
-        announce: The address that the servers give to clients. If it is empty, they give ``host``.
-        threads: The number of threads of each server's kernels; None for TVM's default.
-        register: A module that each server imports, to register functions; empty for none.
+        host: the address to listen on. With any but a loopback address, other machines can connect.
+        port: the port of the tracker; the servers use the ports after it. 0 for any free ports.
+        announce: the address that the servers give to clients; ``host`` if empty.
+        threads: the number of threads of each server's kernels; None for TVM's default.
+        register: a module that each server imports, to register functions; empty for none.
     """
 
     host: str = "127.0.0.1"
@@ -161,30 +161,34 @@ class ServingPlan:
             return False
 
 
-class Serving:
+class RpcServers:
     """A context in which a tracker and servers of TVM's RPC run."""
 
-    def __init__(self, plan: ServingPlan) -> None:
-        self._plan = plan
-        port, *ports = ports_of(plan.host, plan.port, 1 + plan.servers)
+    def __init__(self, options: RpcServerOptions) -> None:
+        self._options = options
+        port, *ports = find_ports(options.host, options.port, 1 + options.servers)
         self._folder = make_scratch_folder()
         environment = {**os.environ, "TMPDIR": str(self._folder), "PYTHONUNBUFFERED": "1"}
-        if plan.threads is not None:
-            environment["TVM_NUM_THREADS"] = str(plan.threads)
-        wildcard = plan.host in {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
-        self._announced = plan.announce or (_outward() if wildcard else plan.host)
-        inside = "127.0.0.1" if wildcard else plan.host
-        self.tracker = Child("tracker", Address(host=plan.host, port=port), [], environment)
-        arguments = ["--tracker", f"{inside}:{port}", "--key", plan.key]
+        if options.threads is not None:
+            environment["TVM_NUM_THREADS"] = str(options.threads)
+        wildcard = options.host in {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+        self._announced = options.announce or (_external_address() if wildcard else options.host)
+        local_host = "127.0.0.1" if wildcard else options.host
+        self.tracker = SupervisedProcess(
+            "tracker", Address(host=options.host, port=port), [], environment
+        )
+        arguments = ["--tracker", f"{local_host}:{port}", "--key", options.key]
         arguments += ["--announce", self._announced]
-        arguments += ["--register", plan.register] if plan.register else []
+        arguments += ["--register", options.register] if options.register else []
         self.servers = [
-            Child("server", Address(host=plan.host, port=number), arguments, environment)
+            SupervisedProcess(
+                "server", Address(host=options.host, port=number), arguments, environment
+            )
             for number in ports
         ]
-        self._asked_at = time.monotonic()
+        self._last_query = time.monotonic()
         self._misses = 0
-        self._inside = Address(host=inside, port=port)
+        self._local_address = Address(host=local_host, port=port)
 
     @property
     def address(self) -> Address:
@@ -199,7 +203,7 @@ class Serving:
                 server.start()
             for server in self.servers:
                 server.wait()
-            self._registered()
+            self._wait_for_registration()
         except BaseException:
             self.close()
             raise
@@ -208,12 +212,12 @@ class Serving:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _registered(self) -> None:
+    def _wait_for_registration(self) -> None:
         """Wait until the tracker knows all servers."""
         limit = time.monotonic() + START_SECONDS
         while time.monotonic() < limit:
             with contextlib.suppress(ChameleonError):
-                known = queues(self._inside, timeout=_CHECK_SECONDS)
+                known = queues(self._local_address, timeout=_CHECK_SECONDS)
                 if sum(queue.free for queue in known) >= len(self.servers):
                     return
             time.sleep(0.05)
@@ -222,15 +226,15 @@ class Serving:
             hint="See that --host is an address of this machine.",
         )
 
-    def tend(self) -> None:
+    def supervise(self) -> None:
         """Restart server processes that have ended, and a tracker that does not answer."""
         for child in (self.tracker, *self.servers):
-            child.tend()
+            child.supervise()
         now = time.monotonic()
-        if now - self._asked_at > _CHECK_SECONDS:
-            self._asked_at = now
+        if now - self._last_query > _CHECK_SECONDS:
+            self._last_query = now
             try:
-                queues(self._inside, timeout=1.0)
+                queues(self._local_address, timeout=1.0)
                 self._misses = 0
             except ChameleonError as error:
                 self._misses += 1
@@ -241,10 +245,10 @@ class Serving:
 
     def describe(self) -> dict[str, Any]:
         """The addresses and the key of the servers, for other machines."""
-        runner = {"name": "rpc", "tracker": str(self.address), "key": self._plan.key}
+        runner = {"name": "rpc", "tracker": str(self.address), "key": self._options.key}
         return {
             "tracker": str(self.address),
-            "key": self._plan.key,
+            "key": self._options.key,
             "servers": [
                 str(attrs.evolve(server.address, host=self._announced)) for server in self.servers
             ],
@@ -258,16 +262,16 @@ class Serving:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def ports_of(host: str, first: int, count: int) -> list[int]:
-    """Find free ports: consecutive ones from ``first`` on, or any."""
+def find_ports(host: str, first: int, count: int) -> list[int]:
+    """Free ports: consecutive ones from ``first`` on, or any if it is 0."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = []
-    # All are held until the last one was found: none is given twice.
+    # All sockets stay open until the end, so that no port is found twice.
     with contextlib.ExitStack() as stack:
         for port in range(first, first + count) if first else [0] * count:
             bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
             if port:
-                # One that was given back a moment ago may be taken again, as servers do.
+                # A port that was closed a moment ago may be used again.
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 bound.bind((host, port))
@@ -298,7 +302,7 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _outward() -> str:
+def _external_address() -> str:
     """The address of this machine on the network of its default route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -1,8 +1,7 @@
 """A client of TVM's tracker with time limits, which does not import TVM.
 
 The protocol (tvm.rpc.tracker): both sides send a magic number. Then every message is a length
-followed by JSON, and every question gets one answer. TVM's own client waits without limit for a
-silent tracker, and for a device if there is none.
+followed by JSON, and every question gets one answer.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Grant:
     """A device that the tracker grants to a client.
 
     Attributes:
-        key: The key that the server accepts, for one session only.
+        key: the key that the server accepts, for one session only.
     """
 
     address: Address
@@ -57,11 +56,10 @@ class Queue:
     """The devices that a tracker has for one key, and the requests that wait for them.
 
     Attributes:
-        servers: The addresses of the servers, busy servers included. A proxy counts once, however
-            many servers it has.
-        free: The number of servers that wait for work.
-        pending: The number of requests that wait for a device.
-        proxied: Whether some servers are behind a proxy and share its address.
+        servers: the addresses of all servers; a proxy counts once.
+        free: the number of servers that wait for work.
+        pending: the number of requests that wait for a device.
+        proxied: whether some servers are behind a proxy and share its address.
     """
 
     key: str
@@ -72,15 +70,12 @@ class Queue:
 
     @property
     def devices(self) -> int:
-        """The number of devices of the key, as far as the tracker tells.
-
-        It may be too low, because a proxy does not report how many of its servers are busy.
-        """
+        """The number of devices of the key; a proxy does not report its busy servers."""
         return max(len(self.servers), self.free)
 
 
 class ServerState(StrEnum):
-    """The state of a server, such as free or busy, as its reaction to a call shows it."""
+    """The state of a server."""
 
     FREE = "free"
     BUSY = "busy"
@@ -88,55 +83,43 @@ class ServerState(StrEnum):
 
 
 def queues(tracker: Address, *, timeout: float) -> list[Queue]:
-    """All devices that a tracker knows, by key.
-
-    ``timeout`` is the longest wait for the answer in seconds.
-    """
+    """All devices that a tracker knows, by key."""
     try:
         with _conversation(tracker, timeout) as ask:
             answer = ask([_Code.SUMMARY])
     except TimeoutError:
         raise DeviceLostError(f"no tracker answers at {tracker} in time", hint=_START) from None
     try:
-        return _queues(_granted(answer))
+        return _queues(_value_of(answer))
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise _no_tracker(tracker, f"its summary cannot be read ({error})") from error
 
 
 def request(tracker: Address, key: str, *, priority: int, timeout: float) -> Grant:
-    """Request a device from a tracker, and wait for it.
-
-    ``timeout`` is the longest wait in seconds.
-    """
+    """Request a device from a tracker, and wait for it."""
     try:
         with _conversation(tracker, timeout) as ask:
             answer = ask([_Code.REQUEST, key, "", priority])
     except TimeoutError:
         raise _none_free(tracker, key, timeout) from None
     try:
-        host, port, match = _granted(answer)
+        host, port, match = _value_of(answer)
         return Grant(address=Address(host=str(host), port=int(port)), key=str(match))
     except (TypeError, ValueError) as error:
         raise _no_tracker(tracker, f"its grant cannot be read ({error})") from error
 
 
-def call(server: Address, *, timeout: float) -> tuple[ServerState, float]:
-    """Find out whether a server is free.
-
-    ``timeout`` is the longest wait in seconds.
-
-    Returns:
-        The state of the server, and the seconds until it was connected; infinity if it was not.
-    """
-    said = b"client:nobody"
+def probe_server(server: Address, *, timeout: float) -> tuple[ServerState, float]:
+    """The state of a server, and the seconds until it was connected; infinity if it was not."""
+    key = b"client:nobody"
     started = time.perf_counter()
     try:
         with socket.create_connection((server.host, server.port), timeout) as connection:
             latency = time.perf_counter() - started
-            connection.sendall(_NUMBER.pack(_SERVER_MAGIC) + _NUMBER.pack(len(said)) + said)
+            connection.sendall(_NUMBER.pack(_SERVER_MAGIC) + _NUMBER.pack(len(key)) + key)
             (code,) = _NUMBER.unpack(_receive(connection, _NUMBER.size, time.monotonic() + timeout))
     except TimeoutError:
-        # Connected, and silent: someone's session is going on, or nobody listens any more.
+        # A connected server is silent during a session.
         return ServerState.BUSY, time.perf_counter() - started
     except OSError:
         return ServerState.GONE, float("inf")
@@ -167,11 +150,11 @@ def _conversation(tracker: Address, timeout: float) -> Iterator[_Conversation]:
     with connection:
         try:
             connection.sendall(_NUMBER.pack(_MAGIC))
-            greeted = _receive(connection, _NUMBER.size, limit)
+            greeting = _receive(connection, _NUMBER.size, limit)
         except OSError as error:
             problem = "it says nothing" if isinstance(error, TimeoutError) else "it hangs up"
             raise _no_tracker(tracker, problem) from error
-        if _NUMBER.unpack(greeted)[0] != _MAGIC:
+        if _NUMBER.unpack(greeting)[0] != _MAGIC:
             raise _no_tracker(tracker, "it answers in another form")
         try:
             yield _Conversation(tracker, connection, limit)
@@ -197,7 +180,7 @@ def _receive(connection: socket.socket, count: int, limit: float) -> bytes:
     return data
 
 
-def _granted(answer: Any) -> Any:
+def _value_of(answer: Any) -> Any:
     """The value of an answer whose code says success."""
     code, value = answer
     if code != _Code.SUCCESS:

@@ -17,7 +17,7 @@ def main() -> int:
     # Programs that a candidate starts must not hold the pipes open.
     os.set_inheritable(commands, False)
     os.set_inheritable(replies, False)
-    # Imported here: a worker whose runner is gone must not load anything first.
+    # Imported here, because a worker whose runner has ended should end at once.
     from chameleon_runners._worker.command_handler import CommandHandler  # noqa: PLC0415
 
     own = os.getpid()
@@ -27,7 +27,7 @@ def main() -> int:
         for message in messages:
             reply = handler.answer(message)
             if os.getpid() != own:
-                # A candidate forked, and its child came back here: there is but one worker.
+                # A child process that a candidate forked must not continue as a worker.
                 os._exit(0)
             sys.stdout.flush()
             sys.stderr.flush()
@@ -41,5 +41,5 @@ if __name__ == "__main__":
     except MemoryError:  # outside of a stage's own code, which answers with its errors
         os.write(2, b"memory_mib of the runner is too small for a worker")
         status = 1
-    # Without finalisers: those of a candidate's libraries may hang or crash.
+    # Skip finalisers, because those of a candidate's libraries may hang or crash.
     os._exit(status)

@@ -28,11 +28,11 @@ from chameleon_system.api import count_involuntary_switches
 from chameleon_runners._timing import Repeats, TimingPolicy, no_switches, probe_runs, time_kernel
 from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays
 from chameleon_runners._worker.protocol import Message
-from chameleon_runners._worker.stages import Builders, make_device, preload
+from chameleon_runners._worker.stages import BuilderCache, make_device, preload
 
 
 @contextlib.contextmanager
-def _losing(words: str) -> Iterator[None]:
+def _as_device_lost(words: str) -> Iterator[None]:
     """A context that turns exceptions other than Chameleon's own into ``DeviceLostError``."""
     try:
         yield
@@ -43,13 +43,7 @@ def _losing(words: str) -> Iterator[None]:
 
 
 def limit_memory(limit: int) -> None:
-    """Make allocations beyond ``limit`` bytes fail in this process and its children.
-
-    Core files are switched off, since a crash is an ordinary result of a worker.
-
-    Args:
-        limit: The number of bytes.
-    """
+    """Make allocations beyond ``limit`` bytes fail in this process, and switch core files off."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     if most != resource.RLIM_INFINITY:
@@ -58,7 +52,7 @@ def limit_memory(limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def pin(cores: list[int]) -> None:
+def bind_cores(cores: list[int]) -> None:
     """Bind the main thread to some cores; other threads are not bound."""
     if cores and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
@@ -71,8 +65,8 @@ _STAGE_COMMANDS = frozenset({"init", "open", "reference", "connect", "probe", "d
 """Commands that run no candidate, so that a failure is the stage's or the device's fault."""
 
 
-def explain(error: BaseException) -> str:
-    """The type and message of an exception, for a reply; a long message is shortened."""
+def explain_error(error: BaseException) -> str:
+    """The type and message of an exception, shortened for a reply."""
     text = f"{type(error).__name__}: {error}".strip()
     if len(text) > _LONGEST_MESSAGE:
         half = _LONGEST_MESSAGE // 2
@@ -81,13 +75,13 @@ def explain(error: BaseException) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that an allocation failed, in Python or in a library."""
+    """Whether an exception says that an allocation failed."""
     words = str(error).lower().replace("_", " ")
     return isinstance(error, MemoryError) or "bad alloc" in words or "out of memory" in words
 
 
-def failed(kind: FailureKind, message: str, **more: Any) -> Message:
-    """A reply that says how a candidate failed."""
+def failure_reply(kind: FailureKind, message: str, **more: Any) -> Message:
+    """A reply about a failed candidate."""
     return {"status": "failed", "kind": kind.value, "message": message, **more}
 
 
@@ -99,7 +93,7 @@ def _kind_of(error: BaseException, *, building: bool) -> FailureKind:
         return FailureKind.OUT_OF_MEMORY
     if building:
         return FailureKind.BUILD_ERROR
-    # A device's server may end what runs too long before its runner does.
+    # A device's server may end a long run before its runner does.
     hung = isinstance(error, TimeoutError)
     return FailureKind.RUN_TIMEOUT if hung else FailureKind.RUN_ERROR
 
@@ -109,7 +103,7 @@ class CommandHandler:
 
     def __init__(self) -> None:
         self._builder: Builder | None = None
-        self._builders = Builders()
+        self._builder_cache = BuilderCache()
         self._device: Device | None = None
         self._kernels: dict[int, Kernel] = {}
         self._references: dict[str, Arrays] = {}
@@ -124,7 +118,7 @@ class CommandHandler:
             self._kernels.pop(slot, None)
         started = time.perf_counter()
         try:
-            pin(message.get("cores", []))
+            bind_cores(message.get("cores", []))
             reply = self._commands[message["command"]](message)
         except BaseException as error:  # noqa: BLE001 - SystemExit of a candidate included
             reply = self._failure(message["command"], error)
@@ -135,9 +129,9 @@ class CommandHandler:
     def _failure(self, command: str, error: BaseException) -> Message:
         if isinstance(error, DeviceLostError) and self._device is not None:
             return {"status": "lost", "message": str(error)}
-        # A target that this machine lacks would fail every candidate in the same words.
-        hopeless = command == "build" and isinstance(error, TargetError)
-        if isinstance(error, ChameleonError) and (command in _STAGE_COMMANDS or hopeless):
+        # An unsupported target fails every candidate.
+        unsupported = command == "build" and isinstance(error, TargetError)
+        if isinstance(error, ChameleonError) and (command in _STAGE_COMMANDS or unsupported):
             return {
                 "status": "error",
                 "type": type(error).__name__,
@@ -145,10 +139,10 @@ class CommandHandler:
                 "hint": error.hint,
             }
         if command in _STAGE_COMMANDS:
-            return {"status": "error", "type": "", "message": explain(error), "hint": None}
+            return {"status": "error", "type": "", "message": explain_error(error), "hint": None}
         kind = _kind_of(error, building=command in {"build", "export"})
-        words = str(error) if kind is FailureKind.INVALID else explain(error)
-        return failed(kind, words)
+        words = str(error) if kind is FailureKind.INVALID else explain_error(error)
+        return failure_reply(kind, words)
 
     def _init(self, message: Message) -> Message:
         sys.path[:] = message["sys_path"]
@@ -162,8 +156,8 @@ class CommandHandler:
         self._kernels.clear()
         self._references.clear()
         self._builder = None
-        self._builder = self._builders.get(message)
-        # What was imported stays: builds and clocks need not wait for its being searched.
+        self._builder = self._builder_cache.get(message)
+        # Imported objects stay, so garbage collections during builds and timings skip them.
         gc.freeze()
         gc.enable()
         return {"status": "ok"}
@@ -184,12 +178,12 @@ class CommandHandler:
         """Make the device if necessary, and connect to it."""
         if self._device is None:
             self._device = make_device(message["factory"], message["options"])
-        with _losing("it cannot be reached"):
+        with _as_device_lost("it cannot be reached"):
             return {"status": "ok", "description": self._device.connect(message["target"])}
 
     def _probe(self, _message: Message) -> Message:
         """Run the device's self-test."""
-        with _losing("its self-test fails"):
+        with _as_device_lost("its self-test fails"):
             self._ready_device.probe()
         return {"status": "ok"}
 
@@ -241,7 +235,7 @@ class CommandHandler:
             if wrong is not None:
                 return wrong
         # The first run may have started a pool of threads, which moves the main thread.
-        pin(message["cores"])
+        bind_cores(message["cores"])
         policy = TimingPolicy(**message["policy"])
         if message["probe"]:
             number = probe_runs(kernel, policy)
@@ -267,20 +261,19 @@ class CommandHandler:
             f"magnitude, more than the accepted {tolerance:.3g}"
         )
         error = None if difference.problem else difference.error
-        return failed(FailureKind.WRONG_OUTPUT, text, error=error), error
+        return failure_reply(FailureKind.WRONG_OUTPUT, text, error=error), error
 
     def _repeat(self, message: Message) -> Message:
         """Time one turn of a kernel that was checked before."""
         kernel = self._kernels[message["slot"]]
-        # Whoever ran in between has taken the caches and sent the threads to sleep: that is what
-        # the run that ``Kernel.repeats`` does before the clock starts is for.
+        # ``Kernel.repeats`` first runs the kernel once, which warms up caches and threads.
         repeats = Repeats(
             kernel, message["number"], message["cold_bytes"], switches=_switches(message)
         )
         each = 1 if message["singly"] else message["count"]
         while len(repeats) < message["count"]:
             repeats.take(each)
-        return {"status": "ok", "seconds": repeats.calm, "disturbed": repeats.disturbed}
+        return {"status": "ok", "seconds": repeats.undisturbed, "disturbed": repeats.disturbed}
 
 
 def _switches(message: Message) -> Callable[[], int]:

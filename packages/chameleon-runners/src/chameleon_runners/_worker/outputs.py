@@ -16,9 +16,9 @@ class Difference:
     """The difference between a candidate's outputs and the reference outputs.
 
     Attributes:
-        error: The largest |difference| divided by the largest |expected|. Infinity if the outputs
+        error: the largest |difference| divided by the largest |expected|; infinity if the outputs
             cannot be compared.
-        problem: Why the outputs cannot be compared; empty if they can.
+        problem: why the outputs cannot be compared; empty if they can.
     """
 
     error: float
@@ -26,7 +26,7 @@ class Difference:
 
 
 def save_arrays(path: Path, arrays: Arrays) -> None:
-    """Write arrays to a file, so that readers see either the whole file or none."""
+    """Write arrays to a file atomically."""
     with open_atomic(path) as file:
         np.savez(file, *arrays)
 

@@ -1,7 +1,6 @@
 """Messages between a runner and its workers: JSON with a length and a checksum.
 
-A candidate runs in the worker's process, and may overwrite memory or write to file descriptors. The
-checksum detects messages that a candidate damaged. The format is JSON and not pickle, so that a
+The checksum detects messages that a candidate damaged. The format is JSON and not pickle, so that a
 damaged message runs no code.
 """
 
@@ -31,7 +30,7 @@ def encode(message: Message) -> bytes:
 
 
 def send(descriptor: int, message: Message) -> None:
-    """Write one whole message to a pipe."""
+    """Write one message to a pipe."""
     data = memoryview(encode(message))
     while data:
         data = data[os.write(descriptor, data) :]
@@ -44,7 +43,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Add bytes that were read from a pipe, and return the messages that they complete."""
+        """Add bytes from a pipe, and return the messages that they complete."""
         self._buffer += data
         messages: list[Message] = []
         while len(self._buffer) >= _HEADER.size:
@@ -72,6 +71,6 @@ def _parse(body: bytes) -> Message:
 
 
 def receive(descriptor: int, decoder: Decoder) -> list[Message] | None:
-    """Wait for bytes in a pipe, and return the messages that they complete, or None."""
+    """The messages that new bytes in a pipe complete; None if the pipe is closed."""
     data = os.read(descriptor, 1 << 16)
     return decoder.feed(data) if data else None

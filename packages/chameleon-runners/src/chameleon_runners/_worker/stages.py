@@ -41,60 +41,55 @@ def make_device(factory: str, options: dict[str, Any]) -> Device:
 
 
 def preload(factory: str) -> None:
-    """Import a stage's class before it is needed, so that a later command is fast.
-
-    Errors are ignored, because a later command raises them again.
-    """
+    """Import a stage's class early, without errors, so that a later command is fast."""
     with contextlib.suppress(Exception, SystemExit):
         _load(factory)
 
 
 def _load(factory: str) -> Callable[..., Any]:
-    """Import a stage's class, and the modules that it ``preloads``.
-
-    Otherwise the first kernel that is built would wait for these.
-    """
+    """Import a stage's class, and the modules that it ``preloads``."""
     kind = load_factory(factory)
     for module in getattr(kind, "preloads", ()):
         importlib.import_module(module)
     return kind
 
 
-_SAME = ("factory", "options", "task", "variant", "threads")
+_KEY_FIELDS = ("factory", "options", "task", "variant", "threads")
 """The fields in which all messages that describe the same builder agree."""
 
-_MOST = 64
-_GROWTH_BYTES = 512 << 20
-"""Growth of the process above which only the current builder is kept.
-
-Builders hold their inputs, and weights may be hundreds of megabytes.
-"""
+_LARGEST_CACHE = 64
+_LARGEST_GROWTH = 512 << 20
+"""Growth of the process in bytes above which only the current builder is kept, since builders hold
+their inputs."""
 
 
-class Builders:
+class BuilderCache:
     """Keeps the builders that a worker has made, as long as memory allows."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Builder] = {}
+        self._builders: dict[str, Builder] = {}
         self._process = psutil.Process()
         self._bytes_before: int | None = None
 
     def get(self, message: Message) -> Builder:
         """The builder that an ``open`` command describes, made at the first such command."""
-        key = json.dumps([message.get(name) for name in _SAME], sort_keys=True)
-        if key not in self._made:
-            if self._crowded:
-                self._made.clear()
-            self._made[key] = make_builder(message)
+        key = json.dumps([message.get(name) for name in _KEY_FIELDS], sort_keys=True)
+        if key not in self._builders:
+            if self._full:
+                self._builders.clear()
+            self._builders[key] = make_builder(message)
             if self._bytes_before is None:
                 self._bytes_before = self._bytes
-        return self._made[key]
+        return self._builders[key]
 
     @property
-    def _crowded(self) -> bool:
+    def _full(self) -> bool:
         if self._bytes_before is None:
             return False
-        return len(self._made) >= _MOST or self._bytes > self._bytes_before + _GROWTH_BYTES
+        return (
+            len(self._builders) >= _LARGEST_CACHE
+            or self._bytes > self._bytes_before + _LARGEST_GROWTH
+        )
 
     @property
     def _bytes(self) -> int:

@@ -1,10 +1,8 @@
 """Reads databases of TVM's MetaSchedule (``JSONDatabase``) as JSON, without running any code.
 
-A database has two files with one JSON value per line. In the first file, a line is a workload: its
-hash and its TensorIR module, as ``tvm.ir.save_json`` writes it. The names of the TensorIR blocks
-are read from the module. In the second file, a line is a record:
-``[workload, [[instructions, decisions], seconds, target, argument types]]``
-(``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
+A line of the first file is a workload: its hash and its TensorIR module, as ``tvm.ir.save_json``
+writes it. A line of the second file is a record: ``[workload, [[instructions, decisions], seconds,
+target, argument types]]`` (``TuningRecord.as_json`` of tvm.s_tir.meta_schedule).
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ import attrs
 import numpy as np
 from chameleon_core.plugin_api import FailureKind, Task
 
-from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask, canonical, named_by_key
+from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask, canonical, rename_by_key
 
 OPERATOR = "metaschedule"
 """The ``Task.operator`` of workloads, of which only the hash, blocks and buffers are known."""
 
-_FAILED = 1e9
-"""The seconds from which on a time means a failure, as MetaSchedule writes it."""
+_FAILURE_SECONDS = 1e9
+"""Seconds above which a time means a failure in MetaSchedule's files."""
 
 _BLOCKS = frozenset({"tir.Block", "tir.SBlock", "s_tir.SBlock"})
 """The node types of blocks in several versions of TVM."""
@@ -56,7 +54,7 @@ class _Record:
 
 
 def files_of(folder: Path) -> tuple[Path, Path] | None:
-    """Find the files of a MetaSchedule database in a folder, or return None."""
+    """The files of workloads and records of a MetaSchedule database in a folder, or None."""
     pair = []
     for what in ("workload", "tuning_record"):
         files = sorted(folder.glob(f"*{what}.json")) + sorted(folder.glob(f"*{what}.json.gz"))
@@ -70,11 +68,11 @@ def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[Da
     """Read all records of a MetaSchedule database as tasks of a data set."""
     modules = []
     for number, value in enumerate(_lines(workloads), 1):
-        with _sentences(workloads, number, "workload"):
+        with _reading_line(workloads, number, "workload"):
             modules.append((str(value[0]), _blocks(value[1])))
     groups: dict[tuple[int, str], list[_Record]] = {}
     for number, value in enumerate(_lines(records), 1):
-        with _sentences(records, number, "record"):
+        with _reading_line(records, number, "record"):
             record = _record(value)
             modules[record.workload]
         groups.setdefault((record.workload, record.target), []).append(record)
@@ -82,7 +80,7 @@ def tasks_of_database(workloads: Path, records: Path, *, source: str) -> list[Da
 
 
 @contextlib.contextmanager
-def _sentences(file: Path, number: int, what: str) -> Iterator[None]:
+def _reading_line(file: Path, number: int, what: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
@@ -123,7 +121,7 @@ def _record(value: Sequence[Any]) -> _Record:
         knobs[f"{kind}.{counts[kind]}"] = decision
         counts[kind] += 1
     times = list(map(float, seconds))
-    good = bool(times) and all(0.0 < time < _FAILED for time in times)
+    good = bool(times) and all(0.0 < time < _FAILURE_SECONDS for time in times)
     return _Record(
         workload=int(workload),
         knobs=knobs,
@@ -168,7 +166,7 @@ def _task(workload: str, blocks: list[str], records: Sequence[_Record], source: 
     )
     failed = [math.isinf(record.seconds) for record in records]
     return DatasetTask(
-        task=named_by_key(task),
+        task=rename_by_key(task),
         device={"kind": json.loads(first.target).get("kind", "")},
         source=source,
         choices=[record.knobs for record in records],

@@ -22,15 +22,15 @@ from chameleon_system.api import unused_path
 from chameleon_one_shot._dataset.format import MANIFEST, PARTS, create, read_dataset, write_part
 from chameleon_one_shot._dataset.from_run import tasks_of_run
 from chameleon_one_shot._dataset.importing.metaschedule import files_of, tasks_of_database
-from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask, canonical, named_by_key
+from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask, canonical, rename_by_key
 
 
 @attrs.frozen(kw_only=True)
-class Added:
+class ImportResult:
     """The candidates that a source added to a data set.
 
     Attributes:
-        known: The number of candidates that the data set already had.
+        known: the number of candidates that the data set already had.
     """
 
     source: str
@@ -39,7 +39,9 @@ class Added:
     known: int
 
 
-def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Added]:
+def import_sources(
+    folder: Path, sources: Sequence[Path], *, registry: Registry
+) -> list[ImportResult]:
     """Add the measurements of sources to a data set."""
     create(folder)
     known: dict[tuple[str, str, int, str, str], set[str]] = {}
@@ -47,23 +49,25 @@ def add(folder: Path, sources: Sequence[Path], *, registry: Registry) -> list[Ad
         known.setdefault(task.group, set()).update(map(canonical, task.choices))
     added = []
     for source in sources:
-        fresh, before = [], 0
+        new_tasks, duplicates = [], 0
         for task in read_source(source, registry=registry):
-            have = known.setdefault(task.group, set())
+            known_choices = known.setdefault(task.group, set())
             keep = []
             for row, text in enumerate(map(canonical, task.choices)):
-                if text not in have:
-                    have.add(text)
+                if text not in known_choices:
+                    known_choices.add(text)
                     keep.append(row)
-            before += len(task) - len(keep)
+            duplicates += len(task) - len(keep)
             if keep:
-                fresh.append(task.rows(keep))
-        if fresh:
+                new_tasks.append(task.rows(keep))
+        if new_tasks:
             name = unused_path(folder / PARTS, "imported-{}.parquet").stem
-            write_part(folder, fresh, name=name)
-        candidates = sum(map(len, fresh))
+            write_part(folder, new_tasks, name=name)
+        candidates = sum(map(len, new_tasks))
         added.append(
-            Added(source=str(source), tasks=len(fresh), candidates=candidates, known=before)
+            ImportResult(
+                source=str(source), tasks=len(new_tasks), candidates=candidates, known=duplicates
+            )
         )
     return added
 
@@ -140,7 +144,7 @@ def tasks_of_table(file: Path, *, registry: Registry, source: str) -> list[Datas
             ordered = [measured[row] for row in rows]
             imported.append(
                 DatasetTask(
-                    task=named_by_key(task),
+                    task=rename_by_key(task),
                     space=pipeline.space.name,
                     fingerprint=space.fingerprint,
                     source=source,

@@ -17,17 +17,17 @@ def pack(folder: Path) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(parcel: bytes, folder: Path) -> None:
+def unpack(payload: bytes, folder: Path) -> None:
     """Write the contents of a packed folder into a new folder."""
     folder.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(parcel)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(payload)) as archive:
         # Python knows filters from 3.11.4 on; older ones ignore the attribute.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(folder)  # noqa: S202 - it is filtered, and our own actor packed it
 
 
 def write(data: bytes, path: Path) -> None:
-    """Write a file so that readers see either the whole file or none."""
+    """Write a file atomically, and make its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open_atomic(path) as file:
         file.write(data)

@@ -1,9 +1,8 @@
 """Collects a data set: it tunes tasks like those of networks, with several kinds of searches.
 
-A predictor must distinguish the configurations that searches measure. Random configurations are
-nearly all slow, so they would teach little (One-Shot Tuner, Ryu et al., CC 2022, section 4.3). A
-few tasks at a time are tuned in an ordinary run, whose folder keeps all measurements. When a run
-ends, its measurements become one part (file) of the data set.
+Random configurations are nearly all slow, so they would teach little (One-Shot Tuner, Ryu et al.,
+CC 2022, section 4.3). A few tasks at a time are tuned in an ordinary run, whose measurements become
+one part (file) of the data set.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from chameleon_one_shot._dataset.format import (
 )
 from chameleon_one_shot._dataset.from_run import tasks_of_run
 from chameleon_one_shot._dataset.plan import Plan, differences
-from chameleon_one_shot._dataset.sampling import HeldOut, Observed, TaskSampler
+from chameleon_one_shot._dataset.sampling import HeldOut, ObservedTask, TaskSampler
 from chameleon_one_shot._dataset.task_file import read_tasks, write_tasks
 from chameleon_one_shot._dataset.tasks import DatasetError, canonical
 
@@ -50,16 +49,16 @@ log = structlog.get_logger()
 
 _TASKS = "tasks.json"
 
-_BROKEN = 3
+_MOST_FAILURES = 3
 """The number of failed runs in a row after which the collection ends."""
 
 
 @attrs.frozen(kw_only=True)
-class Collected:
+class CollectionResult:
     """The result of collecting measurements for a data set.
 
     Attributes:
-        failed_runs: Sentences about the runs that ended early because of an error.
+        failed_runs: sentences about the runs that ended early because of an error.
     """
 
     folder: Path
@@ -73,11 +72,10 @@ class Collector:
     """Collects a data set by a plan, or continues an earlier collection.
 
     Attributes:
-        interruption: The object that holds a request to stop, if any.
-        say: A function that is called with each message about progress (a line).
-        display: A function that returns a context with a listener, which shows the events of a run.
-            It is called for each run.
-        trust_source: Whether code in the folder's tasks may be run.
+        interruption: holds a request to stop, if any.
+        say: called with each message about progress.
+        display: returns a context with a listener, which shows the events of one run.
+        trust_source: whether code in the folder's tasks may be run.
     """
 
     plan: Plan
@@ -87,44 +85,44 @@ class Collector:
     display: Callable[[], AbstractContextManager[object]]
     trust_source: bool = False
 
-    def collect(self) -> Collected:
+    def collect(self) -> CollectionResult:
         """Read the networks, draw tasks, and measure them; finished steps are not repeated."""
         output, amounts = self.plan.output, self.plan.amounts
-        self._claim()
+        self._prepare_folder()
         search = self.plan.searches[0]
         target = target_of(search)
         tasks = self._tasks(target)
         device = device_of(search, target)
         starts = range(0, amounts.tasks, amounts.tasks_per_run)
-        candidates, failed, in_a_row = 0, [], 0
+        candidates, failed, consecutive = 0, [], 0
         for number, start in enumerate(starts):
             self.interruption.check()
             self.say(f"run {number + 1} of {len(starts)}, {candidates} candidates before it")
             count = min(amounts.tasks_per_run, amounts.tasks - start)
             try:
                 candidates += self._run(number, start, count, device)
-                in_a_row = 0
+                consecutive = 0
             except RunInterrupted:
                 raise
             except ChameleonError as error:
                 self.interruption.check()
                 failed.append(f"run {number}: {error}")
-                in_a_row += 1
+                consecutive += 1
                 log.warning("a_run_of_the_collection_failed", run=number, why=str(error))
-                if in_a_row == _BROKEN:
+                if consecutive == _MOST_FAILURES:
                     raise
-        return Collected(
+        return CollectionResult(
             folder=output, tasks=len(tasks), candidates=candidates, failed_runs=tuple(failed)
         )
 
-    def _claim(self) -> None:
+    def _prepare_folder(self) -> None:
         """Make the folder a data set of this plan; refuse a data set of another plan."""
         output = self.plan.output
         if (output / MANIFEST).exists():
             earlier = read_manifest(output).get("plan")
             changed = None if earlier is None else differences(earlier, self.plan.document)
-            begun = (self._folder / _TASKS).exists() or any((output / PARTS).glob("*.parquet"))
-            if begun and (changed or earlier is None):
+            has_data = (self._folder / _TASKS).exists() or any((output / PARTS).glob("*.parquet"))
+            if has_data and (changed or earlier is None):
                 reason = f"{', '.join(changed)} changed" if changed else "it was not collected"
                 raise DatasetError(
                     f"{output} is not of this plan: {reason}",
@@ -139,15 +137,15 @@ class Collector:
     def _tasks(self, target: str) -> list[Task]:
         """The tasks of the plan: those that were drawn before, and new ones if some are missing."""
         file, count = self._folder / _TASKS, self.plan.amounts.tasks
-        known = read_tasks(file) if file.exists() else []
-        others = sorted({task.target for task in known} - {target})
+        earlier_tasks = read_tasks(file) if file.exists() else []
+        others = sorted({task.target for task in earlier_tasks} - {target})
         if others:
             raise DatasetError(
                 f"the tasks of {self.plan.output} are for target {others[0]}, not for {target}",
                 hint="Name another folder (`output=`); `chameleon dataset merge` joins them.",
             )
-        if len(known) >= count:
-            return known[:count]
+        if len(earlier_tasks) >= count:
+            return earlier_tasks[:count]
         reader = NetworkTasks(
             folder=self._folder / "networks",
             target=target,
@@ -156,7 +154,7 @@ class Collector:
         )
         held_out = HeldOut(task for tasks in reader.of(self.plan.hold_out) for task in tasks)
         sampler = TaskSampler(
-            observed=self._wanted(observed(reader.of(self.plan.networks))),
+            observed=self._select_operators(observe_tasks(reader.of(self.plan.networks))),
             held_out=held_out,
             target=target,
             most_flop=1e9 * self.plan.amounts.most_gflop,
@@ -164,13 +162,13 @@ class Collector:
             registry=self.registry,
             has_space=self._has_space,
         )
-        self.say(f"drawing {count - len(known)} tasks")
+        self.say(f"drawing {count - len(earlier_tasks)} tasks")
         with self.interruption.at_once():
-            tasks = sampler.drawn(count, known)
+            tasks = sampler.draw(count, earlier_tasks)
         write_tasks(file, tasks)
         return tasks
 
-    def _wanted(self, rows: list[Observed]) -> list[Observed]:
+    def _select_operators(self, rows: list[ObservedTask]) -> list[ObservedTask]:
         """The tasks whose kinds of operators the plan names."""
         kinds = {row.task.operator for row in rows}
         for unknown in sorted({*self.plan.operators} - kinds):
@@ -200,10 +198,10 @@ class Collector:
             with self.display() as listener:
                 run_pipeline(pipeline, listeners=[listener], interruption=self.interruption)
         finally:
-            measured = self._keep(name, folder, device)
+            measured = self._write_part(name, folder, device)
         return measured
 
-    def _keep(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
+    def _write_part(self, name: str, folder: Path, device: Mapping[str, Any]) -> int:
         """Write the measurements of a run as a part (file), unless the part is complete already."""
         if not (folder / RunFile.RECORDS).exists():
             return 0
@@ -221,9 +219,8 @@ class NetworkTasks:
     """Reads the tasks of networks, each network once.
 
     Attributes:
-        folder: The folder that keeps the tasks; it is created if it is missing.
-        interruption: The object that holds a request to stop, if any.
-        say: A function that is called with each message about progress (a line).
+        folder: keeps the tasks.
+        say: called with each message about progress.
     """
 
     folder: Path
@@ -232,14 +229,16 @@ class NetworkTasks:
     say: Callable[[str], None]
 
     def of(self, networks: Sequence[Subject]) -> list[list[Task]]:
-        """Read the tasks of each network, from a kept file if there is one."""
+        """Read the tasks of each network, from the folder if it has them."""
         tasks_by_network, problems = [], []
         for number, network in enumerate(networks, 1):
             try:
-                tasks_by_network.append(self._one(network, f"{number} of {len(networks)}"))
+                tasks_by_network.append(
+                    self._network_tasks(network, f"{number} of {len(networks)}")
+                )
             except ChameleonError as error:
                 self.interruption.check()
-                problems.append(f"{_words(network)}: {error}")
+                problems.append(f"{_describe(network)}: {error}")
         if problems:
             raise ConfigError(
                 "\n".join(problems),
@@ -248,31 +247,31 @@ class NetworkTasks:
             )
         return tasks_by_network
 
-    def _one(self, network: Subject, number: str) -> list[Task]:
+    def _network_tasks(self, network: Subject, number: str) -> list[Task]:
         sections = {name: attrs.asdict(value) for name, value in network.sections.items()}
         sources = [Path(name) for name in network.model.sources]
-        # Nobody can tell what a function depends on, so its network is read again each time.
-        kept = all(source.is_file() for source in sources)
+        # The dependencies of a function are unknown, so its network is read again each time.
+        cacheable = all(source.is_file() for source in sources)
         facts = [network.model.to_json(), self.target, *([sections] if sections else ())]
         text = canonical([*facts, *_digests([*sources, *_paths(network.model.options)])])
         file = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        if kept and file.exists():
+        if cacheable and file.exists():
             return read_tasks(file)
-        self.say(f"network {number}: {_words(network)}")
+        self.say(f"network {number}: {_describe(network)}")
         with self.interruption.at_once():
             named = tasks_of(network, self.target)
-        # As an alternative, a task would end when it loses to the same operator in float32.
+        # The tuning of an alternative could end early, in favour of the operator in float32.
         tasks = [attrs.evolve(task, alternative_of="") for task in named]
-        if kept:
+        if cacheable:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_tasks(file, tasks)
         return tasks
 
 
-def observed(networks: Sequence[Sequence[Task]]) -> list[Observed]:
-    """List the tasks of networks, each with its share of the operators in its network."""
+def observe_tasks(networks: Sequence[Sequence[Task]]) -> list[ObservedTask]:
+    """The tasks of networks, each with its share of the operators in its network."""
     return [
-        Observed(task=task, mass=task.weight / sum(other.weight for other in tasks))
+        ObservedTask(task=task, mass=task.weight / sum(other.weight for other in tasks))
         for tasks in networks
         for task in tasks
     ]
@@ -295,7 +294,7 @@ def _digests(paths: Sequence[Path]) -> list[str]:
     return digests
 
 
-def _words(network: Subject) -> str:
+def _describe(network: Subject) -> str:
     model = network.model
     fields = attrs.fields(model.record.options)
     required = [field.alias for field in fields if field.default is attrs.NOTHING]

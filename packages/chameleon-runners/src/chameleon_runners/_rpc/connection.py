@@ -21,9 +21,9 @@ class WrongKeyError(TargetError):
     """A server does not accept the key that the client sent."""
 
 
-def hang_up(session: Any) -> None:
+def close_session(session: Any) -> None:
     """Close a session, so that other clients can use the device."""
-    # TVM raises whatever its server did wrong, and there is nothing left to be done about it.
+    # TVM raises errors of its server, which no longer matter.
     with contextlib.suppress(Exception):
         session.get_function("CloseRPCConnection")()
 
@@ -39,9 +39,9 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
     name = f"{address.host}:{address.port}"
     sessions: list[Any] = []
     errors: list[Exception] = []
-    given_up = threading.Event()
+    timed_out = threading.Event()
     # Either the thread that waits takes the session, or the thread that connects closes it.
-    handing_over = threading.Lock()
+    handover = threading.Lock()
 
     def attempt() -> None:
         try:
@@ -49,19 +49,19 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
         except Exception as error:  # noqa: BLE001 - said in the thread that waits
             errors.append(error)
             return
-        with handing_over:
-            if not given_up.is_set():
+        with handover:
+            if not timed_out.is_set():
                 sessions.append(session)
                 return
-        hang_up(session)
+        close_session(session)
 
     thread = threading.Thread(target=attempt, daemon=True, name=f"connect {name}")
     thread.start()
     thread.join(max(0.1, deadline))
-    with handing_over:
+    with handover:
         if sessions:
             return sessions[0]
-        given_up.set()
+        timed_out.set()
     if not errors:
         raise DeviceLostError(
             f"{name} accepts connections but does not answer for {deadline:.0f} s",
@@ -107,7 +107,7 @@ def _refused(name: str, error: Exception, key: str) -> Exception:
 
 
 def _why_not(name: str) -> str:
-    """Why a connection fails, since TVM's error does not say it."""
+    """The reason why a connection fails, which TVM's error does not contain."""
     host, _, port = name.rpartition(":")
     try:
         socket.create_connection((host, int(port)), 1.0).close()

@@ -1,8 +1,8 @@
-"""The process of a server or a tracker: ``python -m chameleon_runners._rpc.host server ...``.
+"""A server or tracker process: ``python -m chameleon_runners._rpc.server_program ROLE ...``.
 
 TVM's server listens in a thread that dies if a kernel crashes the process of its session. This
-program restarts the thread on the same port. It also ends kernels that keep running after their
-client has gone. It prints one JSON object with the port when it listens, and ends with its parent.
+program restarts the thread on the same port, and ends kernels that keep running after their client
+has gone. It prints one JSON object with the port when it listens, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
     os.register_at_fork(after_in_child=lambda: die_with_parent(own))
     if options.register:
         __import__(options.register)
-    (_serve if options.role == "server" else _track)(options, AnswerStream())
+    (_run_server if options.role == "server" else _run_tracker)(options, AnswerStream())
     return 0
 
 
-def _track(options: argparse.Namespace, answers: AnswerStream) -> None:
+def _run_tracker(options: argparse.Namespace, answers: AnswerStream) -> None:
     from tvm.rpc.tracker import PopenTrackerServerState  # noqa: PLC0415 - needs tornado
 
     state = PopenTrackerServerState(options.host, options.port, options.port + 1, silent=True)
@@ -53,24 +53,24 @@ def _track(options: argparse.Namespace, answers: AnswerStream) -> None:
         time.sleep(_WATCH_SECONDS)
 
 
-def _serve(options: argparse.Namespace, answers: AnswerStream) -> None:
+def _run_server(options: argparse.Namespace, answers: AnswerStream) -> None:
     tvm.register_global_func(FACTS_FUNCTION, own_facts, override=True)
-    # Sessions are forked from here and have what is granted; kernels say what they lack.
+    # Sessions are forked from this process, and inherit the permission.
     request_permission(AMX)
     home = Path.cwd()
     state = _listen(options)
     answers.send({"port": state.port})
-    looked = time.monotonic()
+    last_check = time.monotonic()
     deserted = False
     while True:
         time.sleep(_WATCH_SECONDS)
-        if time.monotonic() - looked > _DESERTED_SECONDS:
-            looked = time.monotonic()
-            still, deserted = deserted, _deserted(options.port)
-            if still and deserted:
+        if time.monotonic() - last_check > _DESERTED_SECONDS:
+            last_check = time.monotonic()
+            before, deserted = deserted, _has_deserted_session(options.port)
+            if before and deserted:
                 _end_sessions()
         if not state.thread.is_alive():
-            # A session ended badly and took the thread along; it had changed the directory.
+            # A crashed session ended the thread, and TVM had changed the working directory.
             os.chdir(home)
             with contextlib.suppress(OSError):
                 state.sock.close()
@@ -96,7 +96,7 @@ def _listen(options: argparse.Namespace) -> Any:
     )
 
 
-def _deserted(port: int) -> bool:
+def _has_deserted_session(port: int) -> bool:
     """Whether the client of any session has closed the connection."""
     with contextlib.suppress(psutil.Error):
         return any(

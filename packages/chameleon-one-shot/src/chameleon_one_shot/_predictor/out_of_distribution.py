@@ -1,8 +1,7 @@
-"""Decides whether a task is similar enough to those that a predictor was trained on.
+"""Detects tasks that are out of distribution: unlike those that a predictor was trained on.
 
-The limits come from held-out tasks, which the predictor was not trained on. A task is strange (not
-similar enough) if its distance to the nearest trained task is above that of 99 % of held-out tasks.
-It is also strange if its predicted uncertainty is above theirs.
+A task is out of distribution if its distance to the nearest trained task, or its predicted
+uncertainty, is above that of 99 % of held-out tasks.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _SAME_DEVICE = float(np.log2(1.25))
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """The limits beyond which a task or a device is strange, learnt from held-out tasks.
+    """The limits beyond which a task or a device is out of distribution.
 
     Attributes:
-        distance: The largest distance of a task to the nearest trained task of its operator.
-        device: The largest distance of a device to the nearest trained device.
-        deviation: The largest mean predicted standard deviation over a task's configurations.
+        distance: the largest distance of a task to the nearest trained task of its operator.
+        device: the largest distance of a device to the nearest trained device.
+        deviation: the largest mean predicted standard deviation over a task's configurations.
     """
 
     distance: float
@@ -37,13 +36,12 @@ class Limits:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Familiarity:
-    """The tasks and devices that a predictor was trained on, to recognize tasks unlike them.
+class OODDetector:
+    """The tasks and devices that a predictor was trained on, to detect tasks unlike them.
 
     Attributes:
-        tasks: The standardised numbers of the trained tasks, shape (tasks, numbers).
-        devices: The numbers of the trained devices as logarithms, shape (devices, numbers).
-        limits: The limits beyond which a task or a device is strange.
+        tasks: the standardised numbers of the trained tasks, shape (tasks, numbers).
+        devices: the numbers of the trained devices as logarithms, shape (devices, numbers).
     """
 
     tasks: NDArray[np.float64]
@@ -53,47 +51,47 @@ class Familiarity:
     limits: Limits
 
     @classmethod
-    def learnt(
+    def fit(
         cls,
         trained: Sequence[TaskTokens],
         held_out: Sequence[TaskTokens],
         deviations: Sequence[float],
         vocabulary: Vocabulary,
     ) -> Self:
-        """Learn how far a task or device may be from the trained ones before it counts as strange."""
+        """The detector for trained tasks, with limits from held-out tasks."""
         tasks, task_columns = _table([_standardised(example, vocabulary) for example in trained])
         devices, device_columns = _table([_device(example) for example in trained])
         devices = np.unique(devices, axis=0)
-        familiarity = cls(
+        detector = cls(
             tasks=np.unique(tasks, axis=0),
             task_columns=task_columns,
             devices=devices,
             device_columns=device_columns,
             limits=Limits(distance=np.inf, device=np.inf, deviation=np.inf),
         )
-        near = [familiarity._distance(example, vocabulary) for example in held_out]
-        known = [distance for distance in near if np.isfinite(distance)]
-        between = [
+        distances = [detector._distance(example, vocabulary) for example in held_out]
+        finite = [distance for distance in distances if np.isfinite(distance)]
+        gaps = [
             np.abs(np.delete(devices, row, axis=0) - devices[row]).max(axis=1).min()
             for row in range(len(devices))
             if len(devices) > 1
         ]
         return attrs.evolve(
-            familiarity,
+            detector,
             limits=Limits(
-                distance=_upper_bound(known),
-                device=max([_SAME_DEVICE, *between]),
+                distance=_upper_bound(finite),
+                device=max([_SAME_DEVICE, *gaps]),
                 deviation=_upper_bound(deviations),
             ),
         )
 
-    def strange(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
-        """The reason why a task is unlike the trained tasks; None if it is similar enough."""
+    def check_task(self, tokens: TaskTokens, vocabulary: Vocabulary) -> str | None:
+        """Why a task is out of distribution; None if it is not."""
         task = tokens.fixed[0]
         operator = next(name for name in task.columns if name.startswith("operator="))
         if operator not in self.task_columns:
             return f"no task of the training data has {operator.replace('=', ' ')}"
-        # Kernels of another dtype have other instructions, so the same choices are fast no more.
+        # Kernels of another dtype have other instructions.
         for name in task.columns:
             _, dtype_is, dtype = name.partition(".dtype=")
             if dtype_is and name not in self.task_columns:
@@ -109,10 +107,10 @@ class Familiarity:
             )
         return None
 
-    def unsure(self, deviation: float) -> str | None:
-        """The reason why a predictor is too uncertain about a task; None if it is certain enough."""
+    def check_uncertainty(self, deviation: float) -> str | None:
+        """Why a predictor is too uncertain about a task; None if it is certain enough."""
         limit = self.limits.deviation
-        if deviation <= limit * (1.0 + 1e-9):  # equal ones have means that rounding tells apart
+        if deviation <= limit * (1.0 + 1e-9):  # a tolerance for rounding errors
             return None
         return (
             f"its mean predicted standard deviation is {deviation:.2f}; the limit, learned from "
@@ -123,39 +121,41 @@ class Familiarity:
         """The root mean square difference to the nearest trained task of the same operator."""
         own = _standardised(tokens, vocabulary)
         row = np.array([own.get(name, 0.0) for name in self.task_columns])
-        words = [at for at, name in enumerate(self.task_columns) if name.startswith("operator=")]
-        same = (self.tasks[:, words] == row[words]).all(axis=1)
+        operator_columns = [
+            at for at, name in enumerate(self.task_columns) if name.startswith("operator=")
+        ]
+        same = (self.tasks[:, operator_columns] == row[operator_columns]).all(axis=1)
         if not same.any():
             return float("inf")
-        apart = (self.tasks[same] - row) ** 2
-        return float(np.sqrt(apart.mean(axis=1)).min())
+        differences = (self.tasks[same] - row) ** 2
+        return float(np.sqrt(differences.mean(axis=1)).min())
 
-    def strange_device(self, tokens: TaskTokens) -> str | None:
-        """The reason why a device is unlike the trained devices; None if it is similar enough."""
+    def check_device(self, tokens: TaskTokens) -> str | None:
+        """Why a device is out of distribution; None if it is not."""
         new = sorted(set(_device(tokens)) - set(self.device_columns))
-        apart = self._apart(tokens)
-        nearest = apart[self._nearest(tokens)]
+        differences = self._device_differences(tokens)
+        nearest = differences[self._nearest(tokens)]
         gap = float(nearest.max(initial=0.0))
         if not new and gap <= self.limits.device:
             return None
-        what = new or [self.device_columns[int(nearest.argmax())]]
-        return f"the device differs from every one in the training data: {in_quotes(what)}"
+        columns = new or [self.device_columns[int(nearest.argmax())]]
+        return f"the device differs from every one in the training data: {in_quotes(columns)}"
 
     def nearest_device(self, tokens: TaskTokens) -> FixedToken:
         """The trained device that is most similar to a task's device."""
         values = self.devices[self._nearest(tokens)]
-        # What a device lacks is a zero in the table; sizes of 1 and other zeros say as little.
-        has = np.flatnonzero(values)
+        # Zeros stand for missing numbers.
+        present = np.flatnonzero(values)
         return attrs.evolve(
             tokens.fixed[1],
-            columns=tuple(self.device_columns[at] for at in has),
-            values=values[has].astype(np.float32),
+            columns=tuple(self.device_columns[at] for at in present),
+            values=values[present].astype(np.float32),
         )
 
     def _nearest(self, tokens: TaskTokens) -> int:
-        return int(self._apart(tokens).max(axis=1, initial=0.0).argmin())
+        return int(self._device_differences(tokens).max(axis=1, initial=0.0).argmin())
 
-    def _apart(self, tokens: TaskTokens) -> NDArray[np.float64]:
+    def _device_differences(self, tokens: TaskTokens) -> NDArray[np.float64]:
         """The absolute difference of each trained device from a task's device, number by number."""
         device = _device(tokens)
         return np.abs(self.devices - [device.get(name, 0.0) for name in self.device_columns])
@@ -172,7 +172,6 @@ class Familiarity:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Self:
-        """The object that ``to_json`` converted."""
         return cls(
             tasks=np.array(value["tasks"], np.float64),
             task_columns=tuple(value["task_columns"]),
@@ -201,7 +200,7 @@ def _students_t(freedom: int) -> float:
 
 def _standardised(tokens: TaskTokens, vocabulary: Vocabulary) -> dict[str, float]:
     task = tokens.fixed[0]
-    values = vocabulary.standardised(task.columns, task.values)
+    values = vocabulary.standardise(task.columns, task.values)
     return dict(zip(task.columns, values.tolist(), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Reads recorded tables from files and run folders, and reports what is wrong with them."""
+"""Reads recorded tables from files and run folders, and checks them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import attrs
 from chameleon_core.api import RecordStore, StoredTask
 from chameleon_core.plugin_api import ConfigError, FailureKind, Measurement, Task
 
-from chameleon_runners._replay.table import Table, table_of
+from chameleon_runners._replay.table import Table, make_table
 
 _MILLISECOND = 1e-3
 
@@ -46,14 +46,14 @@ def table_of_cache(content: Mapping[str, Any], name: str, digest: str) -> Table:
         _require_all(name, key, [field for field in (*parameters, "time") if field not in row])
     columns = {key: [_value(row[key]) for row in rows.values()] for key in parameters}
     measurements = [_measured_in_cache(row) for row in rows.values()]
-    # A metric of the user's, derived from the mean time; most GEMM and convolution tables have it.
+    # A user metric that most tables of GEMM and convolution have.
     flops = (
         float(row["GFLOP/s"]) * 1e9 * float(row["time"]) * _MILLISECOND
         for row, measurement in zip(rows.values(), measurements, strict=True)
         if measurement.ok and "GFLOP/s" in row
     )
     flop = next(filter(None, flops), 0.0)
-    return table_of(name, digest, columns, measurements, flop=flop)
+    return make_table(name, digest, columns, measurements, flop=flop)
 
 
 def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
@@ -67,7 +67,7 @@ def table_of_t4(content: Mapping[str, Any], name: str, digest: str) -> Table:
         missing += [parameter for parameter in parameters if parameter not in configuration]
         _require_all(name, str(number), missing or ([] if parameters else ["configuration"]))
     columns = {key: [_value(row["configuration"][key]) for row in results] for key in parameters}
-    return table_of(name, digest, columns, [_measured_in_t4(row) for row in results])
+    return make_table(name, digest, columns, [_measured_in_t4(row) for row in results])
 
 
 def _measured_in_cache(row: Mapping[str, Any]) -> Measurement:
@@ -92,11 +92,7 @@ def _measured_in_t4(row: Mapping[str, Any]) -> Measurement:
 
 
 def _measurement(time: Any, times: Sequence[Any], *, build: float, run: float) -> Measurement:
-    """The measurement of one row.
-
-    ``build`` is the duration of the build in seconds. ``run`` is the duration of the benchmark in
-    seconds.
-    """
+    """The measurement of one row, with the durations of its build and its benchmark in seconds."""
     measured = partial(Measurement, config=(), build_seconds=build, run_seconds=run)
     if isinstance(time, str):
         kinds = (kind for part, kind in _FAILURES.items() if part in time.lower())
@@ -138,10 +134,7 @@ def _require_all(name: str, row: str, missing: Sequence[str]) -> None:
 
 
 def tables_of_run(folder: Path) -> list[Table]:
-    """The tables of a run folder, one per measured task, in the order of the tasks.
-
-    Only recorded configurations are legal, since others cannot be replayed.
-    """
+    """The tables of a run folder, one per measured task, in the order of the tasks."""
     with RecordStore.of_run(folder) as store:
         tables = [_table(store, stored) for stored in store.tasks()]
     return [table for table in tables if table is not None]
@@ -158,11 +151,13 @@ def _table(store: RecordStore, stored: StoredTask) -> Table | None:
         name: [measurement.config[column] for measurement in measurements]
         for column, name in enumerate(names)
     }
-    # What is replayed was compared with no reference.
+    # A replayed measurement was not compared with a reference.
     recorded = [attrs.evolve(m, max_relative_error=None) for m in measurements]
     described = [stored.task.key, stored.fingerprint, [(m.config, m.seconds) for m in measurements]]
     digest = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
-    return table_of(stored.task.name, digest, columns, recorded, ranks=ranks, flop=stored.task.flop)
+    return make_table(
+        stored.task.name, digest, columns, recorded, ranks=ranks, flop=stored.task.flop
+    )
 
 
 def _knob_value(value: Any) -> Any:
@@ -193,7 +188,7 @@ def tables_at(path: str) -> tuple[Table, ...]:
 
 
 def table_of_task(task: Task) -> Table:
-    """Read the recorded table that a task of the frontend ``table`` stands for."""
+    """The recorded table of a task of the frontend ``table``."""
     if task.operator != OPERATOR:
         raise ConfigError(
             f"task {task.name!r} is a {task.operator!r}, not a recorded table",
@@ -209,7 +204,7 @@ def table_of_task(task: Task) -> Table:
     )
 
 
-# Reading takes a second for ten thousand configurations, and a suite reads each table many times.
+# Cached, because a suite reads each table many times, which takes a second each.
 @lru_cache(maxsize=16)
 def _tables_in(path: str, _changed: int, _size: int) -> tuple[Table, ...]:
     file = Path(path)
