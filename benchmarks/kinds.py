@@ -43,18 +43,18 @@ from case_suite import (
 )
 from chameleon_core._errors import ChameleonError
 from chameleon_core._plugins import NoOptions
-from chameleon_networks._compile.compile import compiled
+from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._export.bundles import write_c_bundle
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.fused_operators import fastest
-from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import with_fastest_specs
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.options import DEFAULT
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import manifest_of, write_package
-from chameleon_networks._precision.networks import TypedNetworks
-from chameleon_networks._quantize.simulated import SimulatedNetwork, guessed_kernels
-from chameleon_networks._quantize.simulating import Calibrator
+from chameleon_networks._precision.typed_networks import TypedNetworks
+from chameleon_networks._quantize.simulated_network import SimulatedNetwork, first_guess_kernels
+from chameleon_networks._quantize.simulation_process import Calibrator
 from chameleon_networks._running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
 from chameleon_system._processor import own_architecture
 from chameleon_tvm._device.cpus.features import (
@@ -216,27 +216,29 @@ class KindNetwork:
 
     def _compiled(self, inputs: Sequence[Any]) -> Any:
         target = TVMTargets(NoOptions()).resolve(self._target)
-        module = prepared(self._graph, DEFAULT)
-        chains = chains_of(module)
+        module = prepare_module(self._graph, DEFAULT)
+        fusions = find_fusions(module)
         if self._precision != FLOAT32:
-            able = TypedNetworks(module, chains, None).able(self._precision)
+            able = TypedNetworks(module, fusions, None).reducible(self._precision)
             if not able:
                 raise NoNetworkError(f"no operator of it is computed in {self._precision}")
             ranges, means = None, {}
             if self._precision == INT8:
                 here = target if self._kind.mcpu else TVMTargets(NoOptions()).resolve("native")
-                simulated = SimulatedNetwork(module, chains, here)
+                simulated = SimulatedNetwork(module, fusions, here)
                 calibrator = Calibrator(simulated)
                 calibrator.observe([np.asarray(array) for array in inputs])
                 calibration = calibrator.calibration()
                 ranges, means = calibration.ranges, calibration.means
-            networks = TypedNetworks(module, chains, ranges, means)
+            networks = TypedNetworks(module, fusions, ranges, means)
             typed = networks.of(dict.fromkeys(able, self._precision))
-            module, chains = typed.module, typed.chains
-        kernels = guessed_kernels(fastest(chains, target), target, AutoSpace(AutoOptions()))
-        network = compiled(module, chains, kernels, target)
+            module, fusions = typed.module, typed.fusions
+        kernels = first_guess_kernels(
+            with_fastest_specs(fusions, target), target, AutoSpace(AutoOptions())
+        )
+        network = compile_network(module, fusions, kernels, target)
         manifest = {
-            **manifest_of(module, chains, kernels, target, 1),
+            **manifest_of(module, fusions, kernels, target, 1),
             **network.facts,
         }
         folder = Path(self._folder.name)
@@ -350,7 +352,7 @@ class OnnxKindCases(_KindCases, OnnxCases):
     def __init__(self, kind: str, target: str = "") -> None:
         super().__init__(kind, target, "chameleon")
 
-    def prepared(self, model: Any) -> Any:
+    def prepare(self, model: Any) -> Any:
         return chameleon(model, compiler=self.compiler, inputs=1)
 
     def compare(self, got: Any, expected: Any, case: Any) -> None:

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chameleon_networks._compile.uncompilable import no_kernels
-from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._running.requests import requested_network
 from chameleon_system._processes.conversation import Message
@@ -39,7 +39,7 @@ def tune(request: Message, scratch: str) -> Message:
     adapted = not request["as_shipped"]
     if adapted:
         load_tensor_intrinsics()
-    module = prepared(requested_network(request).imported, request["layout"])
+    module = prepare_module(requested_network(request).imported, request["layout"])
     fused = _fused(module, target)
     weights = [float(task.weight) for task in relax_integration.extract_tasks(fused, target)]
     progress = Progress(
@@ -65,7 +65,7 @@ def tune(request: Message, scratch: str) -> Message:
         if not progress.expired:
             raise
     executable = relax_integration.compile_relax(database, module, target, params=None)
-    kernels = no_kernels(request["target"])
+    kernels = empty_kernels(request["target"])
     manifest = manifest_of(module, (), kernels, request["target"], threads)
     write_package(Path(request["folder"]), executable, manifest)
     return {

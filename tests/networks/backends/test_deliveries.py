@@ -312,8 +312,8 @@ UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks._importe
 
 
 def test_a_graph_is_rewritten_once_for_its_check_and_its_import(tmp_path, monkeypatch):
-    rewrite = Mock(side_effect=decompositions.with_decompositions)
-    monkeypatch.setattr(decompositions, "with_decompositions", rewrite)
+    rewrite = Mock(side_effect=decompositions.run_decompositions)
+    monkeypatch.setattr(decompositions, "run_decompositions", rewrite)
     program = graph_exports.exported(DOUBLED, [torch.ones(3)], ())
     torch.export.save(program, tmp_path / "graph.pt2")
     forget = graph_exports.kept_program(tmp_path / "graph.pt2", program)

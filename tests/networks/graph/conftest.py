@@ -43,9 +43,9 @@ def doubling(monkeypatch):
     honest = Kernels.of
 
     def double(chosen):
-        def lying(self, chain):
-            kernel = honest(self, chain)
-            if kernel is None or not chosen(self, chain):
+        def lying(self, fusion):
+            kernel = honest(self, fusion)
+            if kernel is None or not chosen(self, fusion):
                 return kernel
             doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
             return attrs.evolve(kernel, arguments=doubled)

@@ -205,7 +205,7 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
 ):
     source = masked(networks, 4, 12, pad=None)
     delivery = delivery_into(source, tmp_path / "network")
-    doubling(lambda _, chain: chain.spec.input == (12, 16))
+    doubling(lambda _, fusion: fusion.spec.input == (12, 16))
     result = source.deliver(delivery)
     assert result.failure.startswith("bucket length=12: the network is not delivered")
     assert not delivery.folder.exists()

@@ -7,7 +7,7 @@ from itertools import count
 import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
-from chameleon_networks._compile.loop_tasks import LARGE
+from chameleon_networks._compile.loop_tasks import LARGE_SHARE
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery import checking, examine
 from chameleon_networks._delivery.checking import CheckReport, tried
@@ -114,7 +114,7 @@ def test_what_stays_in_default_loops_is_said(network, target):
     report = Examination(ordered, target, 2).report(["NHWC"])
     [(name, share)] = report.unscheduled.items()
     assert "sort" in name
-    assert LARGE < share <= 1.0
+    assert LARGE_SHARE < share <= 1.0
     with capture_logs() as lines:
         NetworkFrontend(ordered).check(target, 2, report.to_json())
     assert [line["event"] for line in lines] == ["operators_in_default_loops"]
@@ -143,7 +143,7 @@ def test_what_depends_on_earlier_calls_is_refused(network, target, monkeypatch):
 
 def test_no_operator_is_blamed_if_the_network_is_compiled(network, target, monkeypatch):
     monkeypatch.setattr(examine, "_profiled", lambda *_: ([np.zeros((400, 20), "f")], []))
-    monkeypatch.setattr(examine, "first_uncompilable", lambda *_: "a blamed operator")
+    monkeypatch.setattr(examine, "first_unsupported_operator", lambda *_: "a blamed operator")
     with pytest.raises(ConfigError, match="compared with torch"):
         Examination(network("ordered"), target, 2).report(["NHWC"])
 

@@ -169,7 +169,7 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
     suspects = [delivery.winners[1], delivery.winners[2]]
     delivery = attrs.evolve(delivery, winners=suspects)
     guilty = suspects[0].task.name
-    doubling(lambda kernels, chain: kernels.task_of(chain).name == guilty)
+    doubling(lambda kernels, fusion: kernels.task_of(fusion).name == guilty)
     result = NetworkFrontend(tiny).deliver(delivery)
     assert f"the kernel of {guilty} is to blame" in result.failure
     assert result.max_relative_error > TOLERANCE
@@ -179,12 +179,12 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
 def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refused(
     tiny, delivery_of, monkeypatch
 ):
-    original = delivery_steps.compiled
+    original = delivery_steps.compile_network
 
     def asking(*arguments, **options):
         return attrs.evolve(original(*arguments, **options), permissions=frozenset({AMX}))
 
-    monkeypatch.setattr(delivery_steps, "compiled", asking)
+    monkeypatch.setattr(delivery_steps, "compile_network", asking)
     delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), winners=())
     result, refused = NetworkFrontend(tiny).deliver(delivery), request_permission(AMX)
     if refused:

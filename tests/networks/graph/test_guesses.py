@@ -132,8 +132,8 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
         winners.append(guessed(winner.task, guesses, predicted=winner is delivery.winners[5]))
     wrong, reached, predicted = winners[3], winners[6], winners[5]
 
-    def is_wrong(kernels, chain):
-        task = kernels.task_of(chain)
+    def is_wrong(kernels, fusion):
+        task = kernels.task_of(fusion)
         return task.name == wrong.task.name and kernels.winners[task.key].config == wrong.config
 
     doubling(is_wrong)

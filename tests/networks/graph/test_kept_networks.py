@@ -13,14 +13,14 @@ import torch
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._stages import Delivery
 from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
-from chameleon_networks._compile.uncompilable import no_kernels
+from chameleon_networks._compile.unsupported_operator import empty_kernels
 from chameleon_networks._delivery import baselines, networks
 from chameleon_networks._delivery.checking import CheckReport
 from chameleon_networks._delivery.delivery_steps import DeliverySteps
 from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax, tvm, with_constants, without_constants
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import extract_constants, relax, restore_constants, tvm
 from chameleon_networks._importers.onnx import models
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
 from chameleon_networks._importers.sources import (
@@ -67,7 +67,7 @@ def unmeasured(forked_networks, target, tmp_path):
 def test_large_constants_keep_their_dtype(dtype):
     numbers = np.linspace(0, 2**40, 2000).astype(dtype)
     module = module_of(lambda _emit, _x: relax.op.negative(relax.const(numbers, dtype)), (1,))
-    again = with_constants(*without_constants(module))
+    again = restore_constants(*extract_constants(module))
     tvm.ir.assert_structural_equal(again, module)
 
 
@@ -94,7 +94,7 @@ def test_a_second_process_reads_the_same_network_without_torch(monkeypatch):
     assert str(again.imported) == str(read.imported)
     assert again.graph.locations == read.graph.locations
     assert again.graph.operators == read.graph.operators
-    pairs = [chains_of(prepared(network.imported, "NHWC")) for network in (again, read)]
+    pairs = [find_fusions(prepare_module(network.imported, "NHWC")) for network in (again, read)]
     for one, other in zip(*pairs, strict=True):
         assert one.spec == other.spec
         for mine, same in zip(one.constants.arrays, other.constants.arrays, strict=True):
@@ -154,7 +154,7 @@ def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(tmp
         assert again.input_names() == ["x"]
         [ours], [theirs] = (n.samples(np.random.default_rng(0)) for n in (again, read))
         np.testing.assert_array_equal(ours, theirs)
-        [one], [other] = (chains_of(prepared(n.imported, "NCHW")) for n in (again, read))
+        [one], [other] = (find_fusions(prepare_module(n.imported, "NCHW")) for n in (again, read))
         np.testing.assert_array_equal(one.constants.arrays[0], other.constants.arrays[0])
     assert reads[file].origin != reads[outside].origin
     (tmp_path / "w").write_bytes(bytes(16 * 8 * 3 * 3 * 4))
@@ -271,16 +271,16 @@ def test_a_network_is_checked_again_after_a_crash(monkeypatch, target):
 
 def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch, target):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    module = prepared(BuiltinNetwork(SMALL).imported, "NCHW")
-    chains, none = chains_of(module), no_kernels(target)
+    module = prepare_module(BuiltinNetwork(SMALL).imported, "NCHW")
+    fusions, none = find_fusions(module), empty_kernels(target)
 
     def objects():
-        return compile.compiled(module, chains, none, target).executable.kernels()
+        return compile.compile_network(module, fusions, none, target).executable.kernels()
 
     first = objects()
     monkeypatch.setattr(compile.tvm, "compile", None)  # calling it fails
     assert objects() == first
-    [file] = (kept_files.user_cache_folder() / compile.KEPT_OBJECTS).iterdir()
+    [file] = (kept_files.user_cache_folder() / compile.OBJECT_CACHE).iterdir()
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     with pytest.raises(TypeError):
@@ -304,7 +304,7 @@ def test_functions_that_differ_in_the_order_of_arguments_are_kept_apart(tmp_path
         order = b"a to b" if parameters[0] is a else b"b to a"
         # Only if the order changed, they are compiled.
         compiles = (lambda *_, order=order: order) if number in {0, 2, 4} else None
-        monkeypatch.setattr(compile, "_compiled_in_threads", compiles)
+        monkeypatch.setattr(compile, "_compile_in_threads", compiles)
         with ThreadPoolExecutor(1) as pool:
             assert compile._object_files(functions, "llvm", pool) == order
 
@@ -367,7 +367,7 @@ def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypa
     network = TorchNetwork(TorchOptions(source=f"{tmp_path}/net.py:make", compare=False))
     reader = reading_process(network)
     assert reader is not None
-    monkeypatch.setattr(programs, "exported", None)  # calling it fails
+    monkeypatch.setattr(programs, "export_source", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
     begun = Begun(network, reader, unmeasured.threads)
     result = NetworkFrontend(network, begun).deliver(unmeasured)

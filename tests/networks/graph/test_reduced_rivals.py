@@ -21,7 +21,7 @@ from chameleon_networks._delivery.reduced_rivals import (
     reduced_request,
     reduces_by_default,
 )
-from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._importers.sources import OnnxNetwork
 from chameleon_networks._running.processes import framework_process, reduced_process
 from chameleon_networks._running.verify import Sample
@@ -220,7 +220,7 @@ def test_a_delivery_stays_where_what_it_is_compared_with_fails(
 
     by_default(baselines, None)
     monkeypatch.setattr(SettledNetwork, "reduced_request", request)
-    monkeypatch.setattr(baselines, "untuned", refused)
+    monkeypatch.setattr(baselines, "compile_baseline", refused)
     result = deliver(compared)
     assert result.untuned_seconds is None
     assert result.rivals_reduced == {}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from chameleon_core._network_result import Footprint
 from chameleon_networks._frameworks import running
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._running import latency
 from chameleon_networks._running.latency import first_answer
 from chameleon_networks._running.processes import delivered_process

@@ -18,7 +18,7 @@ class _Difference(nn.Module):
 
 def test_an_example_may_be_one_tensor_that_requires_gradients():
     x = torch.ones(2, 3, requires_grad=True)
-    program = programs.program_of(_Difference().eval(), (x, x), "net").program
+    program = programs.export_module(_Difference().eval(), (x, x), "net").program
     assert list(programs.ProgramInputs.of(program).ranges) == ["first", "second"]
     first, second = np.full((2, 2, 3), [[[5]], [[2]]], np.float32)
     difference, weight = running.torch_inference(program.module(), program)([first, second])

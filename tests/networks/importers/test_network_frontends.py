@@ -212,7 +212,7 @@ def test_what_torch_cannot_give(file, function, words):
 @pytest.mark.parametrize("kind", ["int64", "uint64", "bool"])
 def test_samples_of_integers_lie_in_the_limits_of_their_dtype(kind):
     example = np.array([0, 1] if kind == "bool" else [np.iinfo(kind).max, np.iinfo(kind).min], kind)
-    sample = sources._like(torch_programs.NumberRange.of(example), np.random.default_rng(0))
+    sample = sources._random_like(torch_programs.NumberRange.of(example), np.random.default_rng(0))
     assert (sample.shape, sample.dtype) == (example.shape, example.dtype)
 
 
@@ -222,7 +222,7 @@ def test_samples_of_masks_hide_no_more_than_the_example(hidden):
     example[0, 1:] = example[1, 2:] = hidden
     numbers = torch_programs.NumberRange.of(example)
     rng = np.random.default_rng(0)
-    samples = [sources._like(numbers, rng) for _ in range(8)]
+    samples = [sources._random_like(numbers, rng) for _ in range(8)]
     assert all(sorted(sample.tolist()) == sorted(example.tolist()) for sample in samples)
     assert len({sample.tobytes() for sample in samples}) > 1, "their rows are in other orders"
     assert {sample.dtype for sample in samples} == {example.dtype}
@@ -230,7 +230,7 @@ def test_samples_of_masks_hide_no_more_than_the_example(hidden):
 
 def test_checks_of_values_are_left_out(file):
     with structlog.testing.capture_logs() as logs:
-        program = torch_programs.exported(f"{file}:checked").program
+        program = torch_programs.export_source(f"{file}:checked").program
     assert [entry["checks"] for entry in logs if entry["event"] == "checks_left_out"] == [3]
     x = torch.tensor([0.0, 1.0, 2.0, 3.0])
     assert program.module()(x).tolist() == [[0.0, 2.0], [4.0, 6.0]]
@@ -255,7 +255,7 @@ def test_a_network_of_other_operators_has_no_tasks(file):
 
 
 def test_random_weights_are_the_same_each_time(file):
-    programs = [torch_programs.exported(f"{file}:random").program for _ in range(2)]
+    programs = [torch_programs.export_source(f"{file}:random").program for _ in range(2)]
     weights = [program.state_dict["weight"].detach().numpy() for program in programs]
     np.testing.assert_array_equal(*weights)
 
@@ -294,7 +294,7 @@ def test_the_first_error_of_a_saved_program_is_told(monkeypatch, tmp_path, probl
     monkeypatch.setattr(torch.export, "load", load)
     monkeypatch.setattr(torch_programs, "importlib", Mock(import_module=imported))
     with pytest.raises(ConfigError, match="an error, see the log"):
-        torch_programs.loaded(f"{tmp_path}/net.pt2")
+        torch_programs.load_saved(f"{tmp_path}/net.pt2")
     load.assert_called_once()
     names = [call.args[0].partition(".")[0] for call in imported.call_args_list]
     assert ("transformers" in names) == ("transformers" in problem)

@@ -11,7 +11,7 @@ from chameleon_core._plugins.factory import load_factory
 from chameleon_networks import hooks
 from chameleon_networks._delivery.frontends import NetworksFrontend
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks._importers.source_checks import imported_library, onnx_models, torch_models
+from chameleon_networks._importers.source_checks import import_library, onnx_models, torch_models
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._shapes import Buckets
 
@@ -88,9 +88,9 @@ def test_a_library_whose_import_fails_is_named_with_the_cause(cause, tmp_path, m
     (tmp_path / "library_with_a_fault.py").write_text(cause)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"cannot be imported: .*(absent_dependency|no libgomp)"):
-        imported_library("library_with_a_fault")
+        import_library("library_with_a_fault")
     with pytest.raises(ConfigError, match="absent_library is not installed"):
-        imported_library("absent_library")
+        import_library("absent_library")
 
 
 MODELS = """

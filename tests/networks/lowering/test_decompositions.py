@@ -33,7 +33,7 @@ def test_programs_are_those_of_run_decompositions(monkeypatch, *, private):
     else:
         monkeypatch.setattr(decompositions, "core_decompositions", None)
 
-    made = decompositions.with_decompositions(program, decompositions.decomposition_table())
+    made = decompositions.run_decompositions(program, decompositions.decomposition_table())
 
     # A line for each operator.
     assert made.graph_module.code.split("\n") == expected.graph_module.code.split("\n")

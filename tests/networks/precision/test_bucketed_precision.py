@@ -17,8 +17,8 @@ from chameleon_networks._delivery.frontends import NetworksFrontend
 from chameleon_networks._delivery.reduced_rivals import kept_samples, reduced_request
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._precision.section import Precision
-from chameleon_networks._quantize import batches as reading
-from chameleon_networks._quantize.batches import batches_of
+from chameleon_networks._quantize import calibration_batches as reading
+from chameleon_networks._quantize.calibration_batches import batches_of
 from chameleon_networks._running.verify import Sample
 from chameleon_networks._shapes import Buckets
 from synthetic import measurements_in
@@ -139,7 +139,7 @@ def test_without_padding_batches_have_the_shapes_of_buckets(folder):
 
 
 def test_batches_of_other_buckets_count_among_those_that_are_read(source, folder, monkeypatch):
-    monkeypatch.setattr(reading, "MOST", 5)
+    monkeypatch.setattr(reading, "MAX_BATCHES", 5)
     _, network = source.network.networks[1]
     with pytest.raises(ConfigError, match=r"is in bucket length=12; there are 5 in length=4"):
         list(batches_of(network, f"{folder}/data.py:without_end"))

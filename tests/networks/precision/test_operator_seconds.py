@@ -16,7 +16,7 @@ def kernels(networks, target, kernels_taking):
 
 def _built(networks, kernels, types):
     network = networks.of(types)
-    return BuiltNetwork.of(types, network, kernels.adapted(network.chains), Path("none"))
+    return BuiltNetwork.of(types, network, kernels.adapted(network.fusions), Path("none"))
 
 
 def _took(kind, *seconds):

@@ -227,7 +227,7 @@ def test_a_metric_bounds_how_much_worse_the_network_may_be(deliver, tmp_path):
     assert loose.precision == "int8"
     with pytest.MonkeyPatch.context() as patch:
         # By this metric every network in types is worse than float32.
-        patch.setattr(candidates, "scored", _worse)
+        patch.setattr(candidates, "evaluate_metric", _worse)
         strict, _ = deliver(Precision(search=("int8",), metric=source, max_drop=0.5))
     assert strict.precision == "float32"
     assert "a drop of 0.5" in strict.precision_summary

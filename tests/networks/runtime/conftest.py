@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver_buckets import share_weights
-from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import relax, tvm
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import (
     manifest_of,
@@ -93,7 +93,7 @@ def called(tmp_path_factory):
 def interpreted(tmp_path_factory):
     """A network that TVM's virtual machine runs."""
     folder = tmp_path_factory.mktemp("interpreted") / "network"
-    module = prepared(module_of(_with_table, ((3, 5), "float32")), "NCHW")
+    module = prepare_module(module_of(_with_table, ((3, 5), "float32")), "NCHW")
     executable = relax.build(
         relax.get_pipeline("zero")(module), tvm.target.Target(json.loads(TARGET))
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._package.load import load
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers

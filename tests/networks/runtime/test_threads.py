@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chameleon_networks._delivery.deliver import replace
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._package.load import load
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers

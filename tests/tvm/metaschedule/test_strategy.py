@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError
 from chameleon_core._measurement import FailureKind
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._metaschedule import ChameleonStrategy, load_tensor_intrinsics
 from chameleon_tvm._metaschedule.strategy import (

@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 from chameleon_networks._export.bundles import write_c_bundle
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from programs import completed
 
 from ...modules import module_of  # noqa: TID252 - shared by folders

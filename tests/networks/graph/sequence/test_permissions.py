@@ -3,7 +3,7 @@
 import attrs
 import numpy as np
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_system._permissions import AMX
 from chameleon_tvm._instructions.emission import with_instructions
 from chameleon_tvm._instructions.multiply_add import MultiplyAdd
@@ -30,8 +30,8 @@ def test_permissions_of_kernels_are_those_of_the_network(deliver, monkeypatch):
     assert AMX not in deliver(module).compiled.permissions
     of = Kernels.of
 
-    def asking(self, chain):
-        kernel = of(self, chain)
+    def asking(self, fusion):
+        kernel = of(self, fusion)
         return attrs.evolve(kernel, function=with_instructions(kernel.function, [Asking()]))
 
     monkeypatch.setattr(Kernels, "of", asking)

@@ -13,7 +13,7 @@ from chameleon_networks._compile.sequence.weights import (
     read_weights,
     write_weights,
 )
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import read_manifest, write_manifest
 from hypothesis import given

@@ -28,7 +28,10 @@ from chameleon_networks._frameworks.running import TORCH, torch_inference
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import TorchNetwork
 from chameleon_networks._importers.torch import inference
-from chameleon_networks._importers.torch.lowering.decompositions import calls_of, in_core_operators
+from chameleon_networks._importers.torch.lowering.decompositions import (
+    decompose_early,
+    function_calls,
+)
 from chameleon_networks._running.kept_networks import KeptAnswers, kept_network
 from chameleon_networks._running.verify import samples_of
 
@@ -119,18 +122,18 @@ def exported(
         with _tracing():
             program = torch.export.export(_Frozen(graph, arguments, weights), inputs, strict=False)
             # Changes in place of arguments and weights become outputs of their own.
-            core = in_core_operators(program)
+            core = decompose_early(program)
     except Exception as error:
         raise StaysError(f"torch cannot export it: {first_line(error)}") from error
     outputs = core.graph_signature.output_specs
     # Tokens order checks, such as that of a matrix to invert.
     if any(spec.kind not in {OutputKind.USER_OUTPUT, OutputKind.TOKEN} for spec in outputs):
         raise StaysError("a call changes a tensor in place")
-    for node in (*calls_of(program), *calls_of(core)):
-        if inference.draws_numbers(node):
+    for node in (*function_calls(program), *function_calls(core)):
+        if inference.draws_random_numbers(node):
             raise StaysError(f"it draws random numbers ({node.target})")
     program.graph.eliminate_dead_code()  # torch cannot load a program with an unused ``item``
-    for node in calls_of(program):
+    for node in function_calls(program):
         offset = len(node.args) > _OFFSET or "storage_offset" in node.kwargs
         if node.target is _STRIDED and offset:
             raise StaysError("as_strided reads from an offset in memory, which a call may change")

@@ -17,17 +17,17 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
-from chameleon_networks._compile.compile import compiled
-from chameleon_networks._compile.uncompilable import no_kernels
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.warnings_once import warnings_once
-from chameleon_networks._importers.onnx.importing import imported
+from chameleon_networks._compile.compile import compile_network
+from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.onnx.emulated_types import from_interface, to_interface
+from chameleon_networks._importers.onnx.importer import import_model
 from chameleon_networks._importers.onnx.models import sort_nodes
-from chameleon_networks._importers.onnx.quantized import in_real_numbers
-from chameleon_networks._importers.onnx.typed import from_interface, to_interface
+from chameleon_networks._importers.onnx.quantized_operators import to_qdq
 from chameleon_networks._importers.options import DEFAULT
-from chameleon_networks._importers.refusals import OperatorsRefusedError
+from chameleon_networks._importers.unsupported_operators import UnsupportedOperatorsError
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import manifest_of, write_package
 
@@ -47,11 +47,11 @@ def untuned(graph: Any, threads: int = 1) -> Any:
         ChameleonError: The network cannot be compiled or loaded.
     """
     target = TVMTargets(NoOptions()).resolve("native")
-    module = prepared(graph, DEFAULT)
-    chains, none = chains_of(module), no_kernels(target)
-    executable = compiled(module, chains, none, target).executable
+    module = prepare_module(graph, DEFAULT)
+    fusions, none = find_fusions(module), empty_kernels(target)
+    executable = compile_network(module, fusions, none, target).executable
     folder = temporary_folder()
-    manifest = {**manifest_of(module, chains, none, target, threads), "untuned": {}}
+    manifest = {**manifest_of(module, fusions, none, target, threads), "untuned": {}}
     write_package(Path(folder.name), executable, manifest)
     try:
         network: Any = load(folder.name)
@@ -81,7 +81,7 @@ class ChameleonRep(BackendRep):
         self, model: Any, *, compiler: Callable[[Any], Any] = untuned, inputs: int | None = None
     ) -> None:
         self._compiler, self._inputs = compiler, inputs
-        self._model = in_real_numbers(model)
+        self._model = to_qdq(model)
         constants = {tensor.name for tensor in model.graph.initializer}
         self._names = [tensor.name for tensor in model.graph.input if tensor.name not in constants]
         self._fixed: dict[Any, tuple[str, ...]] = {}
@@ -132,8 +132,8 @@ class ChameleonRep(BackendRep):
             values = {name: arrays[name] for name in self.fixed}
             try:
                 with warnings_once():
-                    return self._compiler(imported(self._model, shapes, values).module)
-            except OperatorsRefusedError as refused:
+                    return self._compiler(import_model(self._model, shapes, values).module)
+            except UnsupportedOperatorsError as refused:
                 more = [
                     name
                     for name in refused.names

@@ -15,13 +15,13 @@ from chameleon_core.api import counted
 from chameleon_system.api import user_cache_folder
 
 from chameleon_networks._backends import COMPILED_MODULES
-from chameleon_networks._compile.sequence.library import KEPT_OBJECTS
+from chameleon_networks._compile.sequence.library import OBJECT_CACHE
 from chameleon_networks._running.kept_networks import KEPT_NETWORKS
 
 _DAY = 86_400.0
 _MIB = 1 << 20
 _TORCH = "torch"
-_STATES = {KEPT_NETWORKS: "read", KEPT_OBJECTS: "kernels", COMPILED_MODULES: "compiled"}
+_STATES = {KEPT_NETWORKS: "read", OBJECT_CACHE: "kernels", COMPILED_MODULES: "compiled"}
 """The state of entries, by their folder; entries of other folders have the folder's name."""
 
 

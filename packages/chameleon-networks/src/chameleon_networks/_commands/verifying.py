@@ -21,15 +21,15 @@ from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
 
 from chameleon_networks._commands import runs
-from chameleon_networks._compile.compile import compiled
+from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import bindings_of, relax, tvm
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.package import MANIFEST, manifest_of, read_manifest, write_package
-from chameleon_networks._quantize.batches import user_samples
+from chameleon_networks._quantize.calibration_batches import user_samples
 from chameleon_networks._running import verify
 from chameleon_networks._running.processes import delivered_process, framework_process
 from chameleon_networks._source_location import SourceLocation
@@ -305,11 +305,11 @@ class Comparison:
 
     def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
         """Compile and run the network up to a binding: its tuned kernels, and its outputs."""
-        module = prepared(_up_to(self.network.imported, number), self.network.layout)
-        chains = chains_of(module)
+        module = prepare_module(_up_to(self.network.imported, number), self.network.layout)
+        fusions = find_fusions(module)
         with warnings_once():
-            part = compiled(module, chains, self.kernels, self.target)
-        manifest = manifest_of(module, chains, self.kernels, self.target, self.threads)
+            part = compile_network(module, fusions, self.kernels, self.target)
+        manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
         manifest |= part.facts
         with temporary_folder() as folder:
             write_package(Path(folder), part.executable, manifest)

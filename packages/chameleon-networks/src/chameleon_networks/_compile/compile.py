@@ -1,7 +1,4 @@
-"""Compiles a prepared network with its tuned kernels, to a list of kernel calls or to bytecode.
-
-TVM's virtual machine runs the bytecode (Relax).
-"""
+"""Compiles a prepared network with its tuned kernels, to kernel calls or to TVM's bytecode."""
 
 from __future__ import annotations
 
@@ -40,26 +37,38 @@ from chameleon_tvm.api import (
     tvm_target,
 )
 
-from chameleon_networks._compile.defaults import OURS, is_scheduled, with_default_schedules
+from chameleon_networks._compile.default_schedules import (
+    TASK_ATTRIBUTE,
+    apply_default_schedules,
+    is_scheduled,
+)
+from chameleon_networks._compile.insert_kernels import insert_kernels
 from chameleon_networks._compile.kernels import Kernels, OperatorKernel
 from chameleon_networks._compile.loop_tasks import TunedLoops
 from chameleon_networks._compile.network_pipeline import PIPELINE
-from chameleon_networks._compile.placing import with_kernels
-from chameleon_networks._compile.scans import with_scans
-from chameleon_networks._compile.sequence.calls import Call, CallSequence, NotStatic, sequence_of
-from chameleon_networks._compile.sequence.changes import with_views
+from chameleon_networks._compile.scans import lower_scans
+from chameleon_networks._compile.sequence.buffer_specialization import specialize_buffers
+from chameleon_networks._compile.sequence.calls import (
+    Call,
+    CallSequence,
+    NotStaticError,
+    read_call_sequence,
+)
+from chameleon_networks._compile.sequence.channel_gather import gather_channels
+from chameleon_networks._compile.sequence.copy_elision import elide_copies
 from chameleon_networks._compile.sequence.library import (
-    KEPT_OBJECTS,
+    OBJECT_CACHE,
     SequenceExecutable,
     archive_of,
     object_files,
     parallel_extents,
 )
-from chameleon_networks._compile.sequence.lookups import with_lookups
-from chameleon_networks._compile.sequence.marks import with_marks, with_useful_marks
-from chameleon_networks._compile.sequence.variants import with_variants
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.relaxed import called, each_number, relax, tvm
+from chameleon_networks._compile.sequence.view_candidates import (
+    mark_view_candidates,
+    select_view_candidates,
+)
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.relax_utils import map_elements, relax, tvm, with_args
 
 log = structlog.get_logger()
 
@@ -68,7 +77,7 @@ _PARTS_PER_CORE = 2
 
 _DIGEST_BYTES = 16
 
-_LEAST_PART = 4
+_MIN_PART = 4
 """Functions of a part. Each part costs TVM as much as half of a small function."""
 
 
@@ -103,50 +112,30 @@ class CompiledNetwork:
         }
 
 
-def compiled(
-    module: Any,
-    chains: Sequence[FusedOperator],
-    kernels: Kernels,
-    target: str,
-    *,
-    wait: bool = True,
+def compile_network(
+    module: Any, fusions: Sequence[FusionGroup], kernels: Kernels, target: str, *, wait: bool = True
 ) -> CompiledNetwork:
-    """Compile a network for a target.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
-        kernels: The tuned kernels. Fused operators without one are compiled with default schedules.
-        target: The resolved target.
-        wait: Whether to wait until TVM has compiled the kernels. If False, threads may still
-            compile them. If that fails, writing the network raises the error.
-    """
+    """Compile a network to a call sequence, or to bytecode if it is not static."""
+    # With ``wait=False``, threads still compile, and writing the network raises their errors.
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
-        module = fused(with_kernels(module, chains, kernels.of))
+        module = lower_and_fuse(insert_kernels(module, fusions, kernels.of))
         needed = [permissions_of(function) for _, function in module.functions_items()]
         permissions = frozenset().union(*needed)
         try:
             network = _call_sequence(module, target, kernels.loops, wait=wait)
             return attrs.evolve(network, permissions=permissions)
-        except NotStatic as reason:
+        except NotStaticError as reason:
             log.info("network_needs_the_virtual_machine", because=str(reason))
-            executable = interpreted(module, target, kernels.loops)
+            executable = compile_bytecode(module, target, kernels.loops)
             return CompiledNetwork(
                 executable=executable, virtual_machine=str(reason), permissions=permissions
             )
 
 
-def interpreted(module: Any, target: str, loops: TunedLoops) -> Any:
-    """Compile a network to a ``relax.Executable``, which TVM's virtual machine runs.
-
-    Args:
-        module: The module that ``fused`` returned.
-        target: The resolved target, which is also TVM's current target.
-        loops: The tuned schedules of functions such as a softmax, which have no matrix product.
-            Functions without a tuned schedule get a default schedule.
-    """
-    module = with_default_schedules(module, target, lambda _, function: loops.plan(function))
+def compile_bytecode(module: Any, target: str, loops: TunedLoops) -> Any:
+    """Compile a network to a ``relax.Executable``, which TVM's virtual machine runs."""
+    module = apply_default_schedules(module, target, lambda _, function: loops.plan(function))
     main = _WithoutEmptyConstants(module).visit_expr(module["main"])
     module.update_func(module.get_global_var("main"), main)
     return relax.build(module, tvm_target(target), tir_pipeline=PIPELINE)
@@ -163,70 +152,56 @@ class _WithoutEmptyConstants(relax.PyExprMutator):
         return self.builder_.emit(made)
 
 
-def fused_functions(
-    module: Any, chains: Sequence[FusedOperator], target: str
+def functions_without_kernels(
+    module: Any, fusions: Sequence[FusionGroup], target: str
 ) -> list[tuple[Any, int]]:
-    """The functions of a network that are not kernels of its fused operators, such as a softmax.
-
-    They may be tuned, too, if they take long. Each comes with the number of its calls in one
-    inference.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
-        target: The resolved target.
-    """
+    """The functions, such as a softmax, outside of fusion groups, and their calls per inference."""
     with tvm_target(target), tvm.transform.PassContext(opt_level=3):
-        functions = fused(with_kernels(module, chains, _placeholder))
+        functions = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
     calls: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:
         if isinstance(expression, relax.Call):
             calls.update(
-                str(arg.name_hint) for arg in expression.args if isinstance(arg, tvm.ir.GlobalVar)
+                str(a.name_hint) for a in expression.args if isinstance(a, tvm.ir.GlobalVar)
             )
 
     relax.analysis.post_order_visit(functions["main"], visit)
     return [
         (function, calls[str(variable.name_hint)])
         for variable, function in functions.functions_items()
-        if isinstance(function, tirx.PrimFunc) and OURS not in (function.attrs or {})
+        if isinstance(function, tirx.PrimFunc) and TASK_ATTRIBUTE not in (function.attrs or {})
     ]
 
 
-def _placeholder(chain: FusedOperator) -> OperatorKernel:
-    """A kernel that computes nothing, to look at the functions around it."""
-    # They get the shapes of what they are put at, some of which is not in the graph yet.
-    # What is not in the graph yet has no type; such chains are of float32.
-    types = [getattr(expression, "ty", None) for expression in (*chain.inputs, chain.last)]
+def _placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
+    """A kernel that computes nothing, to find the functions of the rest of the network."""
+    # An expression that is not in the graph yet has no type; it is float32.
+    types = [getattr(expression, "ty", None) for expression in (*fusion.inputs, fusion.last)]
     kinds = ["float32" if kind is None else str(kind.dtype) for kind in types]
     buffers = [tirx.decl_buffer([1], kind, f"x{index}") for index, kind in enumerate(kinds)]
     function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
     return OperatorKernel(
         task="placeholder",
         function=function,
-        arguments=(None,) * len(chain.inputs),
+        arguments=(None,) * len(fusion.inputs),
         plain_loops=True,
     )
 
 
-def fused(module: Any) -> Any:
-    """Lower a network to calls of functions, and fuse operators into one function if possible.
-
-    Args:
-        module: The Relax ``IRModule`` of the network, in which kernels are already placed.
-    """
+def lower_and_fuse(module: Any) -> Any:
+    """Lower a Relax module to calls of TensorIR functions, and fuse operators."""
     passes = relax.transform
     for module_pass in (
-        with_marks,
-        passes.LegalizeOps(_LOWERED),
-        _with_usual_extremes,
+        mark_view_candidates,
+        passes.LegalizeOps(_LEGALIZATIONS),
+        _fix_extrema,
         passes.AnnotateTIROpPattern(),
-        with_useful_marks,
+        select_view_candidates,
         passes.FuseOps(),
         passes.FuseTIR(),
         passes.DeadCodeElimination(),
-        with_scans,
+        lower_scans,
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         passes.LegalizeOps(),
@@ -238,27 +213,21 @@ def fused(module: Any) -> Any:
 
 
 def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -> CompiledNetwork:
-    """Compile a network to a sequence of kernel calls.
-
-    Raises:
-        NotStatic: The network contains something else than kernel calls.
-    """
-    sequence = sequence_of(module)
+    """Compile a network to a sequence of kernel calls."""
+    sequence = read_call_sequence(module)
     functions = {call.kernel: module[call.kernel] for call in sequence.calls}
-    sequence, functions = with_lookups(sequence, functions)
-    sequence, functions = with_views(sequence, functions)
-    sequence, functions = _named_after_tasks(sequence, functions, loops)
-    sequence, placed = with_variants(sequence, functions)
+    sequence, functions = gather_channels(sequence, functions)
+    sequence, functions = elide_copies(sequence, functions)
+    sequence, functions = _rename_tuned_loops(sequence, functions, loops)
+    sequence, placed = specialize_buffers(sequence, functions)
     whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
-    sequence = _named_by_task(sequence, functions)
+    sequence = _name_by_task(sequence, functions)
     named = {name: function.with_attr("global_symbol", name) for name, function in placed.items()}
-    # Strides of views decide on vectors, so that schedules come last.
-    kernels = with_default_schedules(
+    # Schedules come last, because strides of views decide on vectors.
+    kernels = apply_default_schedules(
         tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
     )
-    scheduled = {
-        str(variable.name_hint): function for variable, function in kernels.functions_items()
-    }
+    scheduled = {str(var.name_hint): function for var, function in kernels.functions_items()}
     pool = ThreadPoolExecutor(1)
     archive = pool.submit(_object_files, scheduled, target, pool)
     if wait:
@@ -269,41 +238,36 @@ def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -
         sequence=sequence,
         loops={name: parallel_extents(function) for name, function in scheduled.items()},
     )
-    unscheduled = frozenset(
-        name for name, function in scheduled.items() if not is_scheduled(function)
-    )
+    unscheduled = frozenset(name for name, func in scheduled.items() if not is_scheduled(func))
     return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
 
 
 def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> bytes:
-    """The object files of scheduled functions, which an earlier process may have compiled.
-
-    If none has, a thread of ``pool`` keeps them for later processes.
-    """
+    """The object files of scheduled functions, from the cache or compiled in threads."""
     hashes = {name: structural_hash(function) for name, function in functions.items()}
-    file = cache_path(KEPT_OBJECTS, [_cache_key(), target, hashes])
+    file = cache_path(OBJECT_CACHE, [_cache_key(), target, hashes])
     known = read_cached_bytes(file)
     # TVM's structural hash is the same for a copy from a to b and for one from b to a.
     if known is not None and known[:_DIGEST_BYTES] == _digest(functions):
         return known[_DIGEST_BYTES:]
-    archive = _compiled_in_threads(functions, target)
-    # Whoever waits for the object files need not wait for the functions' texts.
+    archive = _compile_in_threads(functions, target)
+    # The cache is written in the background, because the functions' texts take long.
     pool.submit(lambda: write_cached_bytes(file, _digest(functions) + archive))
     return archive
 
 
 def _digest(functions: Mapping[str, Any]) -> bytes:
-    """A digest of the names and the whole text of functions."""
+    """A digest of the names and the text of functions."""
     with ThreadPoolExecutor(len(usable_cores())) as pool:
         texts = [*functions, *pool.map(tvm.ir.save_json, functions.values())]
     return hashlib.blake2b(json.dumps(texts).encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def _compiled_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
-    """The object files of scheduled functions. TVM holds no lock of Python while it compiles."""
+def _compile_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
+    """The object files of scheduled functions; TVM releases Python's lock while it compiles."""
     named = list(functions.items())
     cores = len(usable_cores())
-    parts = max(1, min(_PARTS_PER_CORE * cores, len(named) // _LEAST_PART))
+    parts = max(1, min(_PARTS_PER_CORE * cores, len(named) // _MIN_PART))
 
     def compiled_part(number: int) -> list[bytes]:
         resolved = tvm_target(target)
@@ -322,10 +286,10 @@ def _cache_key() -> list[Any]:
     return cache_key(("apache-tvm", "apache-tvm-ffi"), (own, Path(chameleon_tvm.__file__).parent))
 
 
-def _named_after_tasks(
+def _rename_tuned_loops(
     sequence: CallSequence, functions: Mapping[str, Any], loops: TunedLoops
 ) -> tuple[CallSequence, dict[str, Any]]:
-    """Rename tuned functions of loops like tuned kernels, in the calls and the functions."""
+    """Name tuned loop functions by their tasks, in the calls and the functions."""
     names = {name: loops.task_of(function) for name, function in functions.items()}
     renamed = {name: symbol_of(task) if task else name for name, task in names.items()}
     calls = [
@@ -336,45 +300,31 @@ def _named_after_tasks(
     return attrs.evolve(sequence, calls=tuple(calls)), kernels
 
 
-def _named_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
-    """Name the calls of tuned kernels by their tasks.
-
-    A task that occurs with several output shapes or dtypes has several functions. Only one of these
-    has the name that profiles use.
-    """
+def _name_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
+    """Name the calls of tuned kernels by their tasks, as profiles do."""
+    # A task with several output shapes or dtypes has several functions.
 
     def named(call: Call) -> Call:
-        task = (functions[call.kernel].attrs or {}).get(OURS)
+        task = (functions[call.kernel].attrs or {}).get(TASK_ATTRIBUTE)
         return call if task is None else attrs.evolve(call, kernel=symbol_of(str(task)))
 
     return attrs.evolve(sequence, calls=tuple(named(call) for call in sequence.calls))
 
 
-def untuned(module: Any, target: str) -> Any:
-    """Compile a network to a ``relax.Executable`` with TVM's own schedules, as a baseline.
-
-    Args:
-        module: The network as it was imported, or prepared.
-        target: The resolved target.
-    """
+def compile_baseline(module: Any, target: str) -> Any:
+    """Compile a network to a ``relax.Executable`` with TVM's own schedules, as a baseline."""
     resolved = tvm_target(target)
     with resolved, tvm.transform.PassContext(opt_level=3):
-        lowered = relax.transform.LegalizeOps(_ORDERS)(module)
+        lowered = relax.transform.LegalizeOps(_SORT_LEGALIZATIONS)(module)
         return relax.build(relax.get_pipeline("zero")(lowered), resolved)
 
 
-def _with_usual_extremes(module: Any) -> Any:
-    """Let maxima and minima treat infinity and NaN as frameworks do.
-
-    Reductions begin at infinity. TVM begins them at the largest finite number of the dtype, so that
-    the maximum of infinite numbers would be finite. A constant becomes the first operand, as the
-    result is the second operand if either of them is NaN.
-
-    Args:
-        module: An ``IRModule`` with TensorIR functions and others.
-    """
+def _fix_extrema(module: Any) -> Any:
+    """Let maxima and minima treat infinity and NaN as frameworks do."""
+    # TVM begins reductions at the largest finite number, and the result is the second operand if
+    # either is NaN.
     functions = {
-        variable: _with_constants_first(begun(function, infinite=True))
+        variable: _move_constants_first(begun(function, infinite=True))
         if isinstance(function, tirx.PrimFunc)
         else function
         for variable, function in module.functions_items()
@@ -382,7 +332,7 @@ def _with_usual_extremes(module: Any) -> Any:
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _with_constants_first(function: Any) -> Any:
+def _move_constants_first(function: Any) -> Any:
     def exchanged(extreme: Any) -> Any:
         a, b = extreme.a, extreme.b
         is_number = isinstance(b, tvm.ir.TensorLoad) and not b.indices
@@ -392,15 +342,9 @@ def _with_constants_first(function: Any) -> Any:
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """A function that lowers ``argmax`` or ``argmin``, so that vectors compute it.
-
-    It searches the extreme first, and then the first element that equals it. TVM would compare
-    numbers and their places at once, and returns -1 for an axis of infinite numbers.
-
-    Args:
-        extreme: TVM's maximum or minimum along an axis.
-    """
+def _lower_arg_extremum(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A function that lowers ``argmax`` or ``argmin`` to an extremum and its first index."""
+    # TVM compares numbers and indices at once, without vectors, and returns -1 for infinities.
 
     def lowered(builder: Any, call: Any) -> Any:
         def places(x: Any) -> Any:
@@ -416,7 +360,7 @@ def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
                 number = numbers(*at[:axis], along, *at[axis + 1 :])
                 here = tirx.Cast("int32", along.var)
                 place = tirx.Select(number == best(*at), here, last)
-                if "float" in str(number.ty):  # NaN is the extreme, and unequal to itself
+                if "float" in str(number.ty):  # NaN is the extremum, and unequal to itself
                     infinity = tirx.FloatImm(str(number.ty), math.inf)
                     place = tirx.Select(number <= infinity, place, here)
                 return te.min(place, axis=along)
@@ -435,32 +379,29 @@ def _place_of(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lowered
 
 
-def _in_order(builder: Any, call: Any) -> Any:
-    """Lower ``argsort`` or ``topk`` to an order of integers."""
+def _lower_sort(builder: Any, call: Any) -> Any:
+    """Lower ``argsort`` or ``topk`` to that of integer keys."""
     data = call.args[0]
-    if str(data.ty.dtype) in _SORTED:
+    if str(data.ty.dtype) in _SORTABLE:
         return call
-    keys = builder.emit(each_number(builder, _key, data, "keys"))
+    keys = builder.emit(map_elements(builder, _sort_key, data, "keys"))
     if str(call.op.name) == "relax.argsort":
-        return called(call, [keys])
-    places = builder.emit(called(call, [keys], ret_type="indices"))
+        return with_args(call, [keys])
+    places = builder.emit(with_args(call, [keys], ret_type="indices"))
     gather = builder.call_te(tvm.topi.gather, data, int(call.attrs.axis), places)
     return relax.Tuple([builder.emit(gather), places])
 
 
-_SORTED = ("int32", "int64")
-"""Dtypes that TVM's run-time library sorts. It sorts fractions, too, but misplaces NaN."""
+_SORTABLE = ("int32", "int64")
+"""Dtypes that TVM's run-time library sorts. It sorts floats, too, but misplaces NaN."""
 
 
-def _key(number: Any) -> Any:
-    """An integer in the order of numbers. As in torch, zeros are equal, and NaN is the largest.
-
-    It is the bits of a fraction without its sign, negated if the fraction is negative.
-    """
+def _sort_key(number: Any) -> Any:
+    """An integer in the order of numbers, by their bits; zeros are equal, NaN is the largest."""
     if str(number.ty) == BFLOAT16:
         number = tirx.Cast("float32", number)
     kind = array_type(str(number.ty))
-    whole = _SORTED[kind.name in {"uint32", "uint64", "float64"}]
+    whole = _SORTABLE[kind.name in {"uint32", "uint64", "float64"}]
     if "float" not in kind.name:
         integer = tirx.Cast(whole, number)
         return integer ^ tirx.min_value(whole) if kind.name == "uint64" else integer
@@ -473,7 +414,9 @@ def _key(number: Any) -> Any:
     return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
 
 
-_LOWERED = {f"relax.arg{name}": _place_of(getattr(tvm.topi, name)) for name in ("max", "min")}
-_ORDERS = dict.fromkeys(("relax.argsort", "relax.topk"), _in_order)
-_LOWERED |= _ORDERS
+_LEGALIZATIONS = {
+    f"relax.arg{name}": _lower_arg_extremum(getattr(tvm.topi, name)) for name in ("max", "min")
+}
+_SORT_LEGALIZATIONS = dict.fromkeys(("relax.argsort", "relax.topk"), _lower_sort)
+_LEGALIZATIONS |= _SORT_LEGALIZATIONS
 """Functions that lower an operator, by its name."""

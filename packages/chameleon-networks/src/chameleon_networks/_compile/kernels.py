@@ -1,4 +1,4 @@
-"""Makes the tuned kernel of a fused operator: its function, and its packed constants."""
+"""Makes the tuned kernel of a fusion group: its function, and its packed constants."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from chameleon_tvm.api import COMPUTE, OperatorSpec, Program, TVMBuilder, TypedS
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.loop_tasks import TunedLoops
-from chameleon_networks._graph.fused_operators import FusedOperator, specs_for
+from chameleon_networks._graph.fusion_groups import FusionGroup, candidate_specs
 
 log = structlog.get_logger()
 
 
-def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
+def _with_other_output_dtypes(spec: OperatorSpec) -> Iterator[OperatorSpec]:
     """Yield the same operator with each other dtype that its output may have."""
     if isinstance(spec, TypedSpec):
         for kind in COMPUTE[spec.dtype].outputs:
@@ -34,7 +34,7 @@ def _with_other_outputs(spec: OperatorSpec) -> Iterator[OperatorSpec]:
 
 @attrs.frozen(kw_only=True, eq=False)
 class OperatorKernel:
-    """The function that computes one fused operator, and its arguments.
+    """The function that computes one fusion group, and its arguments.
 
     Attributes:
         task: The name of the task that the function was tuned as.
@@ -54,11 +54,7 @@ class OperatorKernel:
 
 @attrs.define(eq=False)
 class Kernels:
-    """The fastest configurations of a run (winners), as kernels of a network's fused operators.
-
-    Args:
-        space: The design space that the configurations belong to.
-        target: The resolved target.
+    """The winners (fastest configurations) of a run, as kernels of a network's fusion groups.
 
     Attributes:
         winners: The best configuration of each task that has a kernel, by ``Task.key``.
@@ -69,44 +65,32 @@ class Kernels:
     _target: str
     _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
 
-    def task_of(self, chain: FusedOperator) -> Task:
-        """The task whose kernel computes a fused operator.
-
-        Several tasks may compute the operator, for example one for 8-bit and one for 7-bit weights.
-        The result is a task for which a run found a fastest configuration (a winner), if there is
-        one.
-        """
-        tasks = [spec.task("chain", self._target) for spec in specs_for(chain, self._target)]
+    def task_of(self, fusion: FusionGroup) -> Task:
+        """The task of a fusion group that has a winner, of 8-bit or 7-bit weights, or its own."""
+        tasks = [spec.task("chain", self._target) for spec in candidate_specs(fusion, self._target)]
         known = (self.winners.get(task.key) for task in tasks)
         winner = next((winner for winner in known if winner is not None), None)
         return tasks[-1] if winner is None else winner.task
 
-    def like(self, chain: FusedOperator) -> Winner | None:
-        """The winner for a fused operator, or for the same operator with another output dtype.
-
-        A winner is the fastest configuration of a run. If some operators of a network get reduced
-        dtypes, the outputs of other operators may change their dtype. An operator with another
-        output dtype has the same knobs and nearly the same work.
-        """
-        for own in specs_for(chain, self._target):
+    def like(self, fusion: FusionGroup) -> Winner | None:
+        """The winner for a fusion group, or for the same operator with another output dtype."""
+        # Those have the same knobs and nearly the same work.
+        for own in candidate_specs(fusion, self._target):
             task = own.task("chain", self._target)
             winner = self.winners.get(task.key)
             if winner is not None:
                 return winner
-            for spec in _with_other_outputs(own):
+            for spec in _with_other_output_dtypes(own):
                 other = self.winners.get(spec.task("chain", self._target).key)
                 if other is not None:
                     return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
         return None
 
-    def adapted(self, chains: Iterable[FusedOperator]) -> Kernels:
-        """Add a kernel for each fused operator that has no winner of its own.
-
-        Such an operator gets the kernel of the same operator with another output dtype (``like``).
-        """
+    def adapted(self, fusions: Iterable[FusionGroup]) -> Kernels:
+        """Add the most similar winner (``like``) for each fusion group without one."""
         winners = dict(self.winners)
-        for chain in chains:
-            winner = self.like(chain)
+        for fusion in fusions:
+            winner = self.like(fusion)
             if winner is not None:
                 winners.setdefault(winner.task.key, winner)
         return attrs.evolve(self, winners=winners)
@@ -117,11 +101,7 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
-        """A copy of these kernels, with other configurations for some tasks.
-
-        Args:
-            configs: The new configurations, by ``Task.key``.
-        """
+        """A copy of these kernels, with other configurations for some tasks."""
         winners = {
             key: attrs.evolve(winner, config=configs.get(key, winner.config))
             for key, winner in self.winners.items()
@@ -129,12 +109,7 @@ class Kernels:
         return attrs.evolve(self, winners=winners)
 
     def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
-        """A copy of these kernels, with the next guess for tasks whose present guess fails.
-
-        Args:
-            keys: The keys (``Task.key``) of the tasks, which were never measured.
-            give_up: Whether the tasks get no kernel, even if a guess is left.
-        """
+        """A copy of these kernels, with the next guess for tasks whose present guess fails."""
         winners = dict(self.winners)
         for key in keys:
             task, guesses = winners[key].task, winners[key].guesses
@@ -146,19 +121,21 @@ class Kernels:
 
     @property
     def loops(self) -> TunedLoops:
-        """The tuned schedules of functions that are no fused operators."""
+        """The tuned schedules of functions outside of fusion groups."""
         return TunedLoops.of(self.winners.values())
 
-    def of(self, chain: FusedOperator) -> OperatorKernel | None:
-        """The kernel of a fused operator, or None if the operator's task has no winner."""
-        task = self.task_of(chain)
+    def of(self, fusion: FusionGroup) -> OperatorKernel | None:
+        """The kernel of a fusion group, or None if the operator's task has no winner."""
+        task = self.task_of(fusion)
         winner = self.winners.get(task.key)
         builder = None if winner is None else self._builder(winner.task)
         if winner is None or builder is None:
             return None
         operator = builder.operator
         inputs = list(builder.inputs)
-        for index, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
+        for index, constant in zip(
+            sorted(operator.constants), fusion.constants.arrays, strict=True
+        ):
             inputs[index] = np.ascontiguousarray(constant)
         builder.use(inputs)
         program = self._program(task.key, builder)
@@ -175,10 +152,7 @@ class Kernels:
         )
 
     def _program(self, key: str, builder: TVMBuilder) -> Program | None:
-        """The program of a task's winner.
-
-        If a guess gives no program, the next guess replaces it.
-        """
+        """The program of a task's winner; the next guess replaces one that cannot be built."""
         while (winner := self.winners.get(key)) is not None:
             try:
                 return builder.program(winner.config)

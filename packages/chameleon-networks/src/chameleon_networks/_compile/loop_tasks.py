@@ -1,9 +1,6 @@
-"""Tunes functions of a network that are no matrix products but take much of its time.
+"""Makes tasks of functions without a matrix product that take much of an inference.
 
-Examples are normalization, pooling, resizing and reduction. After fusion, each is a function of
-loops with a default schedule. Functions that take a considerable share of an inference become
-tasks, whose configurations are schedules (``spaces.loops``). The other functions keep the default
-schedule.
+Examples are normalization and pooling; their configurations are loop schedules.
 """
 
 from __future__ import annotations
@@ -30,16 +27,16 @@ from chameleon_tvm.api import (
     tvm,
 )
 
-from chameleon_networks._compile.defaults import OURS
+from chameleon_networks._compile.default_schedules import TASK_ATTRIBUTE
 
 log = structlog.get_logger()
 
-SHARE = 0.02
+TUNED_SHARE = 0.02
 """The least share of an inference's time that makes a function worth measurements. A kernel that is
 twice as fast then saves 1 % of the time."""
 
 
-LARGE = 0.1
+LARGE_SHARE = 0.1
 """The share of an inference's time above which a kernel without a schedule is reported."""
 
 
@@ -56,30 +53,25 @@ class TunedLoops:
 
     @classmethod
     def of(cls, winners: Iterable[Winner]) -> TunedLoops:
-        """Collect the schedules of functions of loops among a run's winners."""
+        """Collect the schedules of loop functions among a run's winners."""
         plans = {}
         for winner in winners:
             if winner.task.operator == KIND:
                 function = operator_of(winner.task).prim_func()
-                plans[_identity(function)] = winner.task.name, plan_of(winner.task, winner.config)
+                plans[_structural_key(function)] = (
+                    winner.task.name,
+                    plan_of(winner.task, winner.config),
+                )
         return cls(plans=plans)
 
     def task_of(self, function: Any) -> str | None:
-        """The name of the task under which a network's function was tuned, or None.
-
-        Args:
-            function: The function, a ``PrimFunc`` without a schedule.
-        """
-        plan = self.plans.get(_identity(function)) if self.plans else None
+        """The name of the task under which a network's function was tuned, or None."""
+        plan = self.plans.get(_structural_key(function)) if self.plans else None
         return None if plan is None else plan[0]
 
     def plan(self, function: Any) -> LoopPlan | None:
-        """The fastest schedule that a run found for a function; None if it was not tuned.
-
-        Args:
-            function: The function, a ``PrimFunc`` without a schedule.
-        """
-        plan = self.plans.get(_identity(function)) if self.plans else None
+        """The fastest schedule that a run found for a function; None if it was not tuned."""
+        plan = self.plans.get(_structural_key(function)) if self.plans else None
         return None if plan is None else plan[1]
 
 
@@ -103,29 +95,21 @@ class CostlyFunction:
 def costly_functions(
     functions: Mapping[str, Any], kernels: Sequence[KernelTime], seconds: float
 ) -> tuple[CostlyFunction, ...]:
-    """Find the functions of a network that are worth tuning, the slowest first.
-
-    Args:
-        functions: The functions of the network, by the names of their kernels. Functions that were
-            tuned already are left out.
-        kernels: The result of ``profile.kernel_seconds`` for the network.
-        seconds: Seconds of one inference. A function is worth tuning if all its calls take at least
-            the share ``SHARE`` of this time.
-    """
+    """Find the functions of a network that are worth tuning, the slowest first."""
     alike: dict[int, list[KernelTime]] = defaultdict(list)
     for row in kernels:
         function = functions.get(row.name)
-        if function is not None and OURS not in (function.attrs or {}):
-            alike[_identity(function)].append(row)
+        if function is not None and TASK_ATTRIBUTE not in (function.attrs or {}):
+            alike[_structural_key(function)].append(row)
     costly = [
         CostlyFunction(
             name=rows[0].name,
-            function=tvm.ir.save_json(_bare(functions[rows[0].name])),
+            function=tvm.ir.save_json(_without_attributes(functions[rows[0].name])),
             calls=sum(row.calls for row in rows),
             seconds=took,
         )
         for rows in alike.values()
-        if (took := sum(row.seconds for row in rows)) >= SHARE * seconds
+        if (took := sum(row.seconds for row in rows)) >= TUNED_SHARE * seconds
         and _has_float_inputs(functions[rows[0].name])
     ]
     return tuple(sorted(costly, key=lambda function: -function.seconds))
@@ -134,42 +118,27 @@ def costly_functions(
 def large_shares(
     kernels: Sequence[KernelTime], names: Collection[str], seconds: float
 ) -> dict[str, float]:
-    """Find the kernels that take a large share of an inference's time, with their shares by name.
-
-    Kernels with a small share are left out, because tuning them would gain little.
-
-    Args:
-        kernels: The result of ``profile.kernel_seconds`` for the network.
-        names: The names of the kernels.
-        seconds: Seconds of one inference.
-    """
+    """The kernels above ``LARGE_SHARE`` of an inference's time, with their shares by name."""
     total = max(seconds, sum(kernel.seconds for kernel in kernels if kernel.name in names))
     shares: dict[str, float] = defaultdict(float)
     for kernel in kernels:
         if kernel.name in names:
             shares[kernel.name] += kernel.seconds / total
-    return {name: share for name, share in shares.items() if share > LARGE}
+    return {name: share for name, share in shares.items() if share > LARGE_SHARE}
 
 
 def loop_tasks(
     costly: Iterable[CostlyFunction], functions: Iterable[tuple[Any, int]], target: str
 ) -> list[Task]:
-    """Make tasks of costly functions, so that a run tunes them, if the network still has them.
-
-    Args:
-        costly: The result of ``costly_functions``.
-        functions: The functions of the network that are not kernels of its fused operators, and how
-            often each is called.
-        target: The resolved target.
-    """
-    occurrences = {_identity(function): (function, calls) for function, calls in functions}
+    """Make tasks of costly functions, so that a run tunes them, if the network still has them."""
+    occurrences = {_structural_key(function): (function, calls) for function, calls in functions}
     tasks = []
     for entry in costly:
         name = f"{KIND}_{entry.name}"
         function = loaded_function(entry.function)
-        own, calls = occurrences.get(_identity(function), (None, 0))
-        # An entry may come out of a file: only what the network itself computes is ever built.
-        if not calls or not structural_equal(_bare(own), function):
+        own, calls = occurrences.get(_structural_key(function), (None, 0))
+        # An entry may come from a file: only functions of the network itself are built.
+        if not calls or not structural_equal(_without_attributes(own), function):
             continue
         try:
             arguments = function_arguments(function, name)
@@ -190,13 +159,13 @@ def loop_tasks(
     return tasks
 
 
-def _bare(function: Any) -> Any:
-    """A function without its attributes, such as its name and the notes of passes."""
+def _without_attributes(function: Any) -> Any:
+    """A function without its attributes, such as its name and annotations of passes."""
     return tirx.PrimFunc(function.params, function.body, function.ret_type)
 
 
-def _identity(function: Any) -> int:
-    return int(structural_hash(_bare(function)))
+def _structural_key(function: Any) -> int:
+    return int(structural_hash(_without_attributes(function)))
 
 
 def _has_float_inputs(function: Any) -> bool:

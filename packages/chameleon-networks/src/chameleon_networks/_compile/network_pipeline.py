@@ -6,15 +6,15 @@ from typing import Any
 
 from chameleon_tvm.api import LANES, keeping_nan, loops_of, plain_loops_pipeline, tirx
 
-from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._graph.relax_utils import tvm
 
 PIPELINE = "chameleon-network"
-PLAIN = "chameleon.plain_loops"
+PLAIN_LOOPS = "chameleon.plain_loops"
 """An attribute of a function that consists of loops inside a block of its own."""
 
 
-def _as_loops(function: Any) -> Any:
-    """Turn a function into plain loops: one whose block holds loops, or one with vector lanes."""
+def _unwrap_loops(function: Any) -> Any:
+    """Turn a scheduled function into plain loops without TVM's blocks."""
     if LANES in (function.attrs or {}):
         return loops_of(function)
     return function.with_body(function.body.block.body)
@@ -27,9 +27,9 @@ def _network_pipeline() -> tuple[Any, Any, Any]:
 
     def both(module: Any, _context: Any) -> Any:
         marked = {
-            variable: _as_loops(function)
+            variable: _unwrap_loops(function)
             for variable, function in module.functions_items()
-            if any(name in (function.attrs or {}) for name in (PLAIN, LANES))
+            if any(name in (function.attrs or {}) for name in (PLAIN_LOOPS, LANES))
         }
         others = {
             variable: function.with_body(keeping_nan(function.body))
@@ -39,7 +39,7 @@ def _network_pipeline() -> tuple[Any, Any, Any]:
         lowered = plain(tvm.IRModule(marked, attrs=module.attrs))
         if others:
             lowered.update(usual(tvm.IRModule(others, attrs=module.attrs)))
-        # LLVM's code generator refuses variables that functions share, as those of one kernel do.
+        # LLVM's code generator refuses variables that functions share, as specialized kernels do.
         return tirx.transform.ConvertSSA()(lowered)
 
     network = tvm.transform.module_pass(both, opt_level=0, name="ChameleonNetwork")

@@ -5,37 +5,25 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
-Prepared = tuple[Any, list[FusedOperator]]
-"""A Relax module, and its fused operators."""
+Prepared = tuple[Any, list[FusionGroup]]
+"""A Relax module, and its fusion groups."""
 
-_KNOWN: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[ImportedNetwork, dict[str, Prepared]] = WeakKeyDictionary()
 
 
 def prepared_network(network: ImportedNetwork, layout: str | None = None) -> Prepared:
-    """Prepare a network in a layout, and find its fused operators.
-
-    Args:
-        network: The imported network.
-        layout: The layout, ``NHWC`` or ``NCHW``. None means the layout that the run chose for the
-            network.
-
-    Returns:
-        A Relax ``IRModule``, and its fused operators.
-
-    Raises:
-        ConfigError: The network cannot be read or converted to the layout.
-    """
-    known = _KNOWN.setdefault(network, {})
+    """Prepare a network in a layout, and find its fusion groups, once for each layout."""
+    known = _CACHE.setdefault(network, {})
     layout = layout or network.layout
     if layout not in known:
         imported = network.imported
         with warnings_once():
-            module = prepared(imported, layout)
-            known[layout] = module, chains_of(module)
+            module = prepare_module(imported, layout)
+            known[layout] = module, find_fusions(module)
     return known[layout]

@@ -7,13 +7,13 @@ from typing import Any
 
 from chameleon_tvm.api import emit, tirx
 
-from chameleon_networks._compile.defaults import LOOPS
-from chameleon_networks._graph.relaxed import relax, rewritten, tvm
+from chameleon_networks._compile.default_schedules import LOOPS_ATTRIBUTE
+from chameleon_networks._graph.relax_utils import mutate, relax, tvm
 
-AT_ONCE = 64
+INNER_SCANS = 64
 """Number of scans that one thread computes side by side if they lie next to each other."""
 
-ROWS = 8
+ROW_SCANS = 8
 """Number of scans that one thread computes side by side if each scan is a row. So many independent
 chains of additions hide the latency of an addition."""
 
@@ -24,7 +24,7 @@ SCANS = {"relax.cumsum": (tirx.Add, 0), "relax.cumprod": (tirx.Mul, 1)}
 
 
 @relax.expr_functor.mutator
-class _Scans(relax.PyExprMutator):
+class _ScanLowering(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         if str(getattr(call.op, "name", "")) not in SCANS:
@@ -47,34 +47,20 @@ class _Scans(relax.PyExprMutator):
         return relax.op.reshape(self.builder_.emit(result), list(call.ty.shape))
 
 
-def with_scans(module: Any) -> Any:
-    """Replace cumulative sums and products by kernels that use vectors and threads.
-
-    Tensors without a fixed shape keep TVM's own functions.
-
-    Args:
-        module: An ``IRModule``.
-    """
-    return rewritten(module, _Scans(module))
+def lower_scans(module: Any) -> Any:
+    """Replace cumulative sums and products of fixed shapes by vectorized parallel kernels."""
+    return mutate(module, _ScanLowering(module))
 
 
 def _scan(
     rows: list[int], dtypes: tuple[str, str], kind: Any, identity: int, *, exclusive: bool
 ) -> Any:
-    """The kernel of cumulative sums or products along the second of three axes.
-
-    Args:
-        rows: The extents of the three axes.
-        dtypes: The dtypes of the input and of the output.
-        kind: The TensorIR class of the operation.
-        identity: The neutral element of the operation: 0 for sums, 1 for products.
-        exclusive: Whether each result leaves out the number at its own index.
-    """
+    """The kernel of cumulative sums or products along the second of three axes."""
     outer, length, inner = rows
     data, result = (
         emit.buffer(name, rows, dtype=dtype) for dtype, name in zip(dtypes, ("x", "y"), strict=True)
     )
-    across, width = (outer, ROWS) if inner == 1 else (inner, AT_ONCE)
+    across, width = (outer, ROW_SCANS) if inner == 1 else (inner, INNER_SCANS)
 
     def part(start: int, width: int, parts: int) -> Any:
         sums = emit.buffer("sums", [width], dtype=dtypes[1])
@@ -108,4 +94,4 @@ def _scan(
     parts += [part(whole * width, rest, 1)] if rest else []
     root = tvm.s_tir.SBlock([], [], [], "root", emit.sequence(parts))
     function = emit.function([data, result], tvm.s_tir.SBlockRealize([], tirx.const(True), root))
-    return function.with_attr({"s_tir": True, LOOPS: True})
+    return function.with_attr({"s_tir": True, LOOPS_ATTRIBUTE: True})

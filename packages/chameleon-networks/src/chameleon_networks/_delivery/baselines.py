@@ -15,16 +15,16 @@ from chameleon_core.api import Footprint, NetworkResult
 from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, fall_back
 from chameleon_tvm.api import one_line, telling_line
 
-from chameleon_networks._compile.compile import untuned
-from chameleon_networks._compile.uncompilable import no_kernels
+from chameleon_networks._compile.compile import compile_baseline
+from chameleon_networks._compile.unsupported_operator import empty_kernels
 from chameleon_networks._delivery.reduced_rivals import (
     ReducedRequest,
     ReducedRivals,
     reduces_by_default,
 )
-from chameleon_networks._graph.prepare import prepared
-from chameleon_networks._graph.relaxed import tvm
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import tvm
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._running.latency import median_seconds
@@ -248,11 +248,11 @@ class Baselines:
     def _untuned(self) -> NetworkProcess | None:
         """Start a process with the network that TVM compiles without tuning. None if that fails."""
         delivery = self._delivery
-        kernels = no_kernels(delivery.target)
+        kernels = empty_kernels(delivery.target)
         try:
-            plain = prepared(self._network.imported, "NCHW")
+            plain = prepare_module(self._network.imported, "NCHW")
             with warnings_once():
-                executable = untuned(plain, delivery.target)
+                executable = compile_baseline(plain, delivery.target)
             manifest = manifest_of(plain, [], kernels, delivery.target, delivery.threads)
             write_package(self._folder, executable, manifest)
             return self._stack.enter_context(

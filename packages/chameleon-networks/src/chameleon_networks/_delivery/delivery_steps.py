@@ -15,7 +15,7 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import STORAGE, one_line
 
-from chameleon_networks._compile.compile import compiled
+from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.baselines import Baselines
@@ -29,11 +29,11 @@ from chameleon_networks._delivery.reduced_rivals import ReducedRequest
 from chameleon_networks._delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks._frameworks import AS_IT_COMES
 from chameleon_networks._frameworks.running import TORCH
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.package import check_target, manifest_of, write_package
-from chameleon_networks._precision.networks import TypedNetwork
+from chameleon_networks._precision.typed_networks import TypedNetwork
 from chameleon_networks._running.kept_networks import KeptAnswers, KeptNetwork
 from chameleon_networks._running.processes import NetworkProcess, delivered_process, waiting_process
 from chameleon_networks._running.verify import (
@@ -148,7 +148,7 @@ class DeliverySteps:
         self._delivery = delivery
         self.target, self.threads = delivery.target, delivery.threads
         self._stack = stack
-        self._module, self._chains = prepared_network(settled.network)
+        self._module, self._fusions = prepared_network(settled.network)
         winners = {winner.task.key: winner for winner in delivery.winners}
         own = {key: winner for key, winner in winners.items() if not winner.task.alternative_of}
         self.kernels = Kernels(own, delivery.space, delivery.target)
@@ -221,10 +221,10 @@ class DeliverySteps:
         rounded = self._settled.network.has_quantized_activations
         return Expected(self._samples, answers, exact, rounded=rounded)
 
-    def with_alternatives(self, chains: Sequence[FusedOperator]) -> Kernels:
-        """The kernels for fused operators, some of which have reduced dtypes."""
+    def with_alternatives(self, fusions: Sequence[FusionGroup]) -> Kernels:
+        """The kernels for fusion groups, some of which have reduced dtypes."""
         winners = {**self._alternatives, **self.kernels.winners}
-        return attrs.evolve(self.kernels, winners=winners).adapted(chains)
+        return attrs.evolve(self.kernels, winners=winners).adapted(fusions)
 
     def unmeasured(self) -> tuple[Unmeasured, ...]:
         """The operators whose kernels were never timed, each with the reason."""
@@ -261,16 +261,16 @@ class DeliverySteps:
             The folder.
         """
         module = self._module if network is None else network.module
-        chains = self._chains if network is None else network.chains
-        log.info("compiling_network", kernels=len(kernels.winners), chains=len(chains))
+        fusions = self._fusions if network is None else network.fusions
+        log.info("compiling_network", kernels=len(kernels.winners), fusions=len(fusions))
         folder = self._scratch / name
         earlier = self._verified.pop(folder, None)
         if earlier is not None:
             earlier.close()
         with warnings_once():  # kernels are compiled until they are written
-            built = compiled(module, chains, kernels, self.target, wait=False)
+            built = compile_network(module, fusions, kernels, self.target, wait=False)
             manifest = {
-                **manifest_of(module, chains, kernels, self.target, self.threads),
+                **manifest_of(module, fusions, kernels, self.target, self.threads),
                 "layout": self._settled.choice.to_json(),
                 **built.facts,
                 "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],

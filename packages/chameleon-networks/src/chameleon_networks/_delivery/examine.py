@@ -30,12 +30,15 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, Targe
 from chameleon_system.api import AnswerStream, Message, read_requests, temporary_folder
 from chameleon_tvm.api import WAY_OUT, first_line
 
-from chameleon_networks._compile.compile import CompiledNetwork, compiled
+from chameleon_networks._compile.compile import CompiledNetwork, compile_network
 from chameleon_networks._compile.loop_tasks import costly_functions, large_shares
-from chameleon_networks._compile.uncompilable import first_uncompilable, no_kernels
+from chameleon_networks._compile.unsupported_operator import (
+    empty_kernels,
+    first_unsupported_operator,
+)
 from chameleon_networks._delivery.checking import CheckReport
-from chameleon_networks._graph.chains import chains_of
-from chameleon_networks._graph.prepare import LayoutError, prepared
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import LayoutError, prepare_module
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.load import load
 from chameleon_networks._package.package import check_target, manifest_of, write_package
@@ -264,7 +267,7 @@ class Examination:
         self.steps.begin("find what fails")
         guilty = None
         if not is_compiled:
-            guilty = first_uncompilable(imported, self.target, network.graph.locations)
+            guilty = first_unsupported_operator(imported, self.target, network.graph.locations)
         whole = "; ".join(f"in {layout}: {problem}" for layout, problem in refused.items())
         raise ConfigError(guilty or f"the network cannot be delivered: {whole}", hint=WAY_OUT)
 
@@ -310,11 +313,11 @@ class Examination:
         """Compile the network without tuned kernels, and write its folder if it can run here."""
         self.steps.begin("prepare")
         try:
-            module = prepared(self.network.imported, layout)
-            chains, none = chains_of(module), no_kernels(self.target)
+            module = prepare_module(self.network.imported, layout)
+            fusions, none = find_fusions(module), empty_kernels(self.target)
             self.tell({"done": "prepare", "layout": layout})
             self.steps.begin("compile")
-            network = compiled(module, chains, none, self.target)
+            network = compile_network(module, fusions, none, self.target)
         except LayoutError as error:
             raise _LayoutFailedError(str(error)) from error
         except ChameleonError:
@@ -324,7 +327,7 @@ class Examination:
             raise _LayoutFailedError(first_line(error)) from error
         if self._runs_here():
             self.steps.begin("link")
-            manifest = manifest_of(module, chains, none, self.target, self.threads)
+            manifest = manifest_of(module, fusions, none, self.target, self.threads)
             write_package(folder, network.executable, manifest)
         return network
 

@@ -18,7 +18,7 @@ from chameleon_core.api import NetworkResult, OperatorCoverage
 from chameleon_core.plugin_api import ChameleonError, ConfigError, Delivery, Task, Trials
 from chameleon_tvm.api import OperatorSpec, kind_of
 
-from chameleon_networks._compile.compile import fused_functions
+from chameleon_networks._compile.compile import functions_without_kernels
 from chameleon_networks._compile.loop_tasks import CostlyFunction, loop_tasks
 from chameleon_networks._compile.prepared_networks import prepared_network
 from chameleon_networks._delivery.checking import CheckReport, Facts, tried
@@ -26,10 +26,15 @@ from chameleon_networks._delivery.deliver import delivered
 from chameleon_networks._delivery.delivery_steps import SettledNetwork
 from chameleon_networks._delivery.layout_choice import OTHER, LayoutChoice, choose
 from chameleon_networks._delivery.typed.decisions import PrecisionDecisions
-from chameleon_networks._graph.fused_operators import fastest
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.operators import left_over, moved_elements, owners, specs_of
+from chameleon_networks._graph.fusion_groups import with_fastest_specs
+from chameleon_networks._graph.operators import (
+    count_transposed_elements,
+    count_unfused_operators,
+    find_owners,
+    specs_of,
+)
 from chameleon_networks._graph.prepare import LayoutError
+from chameleon_networks._graph.relax_utils import shape_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._importers.options import AUTO, DEFAULT
 from chameleon_networks._precision.section import Precision
@@ -183,7 +188,7 @@ class NetworkFrontend(SettledNetwork):
     def _moved(self, layout: str) -> int:
         """How many elements permutations move in a layout; huge if the layout is impossible."""
         try:
-            return moved_elements(*prepared_network(self.network, layout))
+            return count_transposed_elements(*prepared_network(self.network, layout))
         except LayoutError:
             return sys.maxsize
 
@@ -206,15 +211,15 @@ class NetworkFrontend(SettledNetwork):
                 why="the network has no convolution and no matrix product in float32; it is "
                 "compiled with default schedules",
             )
-        module, chains = prepared_network(self.network)
-        log.info("operators_left_to_the_compiler", **left_over(module, chains))
-        chains = fastest(chains, target)
-        names = dict(zip(dict.fromkeys(chain.spec for chain in chains), specs, strict=True))
-        for chain in chains:
-            if any(np.isnan(constant).any() for constant in chain.constants.arrays):
+        module, fusions = prepared_network(self.network)
+        log.info("operators_left_to_the_compiler", **count_unfused_operators(module, fusions))
+        fusions = with_fastest_specs(fusions, target)
+        names = dict(zip(dict.fromkeys(fusion.spec for fusion in fusions), specs, strict=True))
+        for fusion in fusions:
+            if any(np.isnan(constant).any() for constant in fusion.constants.arrays):
                 raise ConfigError(
-                    f"there is NaN among the weights of {names[chain.spec].name}, "
-                    f"a {chain.spec.kind} that gives {list(shape_of(chain.last))}",
+                    f"there is NaN among the weights of {names[fusion.spec].name}, "
+                    f"a {fusion.spec.kind} that gives {list(shape_of(fusion.last))}",
                     hint="Chameleon could not check its outputs. Fix the weights.",
                 )
         return self.named_tasks(target)
@@ -224,7 +229,7 @@ class NetworkFrontend(SettledNetwork):
         specs = self._specs(target)
         tasks = [spec.task(spec.name, target) for spec in specs]
         if self._loops:
-            functions = fused_functions(*prepared_network(self.network), target)
+            functions = functions_without_kernels(*prepared_network(self.network), target)
             tasks += loop_tasks(self._loops, functions, target)
         if self.precision is not None:
             known = {task.key for task in tasks}
@@ -234,8 +239,10 @@ class NetworkFrontend(SettledNetwork):
 
     def _specs(self, target: str) -> list[OperatorSpec]:
         """The network's distinct operators, with names and weights."""
-        chains = fastest(prepared_network(self.network)[1], target)
-        return specs_of(chains, owners(chains, self.network.imported, self.network.graph.locations))
+        fusions = with_fastest_specs(prepared_network(self.network)[1], target)
+        return specs_of(
+            fusions, find_owners(fusions, self.network.imported, self.network.graph.locations)
+        )
 
     def deliver(self, delivery: Delivery) -> NetworkResult:
         return delivered(self, delivery)

@@ -17,7 +17,7 @@ from chameleon_tvm.api import display_name, one_line
 from chameleon_networks._frameworks import AS_IT_COMES
 from chameleon_networks._frameworks.reductions import asked_for, left_out_reduced
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._quantize.batches import KEPT, batches_of
+from chameleon_networks._quantize.calibration_batches import HELD_OUT_BATCHES, batches_of
 from chameleon_networks._running.processes import NetworkProcess, reduced_process
 from chameleon_networks._running.requests import write_batches
 from chameleon_networks._running.verify import Run, Sample, agreement_of_all, magnitudes
@@ -65,7 +65,10 @@ def kept_samples(network: ImportedNetwork, source: str | None) -> list[Sample]:
         ConfigError: The inputs are missing or do not fit the network.
     """
     if source is None:
-        return [Sample(inputs=network.samples(np.random.default_rng(seed))) for seed in range(KEPT)]
+        return [
+            Sample(inputs=network.samples(np.random.default_rng(seed)))
+            for seed in range(HELD_OUT_BATCHES)
+        ]
     batches = batches_of(network, source)
     for _ in batches:
         pass

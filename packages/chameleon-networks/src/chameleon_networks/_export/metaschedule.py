@@ -27,38 +27,40 @@ from chameleon_tvm.api import (
 )
 from tvm.s_tir import meta_schedule as ms
 
-from chameleon_networks._compile.defaults import OURS
+from chameleon_networks._compile.default_schedules import TASK_ATTRIBUTE
+from chameleon_networks._compile.insert_kernels import insert_kernels
 from chameleon_networks._compile.kernels import OperatorKernel
-from chameleon_networks._compile.placing import with_kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._graph.fused_operators import FusedOperator, specs_for
+from chameleon_networks._graph.fusion_groups import FusionGroup, candidate_specs
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 
 def with_workloads(
-    module: Any, chains: Sequence[FusedOperator], builders: Mapping[str, TVMBuilder], target: str
+    module: Any, fusions: Sequence[FusionGroup], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
-    """Replace fused operators of a network by calls of the very functions that were tuned.
+    """Replace fusion groups of a network by calls of the very functions that were tuned.
 
     MetaSchedule applies a record only to a function that equals the tuned function. Without this
     replacement, TVM would make different functions of the same operators.
 
     Args:
         module: The module that ``prepared`` returned.
-        chains: The fused operators of the network.
-        builders: The builder of each tuned task, by ``Task.key``. Fused operators without a builder
+        fusions: The fusion groups of the network.
+        builders: The builder of each tuned task, by ``Task.key``. Fusion groups without a builder
             stay as they are.
         target: The resolved target.
     """
 
-    def workload(chain: FusedOperator) -> OperatorKernel | None:
-        keys = [spec.task("chain", target).key for spec in specs_for(chain, target)]
+    def workload(fusion: FusionGroup) -> OperatorKernel | None:
+        keys = [spec.task("chain", target).key for spec in candidate_specs(fusion, target)]
         builder = next((builders[key] for key in keys if key in builders), None)
         if builder is None:
             return None
         operator = builder.operator
         inputs = operator.inputs()
-        for index, constant in zip(sorted(operator.constants), chain.constants.arrays, strict=True):
+        for index, constant in zip(
+            sorted(operator.constants), fusion.constants.arrays, strict=True
+        ):
             inputs[index] = np.ascontiguousarray(constant)
         return OperatorKernel(
             task=builder.task.name,
@@ -70,7 +72,7 @@ def with_workloads(
             plain_loops=False,
         )
 
-    return with_kernels(module, chains, workload, reshape=True)
+    return insert_kernels(module, fusions, workload, reshape=True)
 
 
 def workloads_of(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
@@ -80,8 +82,8 @@ def workloads_of(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
         module: The module that ``with_workloads`` returned.
     """
     for _, function in module.functions_items():
-        if isinstance(function, tirx.PrimFunc) and OURS in (function.attrs or {}):
-            yield str(function.attrs[OURS]), function
+        if isinstance(function, tirx.PrimFunc) and TASK_ATTRIBUTE in (function.attrs or {}):
+            yield str(function.attrs[TASK_ATTRIBUTE]), function
 
 
 DATABASE = ("database_workload.json", "database_tuning_record.json")

@@ -29,6 +29,10 @@ from chameleon_tvm.api import (
 )
 from numpy.typing import NDArray
 
+from chameleon_networks._compile.sequence.buffer_specialization import (
+    buffer_shape,
+    specialize_buffers,
+)
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Tensor
 from chameleon_networks._compile.sequence.library import (
     SequenceExecutable,
@@ -36,7 +40,6 @@ from chameleon_networks._compile.sequence.library import (
     object_files,
     parallel_extents,
 )
-from chameleon_networks._compile.sequence.variants import extents, with_variants
 from chameleon_networks._package.package import build_facts, described_tensor, write_package
 from chameleon_networks._runtime.linking import SOURCES, compiler_command
 from chameleon_networks._runtime.pack import ARRAYS, PACKING, replayed
@@ -326,7 +329,7 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     packing = _packing(builder, winner, program)
     sequence = _sequence(builder, program)
     resolved = tvm_target(winner.task.target)
-    sequence, functions = with_variants(sequence, {MAIN: program.function})
+    sequence, functions = specialize_buffers(sequence, {MAIN: program.function})
     [function] = functions.values()
     kernels = lower_function(function, resolved, plain_loops=program.plain_loops)
     archive = archive_of(object_files(kernels))
@@ -393,7 +396,7 @@ def _sequence(builder: TVMBuilder, program: Program) -> CallSequence:
             of["constant"] = np.ascontiguousarray(program.inputs[number])
         elif number < len(program.inputs):
             of["input"] = len(inputs)
-        tensors.append(Tensor.fresh(extents(parameter), str(parameter.dtype), **of))
+        tensors.append(Tensor.allocate(buffer_shape(parameter), str(parameter.dtype), **of))
         if "input" in of:
             inputs.append(tensors[-1])
     count = len(program.inputs)

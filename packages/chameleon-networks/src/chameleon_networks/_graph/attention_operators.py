@@ -11,38 +11,35 @@ from chameleon_tvm.api import KEY_LAYOUTS, TOKENS_INSIDE, AttentionSpec, ordered
 
 from chameleon_networks._graph import attention_scores
 from chameleon_networks._graph.attention_scores import SoftmaxInput, SoftmaxInputFinder
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import operator_name
-from chameleon_networks._graph.strided import View, step_of, view_of_all, views_of
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.relax_utils import operator_name, shape_of
+from chameleon_networks._graph.strided_views import (
+    StridedView,
+    identity_view,
+    rearrangement_of,
+    views_of,
+)
 from chameleon_networks._graph.strides import dense_strides
 
 
-def attentions_of(
+def find_attentions(
     bindings: Sequence[Any], values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
-) -> list[FusedOperator]:
-    """Find every attention of a network, in order.
-
-    Args:
-        bindings: The bindings of the network's function, in order.
-        values: The expression that each variable is bound to.
-        users: For each variable, the bindings that read the variable. An entry None in the list
-            means that the variable is the function's result.
-    """
-    finder = _Finder(bindings, values, users)
+) -> list[FusionGroup]:
+    """Find every attention of a network, in order."""
+    finder = _AttentionFinder(bindings, values, users)
     return [match for binding in bindings if (match := finder.match(binding)) is not None]
 
 
 @attrs.frozen(eq=False)
-class _Stored:
-    """Queries, keys or values as a kernel may read them, from an array in a layout."""
+class _OperandLayout:
+    """Queries, keys or values as a view of an array, with its layout and stored heads."""
 
-    view: View
+    view: StridedView
     layout: str
     heads: int
 
 
-class _Finder:
+class _AttentionFinder:
     def __init__(
         self, bindings: Sequence[Any], values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
     ) -> None:
@@ -51,19 +48,15 @@ class _Finder:
         self._order = {binding.var: position for position, binding in enumerate(bindings)}
         self._scores = SoftmaxInputFinder(values)
 
-    def match(self, binding: Any) -> FusedOperator | None:
-        """The attention whose last matrix product a binding computes, or None for other bindings.
-
-        Args:
-            binding: A binding of the graph.
-        """
+    def match(self, binding: Any) -> FusionGroup | None:
+        """The attention whose last matrix product a binding computes, or None."""
         call = binding.value
         scores = self._scores.of_powers(call.args[0]) if _is_product(call) else None
         if scores is None or not _is_product(self._values[scores.product]):
             return None
         shape = self._four(scores)
         if math.prod(shape) != math.prod(shape_of(scores.product)):
-            return None  # one side of the product is broadcast, or scores are
+            return None  # broadcast operands or scores are not supported
         output, layout, after = self._output(binding.var, (*shape[:3], shape_of(call)[-1]))
         members = {*scores.members, binding.var, *after}
         masking = attention_scores.masking_of(scores.masks, shape)
@@ -71,7 +64,7 @@ class _Finder:
         if masking is None or parts is None or not self._only_read_by(members, output):
             return None
         spec, inputs = parts
-        return FusedOperator(
+        return FusionGroup(
             spec=attrs.evolve(
                 spec, output_layout=layout, causal=masking.causal, mask=masking.shape
             ),
@@ -83,11 +76,8 @@ class _Finder:
         )
 
     def _four(self, scores: SoftmaxInput) -> tuple[int, int, int, int]:
-        """The shape of scores as (batch, heads, queries, keys).
-
-        The graph may merge batch and heads.
-        """
-        batch, heads, queries, keys = attention_scores.four_axes(scores.shape)
+        """The shape of scores as (batch, heads, queries, keys), even if the graph merges axes."""
+        batch, heads, queries, keys = attention_scores.scores_shape(scores.shape)
         if len(scores.shape) < attention_scores.RANK:
             left = self._values[scores.product].args[0]
             for view in views_of(left, self._values):
@@ -107,23 +97,23 @@ class _Finder:
         )
 
     def _output(self, product: Any, shape: tuple[int, ...]) -> tuple[Any, str, list[Any]]:
-        """The last rearrangement of the output that a kernel can write, with layout and steps."""
-        view = view_of_all(product).reshaped(shape)
+        """The last rearranged output that a kernel can write, and its layout and operators."""
+        view = identity_view(product).reshaped(shape)
         if view is None:
             return product, TOKENS_INSIDE[0], []
         wanted = {
-            _memory(view.permuted(["BHSD".index(axis) for axis in layout])): layout
+            _memory_order(view.permuted(["BHSD".index(axis) for axis in layout])): layout
             for layout in reversed(TOKENS_INSIDE)
         }
         match = product, TOKENS_INSIDE[0], 0
         passed: list[Any] = []
-        current: View | None = view_of_all(product)
+        current: StridedView | None = identity_view(product)
         variable = product
         while current is not None:
             users = self._users[variable]
             if len(users) != 1 or users[0] is None:
                 break
-            step = step_of(users[0].value, self._values)
+            step = rearrangement_of(users[0].value, self._values)
             if step is None or not step[0].same_as(variable):
                 break
             current = step[1](current)
@@ -131,7 +121,7 @@ class _Finder:
             passed.append(variable)
             layout = None
             if current is not None and current.factor == 1.0:
-                layout = wanted.get(_memory(current))
+                layout = wanted.get(_memory_order(current))
             if layout is not None:
                 match = variable, layout, len(passed)
         output, layout, count = match
@@ -152,23 +142,23 @@ class _Finder:
             [view.permuted((0, 1, 3, 2)) for view in self._views(right, product, transposed)],
             [view for view in self._views(mixed.args[1], mixed, value) if view.factor == 1.0],
         )
-        return _packed(views, scores) or _apart(views, scores)
+        return _match_packed(views, scores) or _match_separate(views, scores)
 
-    def _views(self, tensor: Any, product: Any, shape: tuple[int, ...]) -> list[View]:
-        """One side of a product as views with the given shape."""
+    def _views(self, tensor: Any, product: Any, shape: tuple[int, ...]) -> list[StridedView]:
+        """The views of a product's operand that have the given shape."""
         batch = (*shape_of(product)[:-2], *shape_of(tensor)[-2:])
         views = (view.broadcast(batch).reshaped(shape) for view in views_of(tensor, self._values))
         return [view for view in views if view is not None]
 
 
-def _packed(
-    views: Sequence[Sequence[View]], scores: SoftmaxInput
+def _match_packed(
+    views: Sequence[Sequence[StridedView]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-    """The operator if one array holds query, key and value, all heads of each. Otherwise None."""
+    """The operator if one array holds query, key and value, all heads of each, or None."""
     for query in views[0]:
         same = [[view for view in part if view.source.same_as(query.source)] for part in views[1:]]
         for key in same[0]:
-            shared = _heads(key)
+            shared = _stored_heads(key)
             batch, heads, tokens, features = query.shape
             if shared is None or key.shape[2:] != (tokens, features):
                 continue
@@ -179,28 +169,28 @@ def _packed(
             firsts = (0, heads, heads + shared)
             for value in same[1]:
                 fits = value.shape == key.shape and all(
-                    _heads(part) == count
+                    _stored_heads(part) == count
                     and part.offset == first * features
-                    and _strided(part, [strides["BSHD".index(axis)] for axis in "BHSD"])
+                    and _has_strides(part, [strides["BSHD".index(axis)] for axis in "BHSD"])
                     for part, first, count in zip(
                         (query, key, value), firsts, (heads, shared, shared), strict=True
                     )
                 )
                 if fits:
-                    parts = [_Stored(view, "BSHD", shared) for view in (query, key, value)]
+                    parts = [_OperandLayout(view, "BSHD", shared) for view in (query, key, value)]
                     return _spec(parts, scores, packed=True), (query.source,)
     return None
 
 
-def _apart(
-    views: Sequence[Sequence[View]], scores: SoftmaxInput
+def _match_separate(
+    views: Sequence[Sequence[StridedView]], scores: SoftmaxInput
 ) -> tuple[AttentionSpec, tuple[Any, ...]] | None:
-    """The operator if query, key and value are separate arrays. Otherwise None."""
-    query = next(_stored(views[0], TOKENS_INSIDE, shared=False), None)
+    """The operator if query, key and value are separate arrays, or None."""
+    query = next(_match_layouts(views[0], TOKENS_INSIDE, shared=False), None)
     if query is None:
         return None
-    for key in _stored(views[1], KEY_LAYOUTS):
-        for value in _stored(views[2], TOKENS_INSIDE):
+    for key in _match_layouts(views[1], KEY_LAYOUTS):
+        for value in _match_layouts(views[2], TOKENS_INSIDE):
             if key.heads == value.heads:
                 parts = (query, key, value)
                 spec = _spec(parts, scores, packed=False)
@@ -208,7 +198,7 @@ def _apart(
     return None
 
 
-def _spec(parts: Sequence[_Stored], scores: SoftmaxInput, *, packed: bool) -> AttentionSpec:
+def _spec(parts: Sequence[_OperandLayout], scores: SoftmaxInput, *, packed: bool) -> AttentionSpec:
     query, key, value = (part.view for part in parts)
     shared = parts[1].heads
     sizes: dict[str, Any] = {
@@ -226,12 +216,12 @@ def _spec(parts: Sequence[_Stored], scores: SoftmaxInput, *, packed: bool) -> At
     )
 
 
-def _stored(
-    views: Sequence[View], layouts: Sequence[str], *, shared: bool = True
-) -> Iterator[_Stored]:
-    """Views that are whole arrays in one of the layouts."""
+def _match_layouts(
+    views: Sequence[StridedView], layouts: Sequence[str], *, shared: bool = True
+) -> Iterator[_OperandLayout]:
+    """Yield the views that are complete arrays in one of the layouts."""
     for view in views:
-        heads = _heads(view)
+        heads = _stored_heads(view)
         if heads is None or view.offset or (heads != view.shape[1] and not shared):
             continue
         shape = (view.shape[0], heads, *view.shape[2:])
@@ -239,13 +229,13 @@ def _stored(
             continue
         for layout in layouts:
             strides = dense_strides(ordered(shape, layout))
-            if _strided(view, [strides[layout.index(axis)] for axis in "BHSD"]):
-                yield _Stored(view, layout, heads)
+            if _has_strides(view, [strides[layout.index(axis)] for axis in "BHSD"]):
+                yield _OperandLayout(view, layout, heads)
                 break
 
 
-def _heads(view: View) -> int | None:
-    """How many heads of a view are stored in memory. Neighbouring heads may share one."""
+def _stored_heads(view: StridedView) -> int | None:
+    """How many heads of a view are stored, if neighbouring heads share keys, or None."""
     axis = view.axes[1]
     if not axis:
         return 1
@@ -254,8 +244,8 @@ def _heads(view: View) -> int | None:
     return axis[0][0] if len(axis) == 1 else None
 
 
-def _strided(view: View, strides: Sequence[int]) -> bool:
-    """Whether the axes of a view have the given strides. Shared heads are ignored."""
+def _has_strides(view: StridedView, strides: Sequence[int]) -> bool:
+    """Whether the axes of a view have the given strides, apart from shared heads."""
     for position, (axis, stride) in enumerate(zip(view.axes, strides, strict=True)):
         parts = axis[:-1] if position == 1 and axis and axis[-1][1] == 0 else axis
         if len(parts) > 1 or (parts and parts[0][1] != stride):
@@ -263,7 +253,7 @@ def _strided(view: View, strides: Sequence[int]) -> bool:
     return True
 
 
-def _memory(view: View) -> tuple[tuple[int, int], ...]:
+def _memory_order(view: StridedView) -> tuple[tuple[int, int], ...]:
     """The order in which a view walks through memory, for any shape of the view."""
     flat = view.reshaped((math.prod(view.shape),))
     return flat.axes[0] if flat is not None else tuple(p for axis in view.axes for p in axis)

@@ -12,18 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
-from chameleon_networks._graph.strided import scalar_of, step_of
+from chameleon_networks._graph.relax_utils import operator_name, relax, shape_of, tvm
+from chameleon_networks._graph.strided_views import rearrangement_of, scalar_of
 
 _NEUTRAL = frozenset(
     f"relax.{name}"
     for name in ("reshape", "expand_dims", "squeeze", "flatten", "broadcast_to", "astype")
 )
-_HIDES = -1e4
-"""Networks replace hidden scores by this number or a lower one."""
-_LEAST = float(np.finfo(np.float32).min)
-_GUARD = {"equal", "astype", "max", "reshape", "any"}
+_MASK_VALUE = -1e4
+"""Networks replace masked scores by this number or a lower one."""
+_FLOAT32_MIN = float(np.finfo(np.float32).min)
+_ROW_TEST_OPERATORS = {"equal", "astype", "max", "reshape", "any"}
 """Operators of the test whether all scores of a row are minus infinity."""
 
 
@@ -63,22 +62,14 @@ class SoftmaxInput:
 
 
 class SoftmaxInputFinder:
-    """Finds the input of a softmax by following a graph backwards.
-
-    Args:
-        values: The expression that each variable is bound to.
-    """
+    """Finds the input of a softmax by following a graph backwards."""
 
     def __init__(self, values: Mapping[Any, Any]) -> None:
         self._values = values
 
     def of_powers(self, tensor: Any) -> SoftmaxInput | None:
-        """The input of the softmax that computes a tensor, or None if the tensor is no softmax.
-
-        The tensor may be reshaped after the softmax.
-
-        As in torch, zeros may replace rows whose scores are all minus infinity.
-        """
+        """The input of the softmax that computes a tensor, or None."""
+        # The tensor may be reshaped, and torch replaces fully masked rows by zeros.
         tensor, passed = self._without_neutral(tensor)
         call = self._call(tensor)
         if _name(call) == "where":
@@ -94,7 +85,7 @@ class SoftmaxInputFinder:
         if int(call.attrs.axis) % rank != rank - 1 or str(call.ty.dtype) != "float32":
             return None
         scores = self._scores(call.args[0])
-        return None if scores is None else _longer(scores, tensor, *passed)
+        return None if scores is None else _with_members(scores, tensor, *passed)
 
     def _scores(self, tensor: Any) -> SoftmaxInput | None:
         call = self._call(tensor)
@@ -109,14 +100,16 @@ class SoftmaxInputFinder:
         elif name in {"multiply", "divide"}:
             scores = self._scaled(call, name)
         elif name == "maximum":
-            # Networks keep scores with masks finite; hidden ones stay hidden.
+            # Networks bound masked scores to keep them finite; they stay masked.
             number = scalar_of(call.args[1])
-            scores = self._scores(call.args[0]) if number is not None and number < _HIDES else None
+            scores = (
+                self._scores(call.args[0]) if number is not None and number < _MASK_VALUE else None
+            )
         elif name == "add":
             scores = self._added(call)
         elif name == "where":
             scores = self._hidden(call)
-        return None if scores is None else _longer(scores, tensor)
+        return None if scores is None else _with_members(scores, tensor)
 
     def _scaled(self, call: Any, name: str) -> SoftmaxInput | None:
         left, right = call.args
@@ -137,22 +130,22 @@ class SoftmaxInputFinder:
                 continue
             constant = isinstance(other, tvm.ir.GenericConst)
             value = array_of(other) if constant else other
-            return _masked(scores, Mask(value=value, shape=shape_of(other), scores=shape))
+            return _with_mask(scores, Mask(value=value, shape=shape_of(other), scores=shape))
         return None
 
     def _hidden(self, call: Any) -> SoftmaxInput | None:
-        """Scores some of which are replaced by a number that a softmax turns into zero."""
+        """Scores masked by ``where`` with a large negative number, as a sum with a mask."""
         seen, *tensors = call.args
         numbers = [scalar_of(tensor) for tensor in tensors]
         for position, number in enumerate(numbers):
-            if number is None or number > _HIDES:
+            if number is None or number > _MASK_VALUE:
                 continue
             tensor = tensors[1 - position]
             scores = self._scores(tensor)
             if scores is None or shape_of(tensor) != shape_of(call):
                 continue
-            # The least number swallows what it is added to, as if it were put in its place.
-            low = number if math.isinf(number) else _LEAST
+            # Added to a score, the smallest float32 number absorbs it, as if it replaced the score.
+            low = number if math.isinf(number) else _FLOAT32_MIN
             pair = (low, 0.0) if position == 0 else (0.0, low)
             value: Any
             if isinstance(seen, tvm.ir.GenericConst):
@@ -160,11 +153,11 @@ class SoftmaxInputFinder:
             else:
                 value = relax.op.where(seen, *(relax.const(bound, "float32") for bound in pair))
             mask = Mask(value=value, shape=shape_of(seen), scores=shape_of(call))
-            return _masked(scores, mask)
+            return _with_mask(scores, mask)
         return None
 
     def _guarded(self, call: Any) -> tuple[Any, tuple[Any, ...]] | None:
-        """A softmax with zeros for rows of minus infinity, and that test's variables, or None."""
+        """A softmax with zeros for fully masked rows, and the variables of that test, or None."""
         condition, zeros, softmax = call.args
         softmax, passed = self._without_neutral(softmax)
         constant = isinstance(zeros, tvm.ir.GenericConst)
@@ -176,20 +169,18 @@ class SoftmaxInputFinder:
         return None if test is None else (softmax, (*passed, *test))
 
     def _row_test(self, condition: Any, softmax: Any) -> tuple[Any, ...] | None:
-        """The variables of a test whether all scores of a row are minus infinity, or None.
-
-        torch tests the scores, its ONNX exporter the softmax, and ONNX's ``Attention`` the mask.
-        """
+        """The variables of a test whether all scores of a row are minus infinity, or None."""
+        # torch tests the scores, its ONNX exporter the softmax, and ONNX's ``Attention`` the mask.
         passed = []
         while True:
             test = self._call(condition)
             if test is None:
                 return None
             passed.append(condition)
-            # An equality with zero is the negation of a test.
+            # ``x == 0`` negates a test.
             if _name(test) == "isnan" or (_name(test) == "equal" and scalar_of(test.args[1])):
                 break
-            if _name(test) not in _GUARD:
+            if _name(test) not in _ROW_TEST_OPERATORS:
                 return None
             condition = test.args[0]
         tested, scores = test.args[0], self._call(softmax).args[0]
@@ -204,7 +195,7 @@ class SoftmaxInputFinder:
         return tuple(passed) if same else None
 
     def _is_of_mask(self, tested: Any, scores: Any) -> bool:
-        """Whether a tensor has the largest number of each row of a mask that scores end with."""
+        """Whether a tensor is the maximum of each row of a mask that is added to scores."""
         added = self._call(self._without_neutral(scores)[0])
         largest = self._call(tested)
         if _name(added) != "add" or _name(largest) != "max":
@@ -240,22 +231,22 @@ def _is_neutral(call: Any) -> bool:
     )
 
 
-def _longer(scores: SoftmaxInput, *members: Any) -> SoftmaxInput:
+def _with_members(scores: SoftmaxInput, *members: Any) -> SoftmaxInput:
     shape = max((scores.shape, *(shape_of(member) for member in members[:1])), key=len)
     return attrs.evolve(scores, members=(*scores.members, *members), shape=shape)
 
 
-def _masked(scores: SoftmaxInput, mask: Mask) -> SoftmaxInput:
+def _with_mask(scores: SoftmaxInput, mask: Mask) -> SoftmaxInput:
     return attrs.evolve(scores, masks=(*scores.masks, mask))
 
 
-_SURELY_HIDES = -1e9
-"""A mask with this value or a lower one hides a key, whatever its score is."""
+_CERTAIN_MASK_VALUE = -1e9
+"""A mask with this value or a lower one masks a key, whatever its score is."""
 RANK = 4
 """Number of the axes of scores: batch, heads, queries, keys."""
 
 
-def four_axes(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+def scores_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """The shape of scores, with four axes: (batch, heads, queries, keys)."""
     padded = (*(1,) * (RANK - len(shape)), *shape)
     *batch, heads, queries, keys = padded
@@ -278,7 +269,9 @@ class Masking:
         seen = np.tri(*self.constant.shape[2:], dtype=np.bool_)
         later = self.constant[..., ~seen]
         return bool(
-            later.size and (later <= _SURELY_HIDES).all() and not self.constant[..., seen].any()
+            later.size
+            and (later <= _CERTAIN_MASK_VALUE).all()
+            and not self.constant[..., seen].any()
         )
 
     @property
@@ -303,12 +296,7 @@ class Masking:
 
 
 def masking_of(masks: Sequence[Mask], scores: tuple[int, ...]) -> Masking | None:
-    """Add all masks of an attention, or return None if a mask has a shape that no kernel reads.
-
-    Args:
-        masks: The masks, which may be none.
-        scores: The shape of the scores: (batch, heads, queries, keys).
-    """
+    """Add all masks of an attention, or return None if a mask has a shape that no kernel reads."""
     constants, computed, shapes = [], [], []
     for mask in masks:
         shape = _mask_shape(mask, scores)
@@ -337,7 +325,7 @@ def _mask_shape(mask: Mask, scores: tuple[int, ...]) -> tuple[int, ...] | None:
         return (1, 1, *last)
     if leading == whole:
         return (*scores[:2], *last)
-    if rank < RANK or four_axes(mask.scores) != scores:
+    if rank < RANK or scores_shape(mask.scores) != scores:
         return None
     *batch, heads = leading
     if math.prod(batch) == 1 or tuple(batch) == tuple(whole[:-1]):
@@ -352,20 +340,8 @@ def readers_of(
     values: Mapping[Any, Any],
     users: Mapping[Any, Sequence[Any]],
 ) -> tuple[tuple[Any, ...], ...] | None:
-    """The variables that read each input of an attention; None if its dtype must not change.
-
-    Between an input and the product that reads it, there may be operators such as transpositions.
-    The result is None if the result of such an operator is also read outside of the attention. The
-    attention then cannot have another dtype, because it would change what is read there.
-
-    Args:
-        inputs: The arrays that queries, keys and values are views of.
-        members: The variables that the kernel replaces.
-        products: The product of queries and keys, and that of softmax and values.
-        values: The expression that each variable is bound to.
-        users: For each variable, the bindings that read the variable. An entry None in the list
-            means that the variable is the function's result.
-    """
+    """The variables that read each operand; None if the dtype of the attention must not change."""
+    # It must not if other operators read an operand that is rearranged for the attention.
     readers: list[dict[Any, None]] = [{} for _ in inputs]
     between: set[Any] = set()
     scores, mixed = products
@@ -374,7 +350,7 @@ def readers_of(
         current, reader = operand, product
         while (position := _position_of(current, inputs)) is None:
             value = values.get(current)
-            step = step_of(value, values)
+            step = rearrangement_of(value, values)
             if step is None:
                 return None
             reader = value.tuple_value if isinstance(value, relax.TupleGetItem) else current

@@ -1,7 +1,6 @@
-"""Computes operators on constants in NumPy.
+"""Evaluates operators on constants in NumPy.
 
-Relax's ``FoldConstant`` compiles a function for every operator that it evaluates. For a network
-with many batch normalizations, that takes longer than tuning one of its layers.
+Relax's ``FoldConstant`` compiles a function for each of them, which takes far longer.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from chameleon_tvm.api import ARRAYS
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.relaxed import extents_of, operator_name, relax, rewritten, tvm
+from chameleon_networks._graph.relax_utils import mutate, operator_name, relax, shape_of, tvm
 
 Array = NDArray[Any]
 Known = Callable[[Any], Array | None]
@@ -26,7 +25,7 @@ argument gives the values of the arguments."""
 _IN_NUMPY = frozenset(
     f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 )
-"""Dtypes that NumPy has as well."""
+"""Dtypes of NumPy."""
 
 _SAME_NAMES = (
     *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"),
@@ -45,60 +44,55 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "relax.sigmoid": ARRAYS["sigmoid"],
     **{f"relax.nn.{name}": ARRAYS[name] for name in ("relu", "relu6", "gelu", "gelu_tanh", "silu")},
 }
-"""NumPy functions of operators that compute each number from the numbers at its place."""
+"""NumPy functions of element-wise operators."""
 
 ELEMENTWISE = frozenset((*_ELEMENTWISE, "relax.nn.leakyrelu"))
 """Element-wise operators that ``evaluate`` computes."""
 
 
-def _of(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
-    """Make an evaluator of calls whose first arguments are all constant.
-
-    Args:
-        count: Number of these arguments. None means all.
-        function: Gets the call and its constants. Returns None if it cannot compute the call.
-    """
+def _evaluator(count: int | None, function: Callable[..., Array | None]) -> Evaluate:
+    """Make an evaluator of calls whose first arguments are all constant."""
 
     def evaluated(call: Any, known: Known) -> Array | None:
-        operands = _all(call.args[:count], known)
+        operands = _constant_arguments(call.args[:count], known)
         return None if not operands else function(call, *operands)
 
     return evaluated
 
 
-def _all(arguments: Sequence[Any], known: Known) -> list[Array] | None:
+def _constant_arguments(arguments: Sequence[Any], known: Known) -> list[Array] | None:
     constants = [value for argument in arguments if (value := known(argument)) is not None]
     return constants if len(constants) == len(arguments) else None
 
 
-def integers(argument: Any) -> list[int]:
+def integers_of(argument: Any) -> list[int]:
     """The integers of an operator's argument: a shape expression, or a tuple of constants."""
     values = argument.values if isinstance(argument, relax.ShapeExpr) else argument.fields
     return [int(getattr(number, "value", number)) for number in values]
 
 
 def slices_of(call: Any) -> list[tuple[int, ...]]:
-    """The axis, begin, end and step of each axis that a call of ``strided_slice`` cuts."""
-    axes, *others = map(integers, call.args[1:])
+    """The (axis, begin, end, step) of each axis that a ``strided_slice`` slices."""
+    axes, *others = map(integers_of, call.args[1:])
     if len(call.args) == 4:  # noqa: PLR2004 - without steps
         others.append([1] * len(axes))
     return list(zip(axes, *others, strict=True))
 
 
-def _permuted(call: Any, value: Array) -> Array:
+def _permute(call: Any, value: Array) -> Array:
     axes = call.attrs.axes
     return value.transpose(None if axes is None else [int(axis) for axis in axes])
 
 
 def _full(call: Any, known: Known) -> Array | None:
-    """``full``: an array of one number. Only the number must be constant, as the shape is known."""
+    """``full`` with a constant number."""
     value = known(call.args[1])
     return None if value is None else np.full([int(e) for e in call.ty.shape], value)
 
 
 def _concat(call: Any, known: Known) -> Array | None:
     fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
-    arrays = _all(fields, known)
+    arrays = _constant_arguments(fields, known)
     return np.concatenate(arrays, axis=int(call.attrs.axis)) if arrays else None
 
 
@@ -106,7 +100,7 @@ def _strided_slice(call: Any, value: Array) -> Array | None:
     parts = [slice(None)] * value.ndim
     for axis, begin, end, step in slices_of(call):
         if step < 1:
-            return None  # where such a slice ends is written differently in NumPy
+            return None  # NumPy writes the end of such a slice differently
         parts[axis] = slice(begin, end, step)
     return value[tuple(parts)]
 
@@ -134,12 +128,12 @@ def _index_tensor(call: Any, known: Known) -> Array | None:
     data = known(call.args[0])
     if data is None or not isinstance(call.args[1], relax.Tuple):
         return None
-    places = _all(call.args[1].fields, known)
+    places = _constant_arguments(call.args[1].fields, known)
     value: Array | None = None if places is None else data[tuple(places)]
     return value
 
 
-def _reduced(call: Any, value: Array) -> Array:
+def _reduce(call: Any, value: Array) -> Array:
     axes = call.attrs.axis
     over = None if axes is None else tuple(int(axis) for axis in axes)
     name = operator_name(call).removeprefix("relax.")
@@ -147,7 +141,7 @@ def _reduced(call: Any, value: Array) -> Array:
     return np.asarray(reduce(value, axis=over, keepdims=bool(call.attrs.keepdims)))
 
 
-def _normalised(call: Any, value: Array, *factors: Array) -> Array:
+def _normalize(call: Any, value: Array, *factors: Array) -> Array:
     """Instance, layer or group normalization of a constant."""
     known, shape, rank = call.attrs, value.shape, value.ndim
     over = {int(axis) % rank for axis in known.axes}
@@ -176,52 +170,51 @@ def _cumsum(call: Any, value: Array) -> Array | None:
     return np.cumsum(value, axis=int(call.attrs.axis))
 
 
-_EVALUATED: dict[str, Evaluate] = {
+_EVALUATORS: dict[str, Evaluate] = {
     **dict.fromkeys(
-        _ELEMENTWISE, _of(None, lambda call, *values: _ELEMENTWISE[operator_name(call)](*values))
+        _ELEMENTWISE,
+        _evaluator(None, lambda call, *values: _ELEMENTWISE[operator_name(call)](*values)),
     ),
-    "relax.nn.leakyrelu": _of(
+    "relax.nn.leakyrelu": _evaluator(
         1, lambda call, value: np.where(value < 0, float(call.attrs.alpha) * value, value)
     ),
     **dict.fromkeys(
         (f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten")),
-        _of(1, lambda call, value: value.reshape(extents_of(call.ty))),
+        _evaluator(1, lambda call, value: value.reshape(shape_of(call))),
     ),
-    "relax.permute_dims": _of(1, _permuted),
-    "relax.broadcast_to": _of(1, lambda call, value: np.broadcast_to(value, extents_of(call.ty))),
-    "relax.astype": _of(1, lambda call, value: value.astype(str(call.ty.dtype))),
-    "relax.tile": _of(1, lambda call, value: np.tile(value, [int(n) for n in call.attrs.repeats])),
-    "relax.arange": _of(
+    "relax.permute_dims": _evaluator(1, _permute),
+    "relax.broadcast_to": _evaluator(1, lambda call, value: np.broadcast_to(value, shape_of(call))),
+    "relax.astype": _evaluator(1, lambda call, value: value.astype(str(call.ty.dtype))),
+    "relax.tile": _evaluator(
+        1, lambda call, value: np.tile(value, [int(n) for n in call.attrs.repeats])
+    ),
+    "relax.arange": _evaluator(
         None, lambda call, *ends: np.arange(*(end.item() for end in ends), dtype=str(call.ty.dtype))
     ),
     **dict.fromkeys(("relax.full", "relax.full_like"), _full),
     "relax.concat": _concat,
-    "relax.strided_slice": _of(1, _strided_slice),
-    "relax.slice_scatter": _of(None, _slice_scatter),
-    "relax.take": _of(2, _take),
-    "relax.gather_elements": _of(
-        None,
-        lambda call, data, at: np.take_along_axis(data, at, axis=int(call.attrs.axis)),
+    "relax.strided_slice": _evaluator(1, _strided_slice),
+    "relax.slice_scatter": _evaluator(None, _slice_scatter),
+    "relax.take": _evaluator(2, _take),
+    "relax.gather_elements": _evaluator(
+        None, lambda call, data, at: np.take_along_axis(data, at, axis=int(call.attrs.axis))
     ),
     "relax.index_tensor": _index_tensor,
-    "relax.cumsum": _of(1, _cumsum),
+    "relax.cumsum": _evaluator(1, _cumsum),
     **dict.fromkeys(
         (f"relax.{name}" for name in ("sum", "mean", "max", "min", "prod", "std", "variance")),
-        _of(1, _reduced),
+        _evaluator(1, _reduce),
     ),
     **dict.fromkeys(
-        (f"relax.nn.{name}_norm" for name in ("instance", "layer", "group")), _of(None, _normalised)
+        (f"relax.nn.{name}_norm" for name in ("instance", "layer", "group")),
+        _evaluator(None, _normalize),
     ),
 }
 
 
 def fold_constants(module: Any) -> Any:
-    """Replace every cheap operator on constants by its value.
-
-    Args:
-        module: An ``IRModule`` of Relax functions.
-    """
-    return rewritten(module, _ConstantFolder(module))
+    """Replace every cheap operator on constants by its value."""
+    return mutate(module, _ConstantFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -249,7 +242,8 @@ class _ConstantFolder(relax.PyExprMutator):
         if value is None:
             return super().visit_dataflow_var_(variable)
         if variable not in self._constants:
-            # Copied for what stays: most of what is folded is read by nothing but what is, too.
+            # Only values with readers that stay are copied; most folded values have folded readers
+            # only.
             self._constants[variable] = constant_of(value)
         return self._constants[variable]
 
@@ -258,27 +252,16 @@ class _ConstantFolder(relax.PyExprMutator):
         return None if result is None else np.asarray(result, str(value.ty.dtype), order="C")
 
 
-def single_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
-    """The matrix that an array repeats for every sample, or None if the matrices differ.
-
-    PyTorch exports some linear layers as batched matrix products, with the layer's weights repeated
-    for each sample. With the single matrix, the product can be computed as a linear layer again.
-
-    Args:
-        array: An array of at least two axes, the last two of which are a matrix.
-    """
+def shared_matrix(array: NDArray[Any]) -> NDArray[Any] | None:
+    """The matrix that an array repeats for every sample, or None."""
+    # PyTorch exports some linear layers as batched products with repeated weights.
     matrices = array.reshape(-1, *array.shape[-2:])
     return matrices[0] if (matrices == matrices[:1]).all() else None
 
 
 def evaluate(call: Any, known: dict[Any, Array]) -> Array | None:
-    """The value of a call whose tensor arguments are constants. None if it cannot be computed.
-
-    Args:
-        call: A call of a Relax operator.
-        known: The values of variables that were evaluated before.
-    """
-    evaluated = _EVALUATED.get(operator_name(call))
+    """The value of a call on constants and evaluated variables, or None if it is not supported."""
+    evaluated = _EVALUATORS.get(operator_name(call))
     result = None if evaluated is None else evaluated(call, lambda value: _constant(value, known))
     return None if result is None else np.asarray(result)
 
@@ -296,12 +279,6 @@ def _constant(argument: Any, known: dict[Any, Array]) -> Array | None:
 def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Array | None:
     """Convert a constant operand to one number per channel; None if it differs within a channel.
 
-    Args:
-        constant: The constant, which broadcasts to a tensor.
-        rank: Number of axes of the tensor.
-        axis: The axis of the tensor's channels.
-        channels: Number of channels.
-
     Returns:
         An array of shape (channels,).
     """
@@ -313,19 +290,13 @@ def per_channel(constant: Array, *, rank: int, axis: int, channels: int) -> Arra
 
 
 def constant_of(array: Array) -> Any:
-    """Make a Relax constant of an array, without changing the array's dtype.
-
-    TVM's own function ``relax.const`` turns 64-bit numbers of an array into 32-bit ones, and copies
-    an array twice.
-    """
+    """Make a Relax constant of the array's own dtype."""
+    # ``relax.const`` turns 64-bit numbers into 32-bit ones, and copies an array twice.
     return relax.const(tvm.runtime.tensor(np.asarray(array, order="C")))
 
 
 def array_of(constant: Any) -> Array:
-    """A Relax constant as an array.
-
-    Do not write to the array, which shares the constant's memory.
-    """
+    """A Relax constant as a read-only array that shares the constant's memory."""
     if str(constant.value.dtype) not in _IN_NUMPY:
         copy: Array = constant.value.numpy()
         return copy

@@ -1,8 +1,6 @@
-"""Finds activations in a graph by their values, however a framework has written them.
+"""Matches activations by their values at some points.
 
-For example, frameworks write a hard swish in several ways, such as ``x * clip(x + 3, 0, 6) / 6``. A
-value that is computed element by element from one variable alone is a function of one number. The
-function is evaluated at some points, and compared with the activations that kernels support.
+Frameworks write an activation such as a hard swish in many ways.
 """
 
 from __future__ import annotations
@@ -15,23 +13,22 @@ import numpy as np
 from chameleon_tvm.api import ARRAYS, activated, leaky_relu
 
 from chameleon_networks._graph.constants import ELEMENTWISE, array_of, evaluate
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
+from chameleon_networks._graph.relax_utils import operator_name, relax, shape_of, tvm
 
-_MOST = 16
+_MAX_OPERATORS = 16
 """Most operators that are examined. The longest known activation, Mish of ONNX, has 14."""
-_SETTLED = [-3e38, -60.0, 0.0, 60.0, 3e38]
+_EXTREME_POINTS = [-3e38, -60.0, 0.0, 60.0, 3e38]
 """Points at which no form of an activation rounds by more than ``_RELATIVE`` and ``_ABSOLUTE``, but
 small summands and bounds show, such as 1e-7 before a logarithm, and 255 in images."""
-_POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, *_SETTLED]])
+_POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, *_EXTREME_POINTS]])
 _TOLERANCE = 1e-6
 """Largest |difference| over the larger of 1 and the value: constants of networks are float32."""
 _RELATIVE, _ABSOLUTE = 1e-7, 1e-20
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class FoundActivation:
-    """An activation that was found in a graph, with the operators that compute it.
+class ActivationMatch:
+    """An activation, with the operators that compute it.
 
     Attributes:
         name: One of ``spec.ACTIVATIONS``, or a name that ``spec.leaky_relu`` makes.
@@ -42,29 +39,18 @@ class FoundActivation:
     members: tuple[Any, ...]
 
 
-def activation_after(
+def match_activation(
     variable: Any, users: Mapping[Any, Sequence[Any]], values: Mapping[Any, Any]
-) -> FoundActivation | None:
-    """Find the operators that compute an activation, such as a hard swish, from a variable.
-
-    Several operators may compute one activation together. Operators outside of the activation may
-    read only its result, neither the variable nor the values in between. If the first operators
-    already compute an activation, such as a ReLU, but more operators compute a longer one, the
-    result is the longer one. The result is None if the function finds no activation.
-
-    Args:
-        variable: The variable before the activation.
-        users: For each variable, the bindings that read the variable. An entry None in the list
-            means that the variable is the function's result.
-        values: The expression that each variable is bound to.
-    """
+) -> ActivationMatch | None:
+    """Find the longest activation that element-wise operators compute from a variable, or None."""
+    # Other operators may read only its result.
     rank = len(shape_of(variable))
     if rank == 0:
         return None
     longest = None
     known = {variable: _POINTS.reshape((1,) * (rank - 1) + (-1,))}
     members: list[Any] = []
-    while len(members) < _MOST and (last := _next(known, users)) is not None:
+    while len(members) < _MAX_OPERATORS and (last := _next_operator(known, users)) is not None:
         value = values[last]
         if not _is_elementwise(value) or shape_of(last) != shape_of(variable):
             break
@@ -76,17 +62,17 @@ def activation_after(
         members.append(last)
         inside = {*known} - {last}
         closed = all(
-            user is not None and user.var in known for member in inside for user in users[member]
+            user is not None and user.var in known for inner in inside for user in users[inner]
         )
-        name = _named(outputs.reshape(-1)) if closed else None
+        name = _matching_name(outputs.reshape(-1)) if closed else None
         if name is not None:
-            # A ReLU may be the beginning of something else, such as its square.
-            longest = FoundActivation(name=name, members=tuple(members))
+            # A longer activation may begin with this one.
+            longest = ActivationMatch(name=name, members=tuple(members))
     return longest
 
 
-def _next(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> Any | None:
-    """The next variable that is computed from known variables alone, or None."""
+def _next_operator(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> Any | None:
+    """The variable of the next operator that reads only evaluated variables, or None."""
     readers = (user for variable in known for user in users[variable] if user is not None)
     for reader in readers:
         if reader.var not in known and known.keys() >= {*relax.analysis.free_vars(reader.value)}:
@@ -95,7 +81,7 @@ def _next(known: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]) -> Any |
 
 
 def _is_elementwise(value: Any) -> bool:
-    """Whether a value is computed element by element from variables and single numbers."""
+    """Whether an operator is element-wise on variables and scalars."""
     return operator_name(value) in ELEMENTWISE and all(
         array_of(argument).size == 1
         for argument in value.args
@@ -103,8 +89,8 @@ def _is_elementwise(value: Any) -> bool:
     )
 
 
-def _named(outputs: Any) -> str | None:
-    """The activation that has the given values at ``_POINTS``, or None."""
+def _matching_name(outputs: Any) -> str | None:
+    """The activation with the given values at ``_POINTS``, or None."""
     slope = float(outputs[0] / _POINTS[0])
     names = [*ARRAYS, leaky_relu(slope)] if 0.0 < slope < 1.0 else [*ARRAYS]
     for name in names:
@@ -113,7 +99,7 @@ def _named(outputs: Any) -> str | None:
         # Some forms overflow far from zero.
         exact = (difference <= _RELATIVE * size + _ABSOLUTE) | np.isnan(outputs)
         close = difference <= _TOLERANCE * np.maximum(1.0, size)
-        settled = exact[-len(_SETTLED) :]
-        if name != "none" and close[: -len(_SETTLED)].all() and settled.all():
+        settled = exact[-len(_EXTREME_POINTS) :]
+        if name != "none" and close[: -len(_EXTREME_POINTS)].all() and settled.all():
             return name
     return None

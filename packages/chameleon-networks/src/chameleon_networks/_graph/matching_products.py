@@ -1,4 +1,4 @@
-"""Finds the convolutions and matrix products of a graph, and describes them as operators."""
+"""Matches convolutions and matrix products of a graph, and describes them as operators."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from chameleon_tvm.api import (
 )
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.constants import array_of, constant_of, single_matrix
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import called, operator_name, relax, tvm
+from chameleon_networks._graph.constants import array_of, constant_of, shared_matrix
+from chameleon_networks._graph.relax_utils import operator_name, relax, shape_of, tvm, with_args
 
 CONVOLUTION_RANKS = {f"relax.nn.conv{rank}d": rank for rank in (1, 2, 3)}
 """Names of convolutions in a graph, with the number of spatial axes of each."""
@@ -33,10 +32,7 @@ TRANSPOSED_RANKS = {f"{name}_transpose": rank for name, rank in CONVOLUTION_RANK
 
 
 def channels_last_layouts() -> dict[str, list[str]]:
-    """The argument for TVM's ``ConvertLayout`` that converts all images to channels last.
-
-    The keys are the names of convolution operators.
-    """
+    """The argument of TVM's ``ConvertLayout`` for channels last, by operator name."""
     layouts = {}
     for ranks, filters in ((CONVOLUTION_RANKS, "O{}I"), (TRANSPOSED_RANKS, "I{}O")):
         for name, rank in ranks.items():
@@ -49,7 +45,6 @@ class ConvolutionCall:
     """A call of an ordinary or transposed convolution with constant weights.
 
     Attributes:
-        call: The call.
         layout: The layout of the images.
         weights: The filters, of shape (O, I of a group, spatial axes). Those of a transposed
             convolution have the shape (I, O of a group, spatial axes).
@@ -86,11 +81,7 @@ class ConvolutionCall:
         return int(self.weights.shape[0])
 
     def numbers(self, attribute: str) -> tuple[int, ...]:
-        """A convolution's attribute that has several numbers, such as ``padding`` or ``strides``.
-
-        Args:
-            attribute: The name of the attribute in Relax.
-        """
+        """A convolution's attribute with several numbers, such as ``padding`` or ``strides``."""
         return tuple(int(value) for value in getattr(self.call.attrs, attribute))
 
     @property
@@ -113,20 +104,11 @@ class ConvolutionCall:
         weights = self.weights * factors.reshape(*factors.shape, *axes)
         weights = weights.astype(self.weights.dtype)
         moved = np.moveaxis(weights, 1, -1) if is_channels_last(self.layout) else weights
-        return called(self.call, [self.call.args[0], constant_of(moved)])
+        return with_args(self.call, [self.call.args[0], constant_of(moved)])
 
 
 def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> ConvolutionCall | None:
-    """The convolution with constant weights that an expression calls, or None.
-
-    Args:
-        value: Any expression.
-        numbers: Weights that replace the weights in the call. The call's weights then need not be
-            constant.
-
-    Raises:
-        ConfigError: The convolution has layouts that no importer writes.
-    """
+    """The convolution with constant weights that an expression calls, or None."""
     name = operator_name(value)
     if name not in CONVOLUTION_RANKS and name not in TRANSPOSED_RANKS:
         return None
@@ -141,14 +123,7 @@ def convolution_of(value: Any, numbers: NDArray[Any] | None = None) -> Convoluti
 
 
 def layout_of(call: Any) -> str:
-    """The layout (order of axes) of the images that a convolution reads and writes.
-
-    Args:
-        call: The call of the convolution.
-
-    Raises:
-        ConfigError: The convolution has layouts that no importer writes.
-    """
+    """The layout (order of axes) of the images that a convolution reads and writes."""
     name = str(call.op.name)
     rank = CONVOLUTION_RANKS.get(name) or TRANSPOSED_RANKS[name]
     layout, filters = str(call.attrs.data_layout), str(call.attrs.kernel_layout)
@@ -166,11 +141,7 @@ def layout_of(call: Any) -> str:
 
 
 def convolution_operator(conv: ConvolutionCall) -> tuple[ConvolutionSpec, NDArray[Any]]:
-    """The operator to tune for an ordinary convolution, and its weights.
-
-    Args:
-        conv: The call of the convolution, which is not transposed.
-    """
+    """The operator to tune for an ordinary convolution, and its weights."""
     groups, shape, filters = int(conv.call.attrs.groups), conv.input, conv.weights
     common: dict[str, Any] = {
         "input": shape,
@@ -192,7 +163,7 @@ _MATRIX = 2
 
 @attrs.frozen(kw_only=True, eq=False)
 class Product:
-    """A convolution or a matrix product of a graph.
+    """A convolution or matrix product of a graph.
 
     Attributes:
         spec: The operator in float32.
@@ -206,13 +177,7 @@ class Product:
 
 
 def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | None:
-    """The convolution or matrix product that an expression calls, or None for others.
-
-    Args:
-        value: Any expression.
-        numbers: Weights that replace the weights in the call. The call's weights then need not be
-            constant.
-    """
+    """The convolution or matrix product that an expression calls, or None for others."""
     conv = convolution_of(value, numbers)
     if conv is not None and not conv.transposed:
         spec, weights = convolution_operator(conv)
@@ -225,13 +190,13 @@ def product_of(value: Any, numbers: NDArray[Any] | None = None) -> Product | Non
         return None
     if numbers is None and isinstance(right, tvm.ir.GenericConst):
         numbers = array_of(right)
-    matrix = None if numbers is None else single_matrix(numbers)
+    matrix = None if numbers is None else shared_matrix(numbers)
     sizes: dict[str, Any]
     if matrix is not None:
         sizes = {"input": (math.prod(a[:-1]), a[-1]), "units": b[-1]}
         return Product(spec=DenseSpec(**sizes), inputs=(left,), weights=matrix.T)
     if a[:-2] != b[:-2] or not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
-        return None  # broadcast, or a constant batch: no template of ours, and rare
+        return None  # no template has broadcast or constant operands, which are rare
     batch = math.prod(a[:-2])
     sizes = {"a": (batch, *a[-2:]), "b": (batch, *b[-2:])}
     return Product(spec=BatchMatmulSpec(**sizes), inputs=(left, right))

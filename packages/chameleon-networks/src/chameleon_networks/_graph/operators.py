@@ -1,9 +1,6 @@
-"""Lists the operators to tune in a network, with their counts and their places in the user's model.
+"""Lists the operators to tune in a network, with their counts and owners in the user's model.
 
-Passes rename variables, split operators and fold others away, so that the names of variables no
-longer show where operators come from. But operators with the same signature (kind and sizes) keep
-their order, and usually their number. So the first fused operator with a signature belongs to the
-first imported operator with this signature, and so on.
+Passes rename variables, but keep the order of operators with the same kind and sizes (signature).
 """
 
 from __future__ import annotations
@@ -23,35 +20,23 @@ from chameleon_tvm.api import (
     identifier,
 )
 
-from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS
-from chameleon_networks._graph.moves import shape_of
-from chameleon_networks._graph.relaxed import bindings_of, operator_name, relax
+from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, shape_of
 from chameleon_networks._source_location import SourceLocation
 
 
-def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> list[OperatorSpec]:
-    """The distinct operators of a network, with names and weights.
-
-    Args:
-        chains: The fused operators that ``chains_of`` found in the prepared network.
-        owners: For each fused operator, the result of ``owners``. Empty if none is known.
-
-    Returns:
-        The operators in the network's order. The weight of an operator is its number of
-        occurrences. Its name is the name of its first owner with the sizes (``layer4.0.conv1
-        512x512 3x3 @7x7``). If the owner is not known, the name has the operator's kind and
-        position instead.
-    """
-    counted = Counter(chain.spec for chain in chains)
+def specs_of(fusions: Sequence[FusionGroup], find_owners: Sequence[str] = ()) -> list[OperatorSpec]:
+    """The distinct operators of a network, named by their owners, with counts as weights."""
+    counted = Counter(fusion.spec for fusion in fusions)
     first: dict[OperatorSpec, str] = {}
-    for chain, owner in zip(chains, owners or [""] * len(chains), strict=True):
-        first.setdefault(chain.spec, owner)
+    for fusion, owner in zip(fusions, find_owners or [""] * len(fusions), strict=True):
+        first.setdefault(fusion.spec, owner)
     names: Counter[str] = Counter()
     specs = []
     for position, (spec, weight) in enumerate(counted.items()):
         name = f"{first[spec] or f'{spec.kind}_{position}'} {spec.sizes}"
-        # A module may be called twice, with another activation behind it.
+        # A module may be called twice, with different activations.
         names[identifier(name)] += 1
         calls = names[identifier(name)]
         again = f" ({calls})" if calls > 1 else ""
@@ -59,48 +44,34 @@ def specs_of(chains: Sequence[FusedOperator], owners: Sequence[str] = ()) -> lis
     return specs
 
 
-def left_over(module: Any, chains: Sequence[FusedOperator]) -> dict[str, int]:
-    """Count the operators of a network that remain outside of its fused operators, by name.
-
-    Operators whose results nothing reads do not count.
-
-    Args:
-        module: The prepared network, a Relax ``IRModule``.
-        chains: The fused operators of the network.
-    """
-    names = [operator_name(binding.value) for binding in _outside(module, chains)]
+def count_unfused_operators(module: Any, fusions: Sequence[FusionGroup]) -> dict[str, int]:
+    """Count the operators outside of all fusion groups whose results are read, by name."""
+    names = [operator_name(binding.value) for binding in _unfused_bindings(module, fusions)]
     return dict(Counter(name.removeprefix("relax.") for name in names if name))
 
 
-def moved_elements(module: Any, chains: Sequence[FusedOperator]) -> int:
-    """Count the elements that a network moves by permutations outside of its fused operators.
-
-    The choice of a layout uses this number.
-
-    Args:
-        module: The prepared network, a Relax ``IRModule``.
-        chains: The fused operators of the network.
-    """
+def count_transposed_elements(module: Any, fusions: Sequence[FusionGroup]) -> int:
+    """Count the elements that transposes outside of fusion groups move."""
     return sum(
         math.prod(shape_of(binding.value))
-        for binding in _outside(module, chains)
+        for binding in _unfused_bindings(module, fusions)
         if operator_name(binding.value) == "relax.permute_dims"
     )
 
 
-def _outside(module: Any, chains: Sequence[FusedOperator]) -> list[Any]:
-    """The bindings of a network outside of all fused operators that are still read."""
+def _unfused_bindings(module: Any, fusions: Sequence[FusionGroup]) -> list[Any]:
+    """The bindings of a network outside of all fusion groups that are still read."""
     function = module["main"]
-    placed = {chain.last: chain for chain in chains}
+    placed = {fusion.last: fusion for fusion in fusions}
     read = set(relax.analysis.free_vars(function.body.body))
     bindings = []
     for binding in reversed(bindings_of(function)):
         if binding.var not in read:
             continue
-        chain = placed.get(binding.var)
-        for expression in (binding.value,) if chain is None else chain.inputs:
+        fusion = placed.get(binding.var)
+        for expression in (binding.value,) if fusion is None else fusion.inputs:
             read.update(relax.analysis.free_vars(expression))
-        if chain is None:
+        if fusion is None:
             bindings.append(binding)
     return bindings[::-1]
 
@@ -108,43 +79,30 @@ def _outside(module: Any, chains: Sequence[FusedOperator]) -> list[Any]:
 _CONVOLUTION, _PRODUCT = "convolution", "product"
 
 
-def owners(
-    chains: Sequence[FusedOperator], imported: Any, locations: Mapping[str, SourceLocation]
+def find_owners(
+    fusions: Sequence[FusionGroup], imported: Any, locations: Mapping[str, SourceLocation]
 ) -> list[str]:
-    """The module or node of the user's model that each fused operator comes from.
-
-    Args:
-        chains: The fused operators of the prepared network, in order.
-        imported: The network before any change of its graph, a Relax ``IRModule``.
-        locations: The source location of each variable in ``imported``, by the variable's name.
-
-    Returns:
-        A name for each fused operator. The name is empty if passes have changed the number of
-        operators with the same signature, so that the owner is not certain.
-    """
+    """The module or node of the user's model that each fusion group comes from, or ""."""
+    # It is not certain if passes changed the number of operators with the same signature.
     known: dict[Hashable, list[str]] = defaultdict(list)
-    for signature, owner in _framework_operators(imported, locations):
+    for signature, owner in _imported_signatures(imported, locations):
         known[signature].append(owner)
-    signatures = [signatures_of(chain.spec) for chain in chains]
+    signatures = [signatures_of(fusion.spec) for fusion in fusions]
     counted = Counter(signature for several in signatures for signature in several)
-    turns = {
-        signature: iter(names)
-        for signature, names in known.items()
-        if len(names) == counted[signature]
-    }
-    chain_owners = []
+    turns = {key: iter(names) for key, names in known.items() if len(names) == counted[key]}
+    fusion_owners = []
     for several in signatures:
         names = [next(turns[signature], "") if signature in turns else "" for signature in several]
-        chain_owners.append(names[0] if names else "")
-    return chain_owners
+        fusion_owners.append(names[0] if names else "")
+    return fusion_owners
 
 
-def _framework_operators(
+def _imported_signatures(
     imported: Any, locations: Mapping[str, SourceLocation]
 ) -> Iterator[tuple[Hashable, str]]:
     """Yield signatures and owners of convolutions, products and attentions, in order."""
     operators = []
-    # An importer may emit several operators for one, of which the last has a location.
+    # An importer may emit several operators for one; only the last has a location.
     readers: dict[Any, str] = {}
     for binding in reversed(bindings_of(imported["main"])):
         value = binding.value
@@ -156,7 +114,7 @@ def _framework_operators(
 
 
 def _call_signatures(call: Any, output: Any) -> tuple[Hashable, ...]:
-    """The signatures of an operator in the imported graph. Empty for other kinds."""
+    """The signatures of an operator in the imported graph; empty for other kinds."""
     name = operator_name(call)
     if name in CONVOLUTION_RANKS:
         strides = tuple(int(stride) for stride in call.attrs.strides)
@@ -176,14 +134,7 @@ def _product(rows: Sequence[int], sums: int, columns: int) -> Hashable:
 
 
 def signatures_of(spec: Any) -> tuple[Hashable, ...]:
-    """The kind and sizes of each convolution or product that an operator contains, in order.
-
-    ``owners`` uses these signatures to find the module of the user's model that a fused operator
-    comes from. For each convolution and product of the imported graph, the module is known. So the
-    fused operator gets the module of the imported operator with the same signature. If several
-    operators have this signature, the first fused operator gets the module of the first imported
-    one, and so on. The result is empty for operators without a convolution or product.
-    """
+    """The kind and sizes of each convolution or product that an operator contains, in order."""
     match spec:
         case ConvolutionSpec():
             return ((_CONVOLUTION, spec.filter_shape, spec.strides, spec.output_shape),)

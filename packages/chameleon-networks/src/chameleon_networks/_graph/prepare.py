@@ -11,16 +11,30 @@ import numpy as np
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import INT8, STORAGE, UINT8, telling_line
 
-from chameleon_networks._graph import relaxed, steps
-from chameleon_networks._graph.affine import with_folded_scales
+from chameleon_networks._graph import quantization
 from chameleon_networks._graph.constants import array_of, fold_constants
-from chameleon_networks._graph.lowering import lowered
+from chameleon_networks._graph.fold_scales import fold_scales
+from chameleon_networks._graph.legalize import legalize
 from chameleon_networks._graph.matching_products import CONVOLUTION_RANKS, channels_last_layouts
-from chameleon_networks._graph.moves import shape_of, without_moves
-from chameleon_networks._graph.moving import with_encoded_moves
-from chameleon_networks._graph.relaxed import operator_name, relax, tvm
-from chameleon_networks._graph.steps import DECODE, ENCODE, Step, is_call
-from chameleon_networks._graph.transposed import with_transposed_kernels, without_transposed
+from chameleon_networks._graph.propagate_quantization import propagate_quantization
+from chameleon_networks._graph.propagate_transposes import propagate_transposes
+from chameleon_networks._graph.quantization import DEQUANTIZE, QUANTIZE, QParams, is_call
+from chameleon_networks._graph.relax_utils import (
+    bindings_of,
+    emit_like,
+    mutate,
+    operator_name,
+    relax,
+    shape_of,
+    static_shape,
+    tvm,
+    values_of,
+    with_args,
+)
+from chameleon_networks._graph.transposed_convolutions import (
+    legalize_transposed_convolutions,
+    rewrite_transposed_convolutions,
+)
 from chameleon_networks._graph.typed_operators import operands_of
 
 
@@ -28,72 +42,61 @@ class LayoutError(ConfigError):
     """A network cannot be converted to a layout, but perhaps to another one."""
 
 
-NEXT_STEP = "Try `layout: NCHW` in the model's section."
+LAYOUT_HINT = "Try `layout: NCHW` in the model's section."
 """The hint in errors about shapes and layouts."""
 
 
 _ADD, _ASTYPE = "relax.add", "relax.astype"
 
 
-def with_steps_passed(module: Any, change: Callable[[Any], Any]) -> Any:
-    """Run a pass that changes layouts, but does not know quantization, on a quantized module.
-
-    The pass does not see the quantization steps. They are put back afterwards, in the new layouts.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is the network.
-        change: The pass ``ConvertLayout``, or another pass that only moves data.
-
-    Raises:
-        LayoutError: A quantization step is missing in the changed module, which would then compute
-            something else.
-    """
-    hider = _Hider(module)
-    hidden = relaxed.rewritten(module, hider)
+def convert_quantized_layout(module: Any, change: Callable[[Any], Any]) -> Any:
+    """Run a pass that changes layouts, with quantize and dequantize hidden from it."""
+    hider = _QuantizationHider(module)
+    hidden = mutate(module, hider)
     if not hider.steps:
         return change(module)
-    changed = change(hidden)
-    shower = _Shower(changed, hider.steps)
-    shown = relaxed.rewritten(changed, shower)
-    if shower.shown != {*hider.steps}:
-        lost = len(hider.steps) - len(shower.shown)
+    converted = change(hidden)
+    restorer = _QuantizationRestorer(converted, hider.steps)
+    restored = mutate(converted, restorer)
+    if restorer.restored != {*hider.steps}:
+        lost = len(hider.steps) - len(restorer.restored)
         raise LayoutError(
             f"TVM lost {lost} of {len(hider.steps)} steps of quantization when it changed layouts",
-            hint=NEXT_STEP,
+            hint=LAYOUT_HINT,
         )
-    return shown
+    return restored
 
 
 @relax.expr_functor.mutator
-class _Hider(relax.PyExprMutator):
-    """Replaces quantization steps by sums with constants, the keys of the steps in ``steps``."""
+class _QuantizationHider(relax.PyExprMutator):
+    """Replaces quantize and dequantize by sums with constants that mark them."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self.steps: dict[Any, tuple[str, Step]] = {}
+        self.steps: dict[Any, tuple[str, QParams]] = {}
         """The hidden steps, by the constant that is added, which the module has nowhere else."""
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        for name in (ENCODE, DECODE):
-            step = steps.step_of(call, name) if is_call(call, name) else None
-            if step is None or not step.whole or not isinstance(step.source, relax.Var):
+        for name in (QUANTIZE, DEQUANTIZE):
+            step = quantization.qparams_of(call, name) if is_call(call, name) else None
+            if step is None or not step.per_tensor or not isinstance(step.source, relax.Var):
                 continue
-            mark, source = relax.const(float(len(self.steps)), "float32"), step.source
-            self.steps[mark] = name, step
-            if name == ENCODE:
-                return relax.op.astype(source + mark, step.dtype)
-            return relax.op.astype(source, "float32") + mark
+            marker, source = relax.const(float(len(self.steps)), "float32"), step.source
+            self.steps[marker] = name, step
+            if name == QUANTIZE:
+                return relax.op.astype(source + marker, step.dtype)
+            return relax.op.astype(source, "float32") + marker
         return call
 
 
 @relax.expr_functor.mutator
-class _Shower(relax.PyExprMutator):
-    """Replaces the sums of ``_Hider`` by quantization steps. ``shown`` collects the constants."""
+class _QuantizationRestorer(relax.PyExprMutator):
+    """Replaces the sums of ``_QuantizationHider`` by quantize and dequantize."""
 
-    def __init__(self, module: Any, steps: dict[Any, tuple[str, Step]]) -> None:
+    def __init__(self, module: Any, steps: dict[Any, tuple[str, QParams]]) -> None:
         super().__init__(module)
-        self.shown: set[Any] = set()
+        self.restored: set[Any] = set()
         self._steps = steps
         self._values: dict[Any, Any] = {}
 
@@ -104,70 +107,64 @@ class _Shower(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         before: Any = self._values.get(call.args[0]) if call.args else None
         if is_call(call, _ASTYPE):
-            marked = self._marked(before)
-            if marked is not None and marked[0] == ENCODE:
-                self.shown.add(before.args[1])
-                return marked[1].encode(self.builder_, self.visit_expr(before.args[0]))
-        marked = self._marked(call)
-        if marked is not None and marked[0] == DECODE and is_call(before, _ASTYPE):
-            self.shown.add(call.args[1])
-            return marked[1].decode(self.builder_, self.visit_expr(before.args[0]))
+            hidden = self._hidden_qparams(before)
+            if hidden is not None and hidden[0] == QUANTIZE:
+                self.restored.add(before.args[1])
+                return hidden[1].quantize(self.builder_, self.visit_expr(before.args[0]))
+        hidden = self._hidden_qparams(call)
+        if hidden is not None and hidden[0] == DEQUANTIZE and is_call(before, _ASTYPE):
+            self.restored.add(call.args[1])
+            return hidden[1].dequantize(self.builder_, self.visit_expr(before.args[0]))
         return super().visit_call_(call)
 
-    def _marked(self, value: Any) -> tuple[str, Step] | None:
-        """The quantization step that a sum stands for, or None."""
+    def _hidden_qparams(self, value: Any) -> tuple[str, QParams] | None:
+        """The operator and parameters that a sum hides, or None."""
         if not is_call(value, _ADD) or not isinstance(value.args[1], tvm.ir.GenericConst):
             return None
         return self._steps.get(value.args[1])
 
 
-_CENTRE = -STORAGE[INT8].low
+_MIDDLE = -STORAGE[INT8].low
 """The zero point that kernels are compiled with, in the middle of uint8. Sums are small with it,
 and so are their rounding errors in float32. It is also the difference of uint8 and int8."""
 
 
-def with_known_zero_points(module: Any) -> Any:
-    """Rewrite integer matrix products whose data have a zero point that the network computes.
-
-    Kernels support only constant zero points. The product is computed with a constant zero point
-    instead. From its result, the network subtracts the difference of the zero points times the sums
-    of the weights' columns. So the final result is the same except for rounding.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is a quantized network.
-    """
-    return relaxed.rewritten(module, _Centring(module))
+def make_zero_points_constant(module: Any) -> Any:
+    """Compute integer products with a constant zero point, as kernels need, and correct them."""
+    return mutate(module, _ZeroPointRewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Centring(relax.PyExprMutator):
+class _ZeroPointRewriter(relax.PyExprMutator):
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         if not is_call(call, "relax.matmul"):
             return call
         data, weights = (self._value(argument) for argument in call.args)
-        known = steps.step_of(weights, DECODE)
-        if known is None or not is_call(data, DECODE) or not _is_computed(data):
+        weight_qparams = quantization.qparams_of(weights, DEQUANTIZE)
+        if weight_qparams is None or not is_call(data, DEQUANTIZE) or not _is_computed(data):
             return call
-        if not isinstance(known.source, tvm.ir.GenericConst) or not _is_matrix(known):
+        if not isinstance(weight_qparams.source, tvm.ir.GenericConst) or not _is_matrix(
+            weight_qparams
+        ):
             return call
-        return self._centred(call, data, known)
+        return self._rewrite_product(call, data, weight_qparams)
 
     def _value(self, variable: Any) -> Any:
         return self.lookup_binding(variable) if isinstance(variable, relax.Var) else None
 
-    def _centred(self, call: Any, data: Any, weights: Step) -> Any:
+    def _rewrite_product(self, call: Any, data: Any, weights: QParams) -> Any:
         emit, op = self.builder_.emit, relax.op
         numbers, scale, zero = data.args
-        centre = relax.const(_CENTRE, "int32")
+        middle = relax.const(_MIDDLE, "int32")
         if str(numbers.ty.dtype) == INT8:
-            numbers = emit(op.astype(op.astype(numbers, "int32") + centre, UINT8))
-            zero = emit(op.astype(zero, "int32") + centre)
-        sums = weights.real(array_of(weights.source)).astype(np.float64).sum(axis=-2)
-        centred = emit(op.dequantize(numbers, relax.const(1.0), centre))
-        product = emit(relaxed.called(call, [centred, call.args[1]]))
-        apart = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_CENTRE))
-        product = emit(product - apart * relax.const(sums.astype(np.float32)))
+            numbers = emit(op.astype(op.astype(numbers, "int32") + middle, UINT8))
+            zero = emit(op.astype(zero, "int32") + middle)
+        sums = weights.dequantize_array(array_of(weights.source)).astype(np.float64).sum(axis=-2)
+        shifted = emit(op.dequantize(numbers, relax.const(1.0), middle))
+        product = emit(with_args(call, [shifted, call.args[1]]))
+        difference = op.reshape(op.astype(zero, "float32"), []) - relax.const(float(_MIDDLE))
+        product = emit(product - difference * relax.const(sums.astype(np.float32)))
         return product * emit(op.reshape(scale, []))
 
 
@@ -182,30 +179,22 @@ def _is_computed(call: Any) -> bool:
     )
 
 
-def _is_matrix(weights: Step) -> bool:
+def _is_matrix(weights: QParams) -> bool:
     """Whether weights are one matrix, with one scale for all columns or one for each."""
     *_, axis = range(len(shape_of(weights.source)))
-    return axis == 1 and (weights.whole or weights.axis == axis)
+    return axis == 1 and (weights.per_tensor or weights.axis == axis)
 
 
-def with_real_constants(module: Any) -> Any:
-    """Dequantize constants at compile time, except the weights of int8 kernels.
-
-    A quantized constant and its dequantization become one float32 constant. Later passes can then
-    fold it like any other constant, for example a factor of a multiplication.
-
-    Args:
-        module: The module that ``with_encoded_moves`` returned.
-    """
-    bindings = relaxed.bindings_of(module["main"])
-    values = {binding.var: binding.value for binding in bindings}
-    products = {b.value for b in bindings if operands_of(b.value, values) is not None}
-    return relaxed.rewritten(module, _Folder(module, products))
+def dequantize_constants(module: Any) -> Any:
+    """Dequantize constants at compile time, except weights of int8 kernels, for later folding."""
+    values = values_of(module["main"])
+    products = {value for value in values.values() if operands_of(value, values) is not None}
+    return mutate(module, _ConstantDequantizer(module, products))
 
 
 @relax.expr_functor.mutator
-class _Folder(relax.PyExprMutator):
-    """Replaces dequantized constants. Weights that something else reads too exist in both forms."""
+class _ConstantDequantizer(relax.PyExprMutator):
+    """Replaces dequantized constants; weights with other readers exist in both forms."""
 
     def __init__(self, module: Any, products: AbstractSet[Any]) -> None:
         super().__init__(module)
@@ -213,7 +202,7 @@ class _Folder(relax.PyExprMutator):
         self._constants: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
-        constant = steps.decoded_constant(binding.value)
+        constant = quantization.dequantized_constant(binding.value)
         if constant is not None and isinstance(binding.var, relax.DataflowVar):
             self._constants[binding.var] = relax.const(np.ascontiguousarray(constant), "float32")
         super().visit_var_binding_(binding)
@@ -223,7 +212,7 @@ class _Folder(relax.PyExprMutator):
         if weights is None:
             return super().visit_call_(call)
         data = self.visit_expr(call.args[0])
-        return relaxed.called(call, [data, super().visit_dataflow_var_(weights)])
+        return with_args(call, [data, super().visit_dataflow_var_(weights)])
 
     def visit_var_(self, variable: Any) -> Any:
         return self.visit_dataflow_var_(variable)
@@ -233,17 +222,13 @@ class _Folder(relax.PyExprMutator):
         return super().visit_dataflow_var_(variable) if constant is None else constant
 
 
-_LEADING = 2
+_NON_SPATIAL_AXES = 2
 """Number of axes before the spatial ones: batch and channels."""
 
 
-def with_folded_pads(module: Any) -> Any:
-    """Make zero padding before convolutions a part of the convolutions, to save a copy.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is a network with channels first.
-    """
-    return relaxed.rewritten(module, _PadFolder(module))
+def fold_pads(module: Any) -> Any:
+    """Make zero padding before convolutions a part of the convolutions, to save a copy."""
+    return mutate(module, _PadFolder(module))
 
 
 @relax.expr_functor.mutator
@@ -267,46 +252,29 @@ class _PadFolder(relax.PyExprMutator):
         if folded is None:
             super().visit_var_binding_(binding)
         else:
-            self.set_var_remap(binding.var, relaxed.emitted(self.builder_, folded, binding.var))
+            self.set_var_remap(binding.var, emit_like(self.builder_, folded, binding.var))
 
     def _folded(self, call: Any, name: str) -> Any | None:
-        """The convolution of the unpadded tensor with more padding.
-
-        None if channels were padded.
-        """
+        """The convolution with more padding, or None if batch or channels are padded."""
         source, widths = self._padded[call.args[0]]
         axes = CONVOLUTION_RANKS[name]
-        if any(widths[: 2 * _LEADING]) or len(widths) != 2 * (_LEADING + axes):
+        if any(widths[: 2 * _NON_SPATIAL_AXES]) or len(widths) != 2 * (_NON_SPATIAL_AXES + axes):
             return None
-        before, after = widths[2 * _LEADING :: 2], widths[2 * _LEADING + 1 :: 2]
-        own = [int(width) for width in call.attrs.padding]
-        own = own if len(own) == 2 * axes else [*own, *own]
-        padding = [mine + more for mine, more in zip(own, [*before, *after], strict=True)]
+        before, after = widths[2 * _NON_SPATIAL_AXES :: 2], widths[2 * _NON_SPATIAL_AXES + 1 :: 2]
+        inner_padding = [int(width) for width in call.attrs.padding]
+        if len(inner_padding) != 2 * axes:
+            inner_padding *= 2
+        padding = [mine + more for mine, more in zip(inner_padding, [*before, *after], strict=True)]
         arguments = [self.visit_expr(argument) for argument in (source, call.args[1])]
-        return relaxed.called(call, arguments, padding=padding)
+        return with_args(call, arguments, padding=padding)
 
 
 _LAYOUTS = ("NHWC", "NCHW")
 """Layouts of a whole graph: channels last, or first. They also mean one or three spatial axes."""
 
 
-def prepared(module: Any, layout: str) -> Any:
-    """Prepare a network for tuning and compilation.
-
-    Batch normalizations, and other scales and shifts of channels, become part of the preceding
-    layer's weights. Padding with zeros becomes part of the following convolution. Transposed
-    convolutions become ordinary convolutions. Operators that read only constants are evaluated. All
-    convolutions read and write feature maps in the same layout, so that no conversions are needed
-    between them.
-
-    Args:
-        module: An ``IRModule`` whose ``main`` is the network in NCHW, with constant weights.
-        layout: ``NHWC`` or ``NCHW``.
-
-    Raises:
-        LayoutError: TVM cannot convert the network to the layout.
-        ConfigError: An input has an axis without a fixed size, or ``layout`` is another string.
-    """
+def prepare_module(module: Any, layout: str) -> Any:
+    """Simplify a network for tuning, and convert it to the layout ``NHWC`` or ``NCHW``."""
     if layout not in _LAYOUTS:
         raise ConfigError(
             f"whole networks are not compiled in the layout {layout}",
@@ -315,89 +283,92 @@ def prepared(module: Any, layout: str) -> Any:
     for parameter in module["main"].params:
         _check_shape(parameter)
     passes = relax.transform
-    small = (
-        [with_encoded_moves, passes.CanonicalizeBindings()] if steps.is_quantized(module) else []
+    quantized_passes = (
+        [propagate_quantization, passes.CanonicalizeBindings()]
+        if quantization.is_quantized(module)
+        else []
     )
     try:
-        folded = _sequence(
+        folded = _run_passes(
             module,
-            lowered,
-            *(_integers(passes) if small else []),
+            legalize,
+            *(_quantization_passes(passes) if quantized_passes else []),
             passes.FoldBatchnormToConv2D(),
             passes.CanonicalizeBindings(),
             fold_constants,
             passes.DecomposeOpsForInference(),
             passes.CanonicalizeBindings(),
             fold_constants,
-            with_folded_scales,
-            with_folded_pads,
-            with_transposed_kernels,
+            fold_scales,
+            fold_pads,
+            legalize_transposed_convolutions,
         )
         layouts = {
             name: orders
             for name, orders in channels_last_layouts().items()
-            if name in operators_in(folded)
+            if name in operator_names(folded)
         }
-        # It breaks on some networks of other operators, in which it has nothing to convert.
+        # ``ConvertLayout`` fails on some networks without convolutions.
         if layout == "NHWC" and layouts:
-            folded = _sequence(
+            folded = _run_passes(
                 folded,
-                partial(with_steps_passed, change=passes.ConvertLayout(layouts)),
+                partial(convert_quantized_layout, change=passes.ConvertLayout(layouts)),
                 passes.Normalize(),
                 fold_constants,
-                *small,
+                *quantized_passes,
             )
-        return _sequence(
+        return _run_passes(
             folded,
             passes.CanonicalizeBindings(),
-            without_transposed,
+            rewrite_transposed_convolutions,
             passes.CanonicalizeBindings(),
-            without_moves,
+            propagate_transposes,
             passes.CanonicalizeBindings(),
-            *small,
+            *quantized_passes,
             passes.DeadCodeElimination(),
         )
     except tvm.error.InternalError as error:
         raise LayoutError(
-            f"TVM cannot convert the network to {layout}: {telling_line(error)}",
-            hint=NEXT_STEP,
+            f"TVM cannot convert the network to {layout}: {telling_line(error)}", hint=LAYOUT_HINT
         ) from error
 
 
-def _integers(passes: Any) -> list[Any]:
-    """Passes after which only products of integers read quantized constants."""
+def _quantization_passes(passes: Any) -> list[Any]:
+    """Passes after which only integer products read quantized constants."""
     simplified = passes.CanonicalizeBindings(), fold_constants
     return [
         *simplified,
-        with_encoded_moves,
-        with_folded_pads,
-        with_known_zero_points,
+        propagate_quantization,
+        fold_pads,
+        make_zero_points_constant,
         *simplified,
-        with_real_constants,
+        dequantize_constants,
         *simplified,
     ]
 
 
-def operators_in(module: Any) -> set[str]:
+def operator_names(module: Any) -> set[str]:
     """Names of the operators of a module's ``main``."""
-    return {operator_name(binding.value) for binding in relaxed.bindings_of(module["main"])} - {""}
+    return {operator_name(binding.value) for binding in bindings_of(module["main"])} - {""}
 
 
 def _check_shape(parameter: Any) -> None:
     """Check that the shape of an input is known."""
     kind = getattr(parameter, "ty", None)
-    if relaxed.known_extents(kind) is None:
-        known = [getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()]
-        shown = f"[{', '.join(map(str, known))}]" if known else "unknown"
+    if static_shape(kind) is None:
+        extents = [
+            getattr(extent, "value", extent) for extent in getattr(kind, "shape", None) or ()
+        ]
+        shape_text = f"[{', '.join(map(str, extents))}]" if extents else "unknown"
         name = str(parameter.name)
         raise ConfigError(
-            f"the shape of the network's input {name!r} is open: {shown}",
+            f"the shape of the network's input {name!r} is open: {shape_text}",
             hint=f"Fix it: beside `source` under `model` write `shapes: {{{name}: [...]}}`, or "
             "export a torch program without `dynamic_shapes`.",
         )
 
 
-def _sequence(module: Any, *passes: Any) -> Any:
+def _run_passes(module: Any, *passes: Any) -> Any:
     with tvm.transform.PassContext(opt_level=3):
         for module_pass in passes:
             module = module_pass(module)

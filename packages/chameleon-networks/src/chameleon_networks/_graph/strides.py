@@ -1,4 +1,4 @@
-"""Computes strides of tensors: elements in memory from one index of an axis to the next."""
+"""Strides of tensors in elements, and their change by reshapes."""
 
 from __future__ import annotations
 
@@ -17,24 +17,13 @@ def dense_strides(shape: Sequence[int]) -> Shape:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a tensor has no gaps in memory. The strides of axes of extent 1 do not matter.
-
-    Args:
-        shape: The extents of the tensor.
-        strides: The strides of the tensor's axes, in elements.
-    """
+    """Whether a tensor is contiguous; strides of axes of extent 1 do not matter."""
     axes = zip(shape, strides, dense_strides(shape), strict=True)
     return all(extent == 1 or stride == wanted for extent, stride, wanted in axes)
 
 
 def axis_in(shape: Sequence[int], axis: int, reshaped: Sequence[int]) -> int | None:
-    """The number of a tensor's axis after a reshape. None if the reshape splits or merges the axis.
-
-    Args:
-        shape: The extents of the tensor.
-        axis: The number of the axis, whose extent may differ in ``reshaped``.
-        reshaped: The extents after the reshape.
-    """
+    """The number of a tensor's axis after a reshape, or None if that splits or merges it."""
     around = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     for position in reversed(range(len(reshaped))):
         if (math.prod(reshaped[:position]), math.prod(reshaped[position + 1 :])) == around:
@@ -45,13 +34,7 @@ def axis_in(shape: Sequence[int], axis: int, reshaped: Sequence[int]) -> int | N
 def reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], reshaped: Sequence[int]
 ) -> Shape | None:
-    """The strides of a tensor after a reshape in place. None if the reshape must move data.
-
-    Args:
-        shape: The extents of the tensor.
-        strides: The strides of the tensor.
-        reshaped: The extents after the reshape, with the same number of elements.
-    """
+    """The strides after a reshape without a copy, or None if the reshape needs a copy."""
     if 0 in shape:
         return dense_strides(reshaped)
     axes = reshaped_axes([(part,) for part in zip(shape, strides, strict=True)], reshaped)
@@ -66,12 +49,7 @@ def reshaped_strides(
 
 
 def reshaped_axes(axes: Sequence[Axis], reshaped: Sequence[int]) -> tuple[Axis, ...] | None:
-    """The axes of a tensor after a reshape in place. None if the reshape must move data.
-
-    Args:
-        axes: The axes of the tensor.
-        reshaped: The extents after the reshape, with the same number of elements.
-    """
+    """The axes after a reshape without a copy, or None if the reshape needs a copy."""
     parts = list(_merged([part for axis in axes for part in axis]))
     result = []
     for extent in reshaped:
@@ -95,7 +73,7 @@ def reshaped_axes(axes: Sequence[Axis], reshaped: Sequence[int]) -> tuple[Axis, 
 
 
 def _merged(parts: Sequence[tuple[int, int]]) -> Axis:
-    """The parts of an axis, without parts of extent 1, and with contiguous neighbours merged."""
+    """The parts of an axis, with contiguous neighbours merged."""
     merged: list[tuple[int, int]] = []
     for extent, stride in parts:
         if extent == 1:

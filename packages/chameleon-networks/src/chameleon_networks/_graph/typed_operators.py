@@ -1,10 +1,7 @@
-"""Gives fused operators the dtypes that a network's quantization steps imply.
+"""Gives fusion groups the dtypes of their dequantized operands.
 
-A convolution or matrix product of ``DECODE(data)`` and ``DECODE(weights)`` is exact in integers
-(Jacob et al., arXiv 1712.05877, section 2.2). The operators after it compute in float32 until their
-result is quantized. They are part of the same kernel if nothing else reads their inputs. ONNX's
-``QLinearConv`` and ``QLinearMatMul`` compute the same. Products of floating-point dtypes work
-alike, without scales.
+A product of dequantized integers is exact in integers (Jacob et al., arXiv 1712.05877, section
+2.2).
 """
 
 from __future__ import annotations
@@ -32,10 +29,17 @@ from chameleon_tvm.api import (
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.fused_operators import Constants, FusedOperator
+from chameleon_networks._graph.fusion_groups import Constants, FusionGroup
 from chameleon_networks._graph.matching_products import product_of
-from chameleon_networks._graph.relaxed import relax, tvm
-from chameleon_networks._graph.steps import DECODE, ENCODE, Step, Steps, is_call, step_of
+from chameleon_networks._graph.quantization import (
+    DEQUANTIZE,
+    QUANTIZE,
+    QParams,
+    QParamsFinder,
+    is_call,
+    qparams_of,
+)
+from chameleon_networks._graph.relax_utils import relax, tvm
 
 _DATA, _WEIGHTS = COMPUTE[INT8].data, COMPUTE[INT8].weights
 _HOMOGENEOUS = frozenset({"none", "relu"})
@@ -43,18 +47,18 @@ _HOMOGENEOUS = frozenset({"none", "relu"})
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Operands:
+class IntegerOperands:
     """The operands of a convolution or matrix product on integers.
 
     Attributes:
         spec: The operator in float32.
-        data: The step that decodes the data.
+        data: The quantization parameters of the data.
         weights: The weights in int8, output channels first.
         scales: The float32 scale of each output channel's weights.
     """
 
     spec: FusedSpec
-    data: Step
+    data: QParams
     weights: NDArray[Any]
     scales: NDArray[np.float32]
 
@@ -64,45 +68,32 @@ class Operands:
         return (self.data.source,)
 
     @property
-    def units(self) -> NDArray[np.float32]:
-        """The factor of each output channel that converts integer sums to float32 numbers."""
+    def output_scales(self) -> NDArray[np.float32]:
+        """The scale of each output channel's integer sums."""
         return self.data.scale * self.scales
 
-    def bias(self, real: NDArray[Any]) -> NDArray[np.int32] | None:
-        """Convert a bias to the integers that are added to the operator's integer sums.
+    def bias(self, bias_values: NDArray[Any]) -> NDArray[np.int32] | None:
+        """Divide a float32 bias by the output scales, or None if sums might exceed 32 bits.
 
         Args:
-            real: The bias in float32, of shape (output channels,).
-
-        Returns:
-            The bias divided by ``units``, rounded, of shape (output channels,). None if a sum of
-            products and bias might exceed 32 bits.
+            bias_values: The bias in float32, of shape (output channels,).
         """
         terms = self.weights[0].size
-        rounded = np.rint(real.astype(np.float64) / self.units.astype(np.float64))
+        rounded = np.rint(bias_values.astype(np.float64) / self.output_scales.astype(np.float64))
         if not (np.abs(rounded) <= LARGEST_SUM - terms * LARGEST_PRODUCT).all():
             return None
         return rounded.astype(np.int32)
 
-    def numbers(
-        self, residual: Step | None, output: Step | None, activation: str
+    def requantization(
+        self, residual: QParams | None, output: QParams | None, activation: str
     ) -> tuple[NDArray[np.float32], Quantization]:
-        """The constants with which a kernel turns integer sums into its output.
-
-        They are the factor of each output channel's sums, and the scales and zero points that all
-        channels share.
-
-        Args:
-            residual: The step that decodes the residual, or None.
-            output: The step that encodes the output, or None.
-            activation: The name of the activation.
-        """
-        scale = self.units
+        """The factor of each channel's integer sums, and the other constants of requantization."""
+        scale = self.output_scales
         residual_scale = np.float32(1) if residual is None else residual.scale[0]
         multiplier = np.float32(1)
         if output is not None:
             if activation in _HOMOGENEOUS or slope_of(activation) is not None:
-                # The order in which onnxruntime rounds the factors of ``QLinearConv``, too.
+                # onnxruntime rounds the factors of ``QLinearConv`` in the same order.
                 scale = scale / output.scale
                 residual_scale = residual_scale / output.scale[0] if residual else residual_scale
             else:
@@ -116,207 +107,182 @@ class Operands:
         )
 
 
-def operands_of(value: Any, values: Mapping[Any, Any]) -> Operands | None:
-    """The operands of a convolution or matrix product of 8-bit integers; None for others.
-
-    Args:
-        value: Any expression.
-        values: The expression that each variable is bound to.
-    """
+def operands_of(value: Any, values: Mapping[Any, Any]) -> IntegerOperands | None:
+    """The operands of a convolution or matrix product of 8-bit integers, or None."""
     if not isinstance(value, relax.Call) or len(value.args) != 2:  # noqa: PLR2004
         return None
-    data, weights = (step_of(values.get(operand), DECODE) for operand in value.args)
+    data, weights = (qparams_of(values.get(operand), DEQUANTIZE) for operand in value.args)
     if data is None or weights is None or not _are_operands(data, weights):
         return None
-    numbers = _symmetric(weights)
-    product = None if numbers is None else product_of(value, numbers)
+    symmetric = _symmetric_weights(weights)
+    product = None if symmetric is None else product_of(value, symmetric)
     if product is None or product.weights is None or not isinstance(product.spec, FusedSpec):
         return None
     channels = weights.source.ty.ndim - 1 if is_call(value, "relax.matmul") else 0
-    if not weights.whole and weights.axis != channels:
+    if not weights.per_tensor and weights.axis != channels:
         return None
     try:
         attrs.evolve(product.spec, dtype=INT8)
     except ConfigError:
-        return None  # its sums may pass 32 bits
+        return None  # its sums may exceed 32 bits
     scales = np.broadcast_to(weights.scale, (product.spec.output_channels,)).astype(np.float32)
-    return Operands(spec=product.spec, data=data, weights=product.weights, scales=scales)
+    return IntegerOperands(spec=product.spec, data=data, weights=product.weights, scales=scales)
 
 
-def _are_operands(data: Step, weights: Step) -> bool:
+def _are_operands(data: QParams, weights: QParams) -> bool:
     """Whether data are computed in 8 bits with a single scale, and weights are constant."""
     return (
-        is_data(data, _DATA.name)
+        is_per_tensor_data(data, _DATA.name)
         and isinstance(weights.source, tvm.ir.GenericConst)
         and bool(data.scale[0] > 0)
         and bool((weights.scale > 0).all())
     )
 
 
-def is_data(step: Step, dtype: str) -> bool:
-    """Whether a step decodes a tensor that the network computes, with a single scale.
-
-    Args:
-        step: The step.
-        dtype: The dtype of the encoded numbers.
-    """
-    return step.whole and step.dtype == dtype and isinstance(step.source, relax.Var)
+def is_per_tensor_data(qparams: QParams, dtype: str) -> bool:
+    """Whether an activation is dequantized from a dtype with a single scale."""
+    return qparams.per_tensor and qparams.dtype == dtype and isinstance(qparams.source, relax.Var)
 
 
-def _symmetric(weights: Step) -> NDArray[Any] | None:
-    """Encoded weights with the zero point 0. None if they do not fit into int8 then."""
+def _symmetric_weights(weights: QParams) -> NDArray[Any] | None:
+    """Quantized weights with the zero point 0, or None if they do not fit into int8."""
     if weights.dtype not in {INT8, UINT8}:
         return None
-    shifted = weights.centred(array_of(weights.source))
+    shifted = weights.subtract_zero_point(array_of(weights.source))
     low, high = shifted.min(initial=0), shifted.max(initial=0)
     return shifted.astype(INT8) if low >= _WEIGHTS.low and high <= _WEIGHTS.high else None
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _End:
-    """How the result of a fused operator is written.
+class _Output:
+    """How a fusion group writes its result, and the variables up to the quantized result.
 
     Attributes:
-        output: The step that encodes the result in the dtype of the data. None if it is float32.
-        residual: The step that decodes the residual, which has the dtype of the output.
-        passed: The variables after the operator, up to the encoded result.
+        qparams: The parameters of the result in the dtype of the data. None for float32.
+        residual: The parameters of the residual, which has the dtype of the output.
+        skipped: The variables after the operator, up to the encoded result.
     """
 
-    output: Step | None = None
-    residual: Step | None = None
-    passed: tuple[Any, ...] = ()
+    qparams: QParams | None = None
+    residual: QParams | None = None
+    skipped: tuple[Any, ...] = ()
 
     def dtype(self, kind: ComputeType) -> str:
         """The output dtype of an operator with a compute dtype."""
-        return FLOAT32 if self.output is None else kind.data.name
+        return FLOAT32 if self.qparams is None else kind.data.name
 
 
-class TypedOperators:
-    """Gives fused operators the dtypes that the network's quantization steps imply.
-
-    Args:
-        steps: The object that recognizes the quantization steps of the module.
-        values: The expression that each variable is bound to.
-        users: For each variable, the bindings that read the variable. An entry None in the list
-            means that the variable is the function's result.
-    """
+class DtypeAssigner:
+    """Gives fusion groups the dtypes that a network's quantization implies."""
 
     def __init__(
-        self, steps: Steps, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
+        self, finder: QParamsFinder, values: Mapping[Any, Any], users: Mapping[Any, Sequence[Any]]
     ) -> None:
-        self._steps = steps
+        self._finder = finder
         self._values = values
         self._users = users
 
-    def operands(self, value: Any) -> Operands | None:
+    def operands(self, value: Any) -> IntegerOperands | None:
         """The result of ``operands_of`` for an expression."""
         return operands_of(value, self._values)
 
-    def typed(self, chain: FusedOperator) -> FusedOperator:
-        """Let a fused operator compute in the dtype from which its operands are dequantized.
-
-        The result reads the quantized operands themselves, without dequantizing them to float32.
-        The operator is returned unchanged if its operands have different dtypes, or if no kernel
-        can multiply in their dtype.
-
-        Args:
-            chain: A fused operator with its bias, residual and activation, but without the
-                quantization of its output.
-        """
-        sides = [step for operand in chain.operands if (step := self._decoded(operand)) is not None]
-        kind, spec = _type_of(chain, sides), chain.spec
+    def assign(self, fusion: FusionGroup) -> FusionGroup:
+        """Let a fusion group read quantized operands if they have a dtype that kernels multiply."""
+        operands = [
+            qparams
+            for operand in fusion.operands
+            if (qparams := self._qparams_of(operand)) is not None
+        ]
+        kind, spec = _compute_type(fusion, operands), fusion.spec
         if kind is None or not isinstance(spec, TypedSpec):
-            return chain
-        end = self._end(chain, kind.data.name)
-        constants = chain.constants
+            return fusion
+        output = self._output_of(fusion, kind.data.name)
+        constants = fusion.constants
         if kind.quantized:
-            constants = Constants(quantization=_product(sides, end.output).array)
+            constants = Constants(
+                quantization=_product_quantization(operands, output.qparams).array
+            )
         try:
-            narrow = attrs.evolve(spec, dtype=kind.name, output_dtype=end.dtype(kind))
+            reduced = attrs.evolve(spec, dtype=kind.name, output_dtype=output.dtype(kind))
         except ConfigError:
-            return chain  # its sums may pass 32 bits
-        rest = chain.inputs[len(sides) :] if end.residual is None else (end.residual.source,)
+            return fusion  # its sums may exceed 32 bits
+        rest = (
+            fusion.inputs[len(operands) :] if output.residual is None else (output.residual.source,)
+        )
         return attrs.evolve(
-            chain,
-            spec=narrow,
-            inputs=(*(side.source for side in sides), *rest),
+            fusion,
+            spec=reduced,
+            inputs=(*(qparams.source for qparams in operands), *rest),
             constants=constants,
-            members=(*chain.members, *end.passed),
+            members=(*fusion.members, *output.skipped),
         )
 
-    def with_operands(
-        self, chain: FusedOperator, alone: FusedOperator, operands: Operands
-    ) -> FusedOperator:
-        """Turn a fused operator in float32 into one that computes in int8.
-
-        Args:
-            chain: A fused operator with its bias, residual and activation, but without the
-                quantization of its output.
-            alone: The same product without bias, residual and activation. It is used if sums with
-                the bias might exceed 32 bits.
-            operands: The operands of the product.
-        """
-        spec = chain.spec
+    def assign_integer(
+        self, fusion: FusionGroup, alone: FusionGroup, operands: IntegerOperands
+    ) -> FusionGroup:
+        """Make a fusion group compute in int8, without its bias if sums might exceed 32 bits."""
+        spec = fusion.spec
         assert isinstance(spec, FusedSpec)  # noqa: S101 - only those have operands
-        real = chain.constants.bias
-        bias = operands.bias(np.zeros(spec.output_channels, np.float32) if real is None else real)
+        bias_values = fusion.constants.bias
+        bias = operands.bias(
+            np.zeros(spec.output_channels, np.float32) if bias_values is None else bias_values
+        )
         if bias is None:
-            return self.with_operands(alone, alone, operands)
-        end = self._end(chain, _DATA.name)
-        scale, quantization = operands.numbers(end.residual, end.output, spec.activation)
-        rest = chain.inputs[1:] if end.residual is None else (end.residual.source,)
+            return self.assign_integer(alone, alone, operands)
+        output = self._output_of(fusion, _DATA.name)
+        scale, quantization = operands.requantization(
+            output.residual, output.qparams, spec.activation
+        )
+        rest = fusion.inputs[1:] if output.residual is None else (output.residual.source,)
         return attrs.evolve(
-            chain,
-            spec=attrs.evolve(spec, dtype=INT8, bias=False, output_dtype=end.dtype(COMPUTE[INT8])),
+            fusion,
+            spec=attrs.evolve(
+                spec, dtype=INT8, bias=False, output_dtype=output.dtype(COMPUTE[INT8])
+            ),
             inputs=(operands.data.source, *rest),
             constants=Constants(
                 weights=operands.weights, scale=scale, bias=bias, quantization=quantization.array
             ),
-            members=(*chain.members, *end.passed),
+            members=(*fusion.members, *output.skipped),
         )
 
-    def _decoded(self, variable: Any) -> Step | None:
-        return self._steps.of(self._values.get(variable), DECODE)
+    def _qparams_of(self, variable: Any) -> QParams | None:
+        return self._finder.of(self._values.get(variable), DEQUANTIZE)
 
-    def _end(self, chain: FusedOperator, dtype: str) -> _End:
-        """How the result of a fused operator is written if it reads a dtype."""
-        output, passed = self._encoded_after(chain.last)
-        if output is None or not output.whole or output.dtype != dtype:
-            return _End()
-        if not (isinstance(chain.spec, FusedSpec) and chain.spec.residual):
-            return _End(output=output, passed=passed)
-        residual = self._decoded(chain.inputs[1])
-        if residual is None or not is_data(residual, dtype):
-            return _End()
-        return _End(output=output, residual=residual, passed=passed)
+    def _output_of(self, fusion: FusionGroup, dtype: str) -> _Output:
+        """How a fusion group writes its result if it computes in a dtype."""
+        output, skipped = self._quantize_after(fusion.last)
+        if output is None or not output.per_tensor or output.dtype != dtype:
+            return _Output()
+        if not (isinstance(fusion.spec, FusedSpec) and fusion.spec.residual):
+            return _Output(qparams=output, skipped=skipped)
+        residual = self._qparams_of(fusion.inputs[1])
+        if residual is None or not is_per_tensor_data(residual, dtype):
+            return _Output()
+        return _Output(qparams=output, residual=residual, skipped=skipped)
 
-    def _encoded_after(self, variable: Any) -> tuple[Step | None, tuple[Any, ...]]:
-        """The step that is a variable's only reader, and the variables up to its result."""
-        passed: list[Any] = []
+    def _quantize_after(self, variable: Any) -> tuple[QParams | None, tuple[Any, ...]]:
+        """The quantization that alone reads a variable, and the variables up to its result."""
+        skipped: list[Any] = []
         while True:
-            reading = self._users[variable]
-            if len(reading) != 1 or reading[0] is None:
+            readers = self._users[variable]
+            if len(readers) != 1 or readers[0] is None:
                 return None, ()
-            value, variable = reading[0].value, reading[0].var
-            passed.append(variable)
-            step = self._steps.of(value, ENCODE)
-            if step is not None or not is_call(value, "relax.reshape"):
-                return step, tuple(passed)
+            value, variable = readers[0].value, readers[0].var
+            skipped.append(variable)
+            qparams = self._finder.of(value, QUANTIZE)
+            if qparams is not None or not is_call(value, "relax.reshape"):
+                return qparams, tuple(skipped)
 
 
-def _type_of(chain: FusedOperator, sides: Sequence[Step]) -> ComputeType | None:
-    """The dtype in which a fused operator can multiply its decoded operands, or None.
-
-    Args:
-        chain: A fused operator in float32.
-        sides: The steps that decode its operands.
-    """
-    spec, weights = chain.spec, chain.constants.weights
-    if not isinstance(spec, TypedSpec) or not sides or len(sides) < len(chain.operands):
+def _compute_type(fusion: FusionGroup, operands: Sequence[QParams]) -> ComputeType | None:
+    """The dtype in which a fusion group can multiply its dequantized operands, or None."""
+    spec, weights = fusion.spec, fusion.constants.weights
+    if not isinstance(spec, TypedSpec) or not operands or len(operands) < len(fusion.operands):
         return None
-    known = (compute for compute in COMPUTE.values() if not compute.variant_of)
-    kind = next((compute for compute in known if compute.data.name == sides[0].dtype), None)
-    if kind is None or not all(is_data(side, kind.data.name) for side in sides):
+    candidates = (compute for compute in COMPUTE.values() if not compute.variant_of)
+    kind = next((compute for compute in candidates if compute.data.name == operands[0].dtype), None)
+    if kind is None or not all(is_per_tensor_data(qparams, kind.data.name) for qparams in operands):
         return None
     if kind.quantized:
         return kind if isinstance(spec, BatchMatmulSpec) else None
@@ -324,15 +290,15 @@ def _type_of(chain: FusedOperator, sides: Sequence[Step]) -> ComputeType | None:
     return kind if fit else None
 
 
-def _product(sides: Sequence[Step], output: Step | None) -> QuantizedProduct:
+def _product_quantization(operands: Sequence[QParams], output: QParams | None) -> QuantizedProduct:
     """The zero points and the scale of a batch of products of two integer tensors."""
-    left, right = sides
-    scale = np.float32(left.scale[0]) * np.float32(right.scale[0])
+    lhs, rhs = operands
+    scale = np.float32(lhs.scale[0]) * np.float32(rhs.scale[0])
     if output is not None:
         scale = scale / np.float32(output.scale[0])
     return QuantizedProduct(
-        left_zero_point=float(left.zero_point[0]),
-        right_zero_point=float(right.zero_point[0]),
+        left_zero_point=float(lhs.zero_point[0]),
+        right_zero_point=float(rhs.zero_point[0]),
         scale=float(scale),
         out_zero_point=float(output.zero_point[0]) if output is not None else 0.0,
     )

@@ -20,9 +20,12 @@ from chameleon_networks._frameworks.running import (
     onnx_session,
     openvino_network,
 )
-from chameleon_networks._graph.warnings_once import warnings_once
+from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.options import AUTO, DEFAULT, NetworkOptions
-from chameleon_networks._importers.refusals import OperatorsRefusedError, OperatorSurvey
+from chameleon_networks._importers.unsupported_operators import (
+    OperatorSurvey,
+    UnsupportedOperatorsError,
+)
 from chameleon_networks._shapes import Bucket, bucket_with, buckets_of, dimensions_of
 from chameleon_networks._source_location import ImportedGraph
 
@@ -46,14 +49,7 @@ class KeptGraph(Protocol):
     """The graph of a network and facts about the network, in this machine's cache folder."""
 
     def fact(self, name: str) -> tuple[Any, str] | None:
-        """Read a fact about the network, such as its graph, that an earlier run cached.
-
-        The result is the fact as a JSON value, with the day on which the run cached it. It is None
-        if no run cached such a fact.
-
-        Args:
-            name: The name of the fact.
-        """
+        """Read a fact about the network, such as its graph, that an earlier run cached."""
 
     def keep_fact(self, name: str, value: Any) -> None:
         """Keep a JSON value, unless it cannot be written."""
@@ -66,9 +62,7 @@ class KeptGraph(Protocol):
 
 
 class ImportedNetwork(ABC):
-    """A network that was read from its source, for compilation and for comparison with frameworks.
-
-    The frameworks that run the network serve as its reference and its rivals.
+    """A network from a source, which TVM compiles and frameworks run as reference.
 
     Attributes:
         layout: The layout of the whole graph in which the network is tuned and compiled.
@@ -95,43 +89,28 @@ class ImportedNetwork(ABC):
 
     @abstractmethod
     def read_graph(self) -> ImportedGraph:
-        """Read the network into Relax, TVM's graph language.
-
-        Raises:
-            ConfigError: The network cannot be read. The message says at which operator.
-        """
+        """Read the network into Relax, TVM's graph language."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The input shapes that the pipeline file asks for, by input name.
-
-        Empty if the pipeline file asks for no shapes.
-
-        Raises:
-            ValueError: An axis has several extents. ``BucketedNetwork`` handles that case.
-        """
+        """The input shapes in the pipeline file, by input name."""
         [bucket] = buckets_of(self.options.shapes)
         return dict(bucket.shapes)
 
     @property
     def origin(self) -> Any:
-        """The network's source as JSON values, from which another process can read the network.
-
-        The value is None if another process cannot read the source.
-        """
+        """The network's source as JSON values, or None if another process cannot read it."""
         return None
 
     @property
     def half(self) -> str | None:
-        """``float16`` or ``bfloat16`` if the network is in half precision, else None.
-
-        A network in half precision is compiled in float32, and has inputs and outputs in float32.
-        """
+        """``float16`` or ``bfloat16`` if the network is in half precision, else None."""
+        # Such networks are compiled in float32.
         return None
 
     @property
     def quantized(self) -> bool:
-        """Whether the model that was imported contains quantization steps."""
+        """Whether the model that was imported quantizes or dequantizes tensors."""
         return self.graph.is_quantized
 
     @property
@@ -155,31 +134,22 @@ class ImportedNetwork(ABC):
     @cached_property
     def graph(self) -> ImportedGraph:
         """The network in Relax (``read_graph``), which is read once, or taken from the cache."""
-        known = None if self.kept is None else self.kept.graph()
-        if known is not None:
-            return known
+        cached = None if self.kept is None else self.kept.graph()
+        if cached is not None:
+            return cached
         with warnings_once():
             return self.read_graph()
 
     def coverage(self) -> Sequence[OperatorCoverage]:
-        """The operators of the network, each with the reasons why it cannot be compiled, if any.
-
-        Raises:
-            ConfigError: The network cannot be read for a reason other than its operators.
-        """
+        """The operators of the network, each with the reasons why it cannot be compiled, if any."""
         try:
             survey = OperatorSurvey(operators=Counter(self.graph.operators))
-        except OperatorsRefusedError as refused:
-            survey = refused.survey
+        except UnsupportedOperatorsError as error:
+            survey = error.survey
         return survey.coverage()
 
     def kept_programs(self) -> Mapping[str, str]:
-        """Write files from which other processes read parts of this network quickly.
-
-        The files are returned by the name of the attribute that they hold.
-
-        The files exist as long as this object does.
-        """
+        """Write files from which other processes read parts of this network, by attribute."""
         return {}
 
     @property
@@ -192,10 +162,7 @@ class ImportedNetwork(ABC):
         return {}
 
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
-        """Read the parts of the source that need no compiler, before TVM reads the network.
-
-        If TVM crashes, the next process can use these parts. By default, nothing is read.
-        """
+        """Read the parts of the source that need no compiler, before TVM may crash."""
 
     @property
     def imported(self) -> Any:
@@ -215,57 +182,30 @@ class ImportedNetwork(ABC):
     @property
     @abstractmethod
     def left_out(self) -> Mapping[str, str]:
-        """Frameworks that could run the network if all their packages were installed, by name.
-
-        Each has a phrase that names the missing package.
-        """
+        """The missing package of each framework that could run the network."""
 
     def framework(self, name: str, threads: int) -> Network:
-        """Open the network in a framework, as a function from inputs to outputs.
-
-        Args:
-            name: One of ``frameworks``, or the value of the attribute ``exact``, to compute in
-                float64.
-            threads: Number of threads that the framework computes with.
-        """
+        """Open the network in a framework, as a function from inputs to outputs."""
         if name == OPENVINO:
             return openvino_network(self.forms, threads=threads)
         return onnx_session(self.forms.onnx(), threads=threads)
 
     @abstractmethod
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
-        """Compute intermediate values of the network with its framework.
-
-        Args:
-            names: Names of values in the framework's graph, as in ``SourceLocation.output``.
-            inputs: The inputs of one inference.
-        """
+        """Compute intermediate values of the network with its framework."""
 
     def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
-        """The dtype in which a framework computes this network.
-
-        Args:
-            name: The name of the framework, one of ``frameworks``.
-        """
+        """The dtype in which a framework computes this network."""
         return FLOAT32
 
     @property
     @abstractmethod
     def forms(self) -> NetworkForms:
-        """The float32 network in the formats that frameworks read.
-
-        These are ONNX and, if the network comes from torch, a torch program.
-
-        Frameworks such as onnxruntime make the same network in int8 or bfloat16 from these formats.
-        """
+        """The float32 network in the formats that frameworks read: ONNX, and a torch program."""
 
 
 class BucketedNetwork:
     """A network for several input shapes, which is compiled separately for each shape.
-
-    Args:
-        make: A function that makes the network for options with fixed shapes.
-        options: The options of the network, in which an axis may have several extents.
 
     Attributes:
         options: The argument ``options``.
@@ -283,10 +223,7 @@ class BucketedNetwork:
         ]
 
     def _with_shapes(self, bucket: Bucket) -> ImportedNetwork:
-        """The network for the shapes of a bucket.
-
-        Each is made once, and the source is read once for all.
-        """
+        """The network for the shapes of a bucket, which is made once and shares the source."""
         if bucket.extents not in self._known:
             network = self._make(attrs.evolve(self.options, shapes=dict(bucket.shapes)))
             network.sibling = next(iter(self._known.values()), None)
@@ -294,19 +231,11 @@ class BucketedNetwork:
         return self._known[bucket.extents]
 
     def with_extents(self, extents: Sequence[int]) -> ImportedNetwork:
-        """The network for shapes between those of two buckets, to test padding.
-
-        Args:
-            extents: The extent of each dimension.
-        """
+        """The network for shapes between those of two buckets, to test padding."""
         return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
 
     def named(self, extents: Sequence[int]) -> str:
-        """A phrase for messages with the extent of each dimension, such as "batch 8".
-
-        Args:
-            extents: The extent of each dimension.
-        """
+        """A phrase for messages with the extent of each dimension, such as "batch 8"."""
         pairs = zip(self.dimensions, extents, strict=True)
         return " and ".join(f"{dimension} {extent}" for dimension, extent in pairs)
 

@@ -77,8 +77,7 @@ class NetworkOptions:
         True, "time the compiled network against frameworks on this machine", binds=False
     )
     check: bool = option(
-        True,
-        "before tuning, compile the network and compare its outputs with its framework's",
+        True, "before tuning, compile the network and compare its outputs with its framework's"
     )
     in_place: bool = option(
         False,

@@ -15,7 +15,7 @@ from chameleon_networks._importers.options import NetworkOptions, OnnxOptions, T
 
 _PROGRAM = ".pt2"
 """The suffix of a program saved by torch.export."""
-_PAIR = 2
+_PAIR_LENGTH = 2
 
 
 def onnx_models(_: Path, file: str) -> Iterator[PresetRecord]:
@@ -25,25 +25,18 @@ def onnx_models(_: Path, file: str) -> Iterator[PresetRecord]:
 
 
 def torch_models(folder: Path, file: str) -> Iterator[PresetRecord]:
-    """Offer the models of a saved torch program or of a Python file for ``chameleon init``.
-
-    The Python file is parsed, not run, and must import torch. Each of its functions that needs no
-    arguments and returns a pair, as in ``return network, inputs``, is a model.
-
-    Args:
-        folder: The folder of the pipeline file.
-        file: The name of the file, relative to this folder.
-    """
+    """Offer a saved program, or functions of a Python file, to ``chameleon init``."""
+    # A function must need no arguments and return a pair; the file is parsed, not run.
     if file.endswith(_PROGRAM):
         yield _network("torch", file)
     if file.endswith(".py"):
         try:
             module = ast.parse((folder / file).read_bytes())
-        except (OSError, ValueError, SyntaxError):  # unreadable for Python, so no model either
+        except (OSError, ValueError, SyntaxError):  # not a Python file, and so no model
             return
         if any(_imports_torch(node) for node in ast.walk(module)):
             for node in module.body:
-                if isinstance(node, ast.FunctionDef) and _makes_a_pair(node):
+                if isinstance(node, ast.FunctionDef) and _returns_pair(node):
                     yield _network("torch", f"{file}:{node.name}")
 
 
@@ -71,31 +64,24 @@ def _imports_torch(node: ast.AST) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch"
 
 
-def _makes_a_pair(function: ast.FunctionDef) -> bool:
+def _returns_pair(function: ast.FunctionDef) -> bool:
     parameters = function.args
     required = len(parameters.posonlyargs) + len(parameters.args) - len(parameters.defaults)
     keywords = any(default is None for default in parameters.kw_defaults)
     returned = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
-    pair = any(isinstance(value, ast.Tuple) and len(value.elts) == _PAIR for value in returned)
+    pair = any(
+        isinstance(value, ast.Tuple) and len(value.elts) == _PAIR_LENGTH for value in returned
+    )
     return pair and not required and not keywords
 
 
 def check_source(options: NetworkOptions) -> None:
-    """Check that the files, libraries and functions that a network needs exist.
-
-    The network itself is not read.
-
-    Args:
-        options: The options of the network in the pipeline file.
-
-    Raises:
-        ConfigError: A file, library or function does not exist.
-    """
+    """Check that a network's files, libraries and functions exist, without reading it."""
     if isinstance(options, OnnxOptions):
         if importlib.util.find_spec("onnx") is None:
             raise _not_installed("onnx")
         if not Path(options.source).is_file():
-            raise no_onnx_file(options.source)
+            raise missing_onnx_file(options.source)
         return
     if importlib.util.find_spec("torch") is None:
         raise _not_installed("torch")
@@ -112,16 +98,8 @@ def _check_torch_source(source: str) -> None:
         raise ConfigError(f"there is no file {source}", hint=hint)
 
 
-def imported_library(name: str) -> Any:
-    """Import torch or onnx.
-
-    Args:
-        name: The name of the library.
-
-    Raises:
-        ConfigError: The library is not installed, or its import fails, for example because one of
-            its dependencies is missing.
-    """
+def import_library(name: str) -> Any:
+    """Import torch or onnx."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError) as error:  # OSError, if a shared library cannot be loaded
@@ -137,7 +115,7 @@ def _not_installed(name: str) -> ConfigError:
     return ConfigError(f"{name} is not installed", hint=f"Install it: pip install {name}.")
 
 
-def no_onnx_file(file: str) -> ConfigError:
+def missing_onnx_file(file: str) -> ConfigError:
     """The error for an ONNX network whose file is missing."""
     hint = "Name an ONNX file, relative to the pipeline."
     return ConfigError(f"there is no file {file}", hint=hint)

@@ -38,25 +38,21 @@ from chameleon_networks._source_location import ImportedGraph
 log = structlog.get_logger()
 
 _INPUTS = "inputs"
-"""Name of the fact that holds ``ProgramInputs``."""
+"""Cache key of the ``ProgramInputs``."""
 
-_OF_TORCH = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.OPENVINO)
+_TORCH_FRAMEWORKS = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.OPENVINO)
 """The frameworks that can run a torch network."""
 
 
 class ProgramNetwork(ImportedNetwork):
     """A torch network, which TVM reads as a program of ``torch.export``."""
 
-    preloads = ("chameleon_networks._importers.torch.lowering.importing", "torch._dynamo")
+    preloads = ("chameleon_networks._importers.torch.lowering.importer", "torch._dynamo")
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     @abstractmethod
     def read_example(self) -> ExampleProgram:
-        """Export the network with ``torch.export``, for its example inputs.
-
-        Raises:
-            ConfigError: torch cannot export the network.
-        """
+        """Export the network with ``torch.export``, for its example inputs."""
 
     @cached_property
     def example(self) -> ExampleProgram:
@@ -67,20 +63,15 @@ class ProgramNetwork(ImportedNetwork):
 
     @cached_property
     def program(self) -> Any:
-        """The network as torch exported it for the requested input shapes.
-
-        It is a ``torch.export.ExportedProgram``.
-
-        Other processes read it from a file, so that the network is exported once.
-        """
+        """The ``ExportedProgram`` for the requested shapes, perhaps from another process."""
         return self._recalled("program") or self.example.in_shapes(self.shapes)
 
     @cached_property
     def _inputs(self) -> ProgramInputs:
-        known = None if self.kept is None else self.kept.fact(_INPUTS)
-        if known is None:
+        cached = None if self.kept is None else self.kept.fact(_INPUTS)
+        if cached is None:
             return ProgramInputs.of(self.program)
-        return cattrs.structure(known[0], ProgramInputs)
+        return cattrs.structure(cached[0], ProgramInputs)
 
     @property
     def half(self) -> str | None:
@@ -103,7 +94,7 @@ class ProgramNetwork(ImportedNetwork):
         return in_float32(self.program)
 
     def _recalled(self, name: str) -> Any:
-        return programs.recalled_program(self.programs[name]) if name in self.programs else None
+        return programs.read_program(self.programs[name]) if name in self.programs else None
 
     @property
     def programs_folder(self) -> str:
@@ -117,12 +108,14 @@ class ProgramNetwork(ImportedNetwork):
         return self.programs
 
     def save_programs(self, folder: str) -> Mapping[str, str]:
-        held = {"program": self.program, "float_program": self.float_program}
+        programs_by_name = {"program": self.program, "float_program": self.float_program}
         if self.half is None:
-            del held["float_program"]
-        files = {name: str(Path(folder, f"{name}.pt2")) for name in held}
+            del programs_by_name["float_program"]
+        files = {name: str(Path(folder, f"{name}.pt2")) for name in programs_by_name}
         return {
-            name: file for name, file in files.items() if programs.keep_program(held[name], file)
+            name: file
+            for name, file in files.items()
+            if programs.save_program(programs_by_name[name], file)
         }
 
     def read_ahead(self) -> None:
@@ -132,29 +125,29 @@ class ProgramNetwork(ImportedNetwork):
         program = self.float_program
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            graph: ImportedGraph = _lowering().torch_graph(program)
+            graph: ImportedGraph = _torch_importer().torch_graph(program)
         return graph
 
     def input_names(self) -> list[str]:
         return list(self._inputs.ranges)
 
     def samples(self, rng: np.random.Generator) -> Arrays:
-        samples = [_like(numbers, rng) for numbers in self._inputs.ranges.values()]
+        samples = [_random_like(numbers, rng) for numbers in self._inputs.ranges.values()]
         return samples if self.half is None else rounded(samples, self.half)
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        others = running.installed(*_OF_TORCH)
+        others = running.installed(*_TORCH_FRAMEWORKS)
         return others if self.half is None else (running.TORCH_FLOAT32, *others)
 
     @property
     def exact(self) -> str | None:
-        # Steps of quantization are of float32.
+        # Quantize and dequantize are computed in float32.
         return None if self.quantized else running.TORCH_FLOAT64
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        return running.left_out(*_OF_TORCH)
+        return running.left_out(*_TORCH_FRAMEWORKS)
 
     @property
     def forms(self) -> running.NetworkForms:
@@ -169,7 +162,7 @@ class ProgramNetwork(ImportedNetwork):
         return self.half or FLOAT32 if name in (running.TORCH, running.TORCH_COMPILE) else FLOAT32
 
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
-        values: Arrays = _lowering().values_in(self.float_program, names, inputs)
+        values: Arrays = _torch_importer().intermediate_values(self.float_program, names, inputs)
         return values
 
     def framework(self, name: str, threads: int) -> running.Network:
@@ -185,10 +178,10 @@ class ProgramNetwork(ImportedNetwork):
         )
 
 
-def _lowering() -> Any:
-    from chameleon_networks._importers.torch.lowering import importing  # noqa: PLC0415 - needs TVM
+def _torch_importer() -> Any:
+    from chameleon_networks._importers.torch.lowering import importer  # noqa: PLC0415 - needs TVM
 
-    return importing
+    return importer
 
 
 class BuiltinNetwork(ProgramNetwork):
@@ -213,7 +206,7 @@ class TorchNetwork(ProgramNetwork):
 
     @cached_property
     def origin(self) -> Any:
-        # Whoever calls a function of the user's cannot say what it depends on.
+        # The dependencies of a user's function are unknown.
         saved = Path(self.options.source)
         if saved.suffix != ".pt2" or not saved.exists():
             return None
@@ -222,7 +215,7 @@ class TorchNetwork(ProgramNetwork):
 
     def read_example(self) -> ExampleProgram:
         source = self.options.source
-        return (programs.loaded if source.endswith(".pt2") else programs.exported)(source)
+        return (programs.load_saved if source.endswith(".pt2") else programs.export_source)(source)
 
 
 class OnnxNetwork(ImportedNetwork):
@@ -265,20 +258,20 @@ class OnnxNetwork(ImportedNetwork):
         for name, param in zip(self.facts.inputs, self.imported["main"].params, strict=True):
             shape, kind = [int(e) for e in param.ty.shape], np.dtype(str(param.ty.dtype))
             if kind.kind not in "iu":
-                samples.append(_like(NumberRange.of(np.ones(shape, kind)), rng))
+                samples.append(_random_like(NumberRange.of(np.ones(shape, kind)), rng))
                 continue
             limits = np.iinfo(kind)
             is_byte = self.quantized and kind.name in {UINT8, INT8}
-            other = (int(limits.min), int(limits.max)) if is_byte else (0, 1)
-            least, most = self.facts.ranges.get(name, other)
-            # A table may have more places than a small integer can name.
+            default_range = (int(limits.min), int(limits.max)) if is_byte else (0, 1)
+            least, most = self.facts.ranges.get(name, default_range)
+            # A table may have more rows than a small integer can index.
             samples.append(rng.integers(least, min(most, limits.max), shape, kind, endpoint=True))
         return samples
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
         names = (running.ONNXRUNTIME, *running.installed(running.OPENVINO))
-        # Its kernels of 8-bit integers may saturate sums of two products in 16 bits.
+        # Its int8 kernels may saturate sums of two products in 16 bits.
         return (running.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
 
     @property
@@ -302,7 +295,7 @@ class OnnxNetwork(ImportedNetwork):
     def framework(self, name: str, threads: int) -> running.Network:
         if name != running.ONNXRUNTIME_FLOAT32:
             return super().framework(name, threads)
-        content = models.onnx_meaning(self.options.source)
+        content = models.onnx_as_qdq(self.options.source)
         return running.onnx_session(content, threads=threads, fused=False)
 
 
@@ -318,13 +311,9 @@ def network_of(options: NetworkOptions) -> ImportedNetwork:
     return _NETWORKS[type(options)](options)
 
 
-def _like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
-    """Random numbers with the shape and dtype of an example array.
-
-    Integers lie between 0 and the example's extremes. Floats are normally distributed. If the
-    example has different numbers and none is negative, the network may take logarithms or roots.
-    Then floats are drawn uniformly between the example's extremes. A mask has the example's rows.
-    """
+def _random_like(example: NumberRange, rng: np.random.Generator) -> NDArray[Any]:
+    """Random numbers with the shape, dtype and range of an example array."""
+    # If no number is negative, the network may take logarithms or roots.
     least, most, kind = example.least, example.most, np.dtype(example.dtype)
     numbers: NDArray[Any]
     if example.mask is not None:

@@ -19,8 +19,8 @@ from chameleon_tvm.api import flag_of, host_features, tvm_target, used_features
 
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.sequence.weights import WEIGHTS
-from chameleon_networks._graph.fused_operators import FusedOperator
-from chameleon_networks._graph.operators import left_over
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.operators import count_unfused_operators
 from chameleon_networks._package.load import (
     LIBRARY,
     VIRTUAL_MACHINE,
@@ -160,23 +160,23 @@ def digest_of_file(file: Path) -> str:
 
 
 def manifest_of(
-    module: Any, chains: Sequence[FusedOperator], kernels: Kernels, target: str, threads: int
+    module: Any, fusions: Sequence[FusionGroup], kernels: Kernels, target: str, threads: int
 ) -> Manifest:
     """Describe the content of a network's folder and how it was made, as JSON values.
 
     Args:
         module: The prepared network, a Relax ``IRModule``.
-        chains: The fused operators of the network.
+        fusions: The fusion groups of the network.
         kernels: The tuned kernels.
         target: The resolved target.
         threads: Number of threads that the kernels were measured with.
     """
-    occurrences = Counter(kernels.task_of(chain).key for chain in chains)
+    occurrences = Counter(kernels.task_of(fusion).key for fusion in fusions)
     for key, winner in kernels.winners.items():
         if winner.task.operator == LOOPS:
             occurrences[key] = winner.task.weight
     untuned = Counter(
-        chain.spec.kind for chain in chains if kernels.task_of(chain).key not in kernels.winners
+        fusion.spec.kind for fusion in fusions if kernels.task_of(fusion).key not in kernels.winners
     )
     return {
         **build_facts(MODULE, target, threads),
@@ -195,7 +195,7 @@ def manifest_of(
             for key, winner in kernels.winners.items()
             if occurrences[key]
         ],
-        "untuned": {**left_over(module, chains), **untuned},
+        "untuned": {**count_unfused_operators(module, fusions), **untuned},
     }
 
 

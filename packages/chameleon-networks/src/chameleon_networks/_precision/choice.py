@@ -1,19 +1,8 @@
-"""Chooses a dtype for each operator of a network, by the network's error and its seconds.
+"""Chooses a dtype for each operator by error and seconds, conversions included.
 
-This is a labelling problem with pairwise costs and a budget. An operator has a time and an error in
-each dtype. If two operators of different dtypes exchange a tensor, converting it takes time too.
-
-The algorithm assigns dtypes to one operator after another, in the network's order. The choice for
-later operators depends only on the dtypes of tensors that are still to be read. Among partial
-assignments that agree in these dtypes, an assignment that is dominated in error and seconds can be
-dropped. This is dynamic programming on the front, exact as long as fronts are short. If a front
-grows long, it keeps the fastest assignment in each of many intervals of the error. Changes of
-single operators then improve the result.
-
-The algorithm adds up errors: it uses the square of the error that each operator's rounding causes
-alone. The roundings of different operators are nearly independent, so that variances add up. This
-estimate is good enough to rank assignments. The delivered network is verified with all dtypes
-together.
+Dynamic programming over the operators keeps Pareto-optimal partial assignments, thinned if they are
+many, and local search improves them. Squared errors of single operators add up, because roundings
+are nearly independent.
 """
 
 from __future__ import annotations
@@ -25,19 +14,19 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks._precision.fronts import (
-    LABELS,
+from chameleon_networks._precision.pareto_front import (
+    MAX_PARTIAL_ASSIGNMENTS,
     Assignment,
     Floats,
-    front_of,
-    thinned,
-    undominated,
+    pareto_front,
+    pareto_rows,
+    thin,
 )
 
 Types = NDArray[np.byte]
 """Array of shape (assignments, operators): the index of each operator's dtype."""
 
-_MOVES = 50
+_MAX_CHANGES = 50
 """Most changes of single operators that may improve one assignment."""
 
 
@@ -62,33 +51,28 @@ class Tensor:
     in_float32: bool = False
 
     @cached_property
-    def alike(self) -> NDArray[np.bool_]:
-        """Whether no conversion of the tensor is needed between two dtypes, for each pair.
-
-        The result is an array of bool, shape (dtypes, dtypes).
-        """
+    def free_conversions(self) -> NDArray[np.bool_]:
+        """Whether dtypes need no conversion of a tensor, bool of shape (dtypes, dtypes)."""
         nothing: NDArray[np.bool_] = self.conversions == 0.0
         return nothing & nothing.T
 
 
-class TypeChoice:
+class DtypeChoice:
     """The choice of dtypes for the operators of a network.
 
     Args:
         seconds: Array of shape (operators, dtypes): seconds of all occurrences of each operator.
             Infinite if an operator cannot have a dtype. The first dtype is float32, which must be
             finite.
-        errors: Array of the same shape: the error that each operator adds in each dtype; 0 in
-            float32.
-        tensors: The tensors between the operators. Each producer comes before its consumers.
-        labels: The largest number of partial assignments that are kept at a time.
-
-    Raises:
-        ValueError: Shapes do not fit, or an operator has no time in float32.
     """
 
     def __init__(
-        self, seconds: Floats, errors: Floats, tensors: Sequence[Tensor], *, labels: int = LABELS
+        self,
+        seconds: Floats,
+        errors: Floats,
+        tensors: Sequence[Tensor],
+        *,
+        labels: int = MAX_PARTIAL_ASSIGNMENTS,
     ) -> None:
         self.seconds = np.asarray(seconds, np.float64)
         self.errors = np.where(np.isfinite(self.seconds), np.asarray(errors, np.float64), np.inf)
@@ -103,11 +87,8 @@ class TypeChoice:
             for index in range(len(self.seconds))
         ]
 
-    def evaluated(self, types: Types) -> tuple[Floats, Floats]:
+    def evaluate(self, types: Types) -> tuple[Floats, Floats]:
         """Compute the network's error and seconds for one or several choices of dtypes.
-
-        Each choice names a dtype for every operator. The seconds include conversions between
-        operators of different dtypes.
 
         Args:
             types: Array of shape (choices, operators): the index of each operator's dtype.
@@ -125,100 +106,78 @@ class TypeChoice:
     def assignment(self, types: Sequence[int]) -> Assignment:
         """Make an ``Assignment`` of dtype indices, with its error and seconds."""
         row = np.array([types], np.byte)
-        [error], [seconds] = self.evaluated(row)
+        [error], [seconds] = self.evaluate(row)
         return Assignment(types=tuple(map(int, types)), error=float(error), seconds=float(seconds))
 
-    def uniform(self, kind: int) -> Assignment:
-        """The assignment that gives all operators the same dtype, as far as possible.
-
-        An operator that cannot have the dtype stays in float32.
-
-        Args:
-            kind: The index of the dtype.
-        """
-        return self.assignment(np.where(np.isfinite(self.seconds[:, kind]), kind, 0).tolist())
+    def uniform(self, dtype: int) -> Assignment:
+        """The assignment that gives all operators the same dtype, as far as possible."""
+        return self.assignment(np.where(np.isfinite(self.seconds[:, dtype]), dtype, 0).tolist())
 
     def front(self) -> list[Assignment]:
-        """The assignments that no other one dominates, by rising error and falling seconds.
-
-        Returns:
-            At least one assignment: float32 for all operators, which comes first. An assignment of
-            one dtype to all operators is missing if another assignment dominates it.
-        """
-        types, exact = self._placed()
+        """The Pareto-optimal assignments, by rising error, float32 first."""
+        types, exact = self._assign_in_order()
         assignments = self._as_assignments(types)
         assignments += map(self.uniform, range(self.seconds.shape[1]))
         if not exact:
-            assignments = [self._improved(assignment) for assignment in front_of(assignments)]
-        return front_of(assignments)
+            assignments = [self._local_search(start) for start in pareto_front(assignments)]
+        return pareto_front(assignments)
 
-    def eased(self, types: Sequence[int]) -> tuple[int, ...] | None:
-        """Put one operator of an assignment back to float32, to reduce the error.
-
-        The operator is the one that adds the most error for each second that its dtype saves.
-
-        Args:
-            types: The dtype index of each operator.
-
-        Returns:
-            The new dtype indices. None if all operators are in float32 already.
-        """
+    def revert_one(self, types: Sequence[int]) -> tuple[int, ...] | None:
+        """Put the operator with the most error per saved second back to float32, or None."""
         current = np.array(types, np.byte)
         reduced = np.flatnonzero(current)
         if not len(reduced):
             return None
         rows = np.repeat(current[None], len(reduced), axis=0)
         rows[np.arange(len(reduced)), reduced] = 0
-        _, seconds = self.evaluated(rows)
+        _, seconds = self.evaluate(rows)
         saved = seconds - self.assignment(types).seconds
         added = self.errors[reduced, current[reduced]]
-        # What saves nothing goes first, with the largest error in front.
+        # An operator that saves no time goes first, that with the largest error in front.
         order = np.lexsort((-added, -added / np.maximum(saved, 1e-30), saved > 0.0))
         return tuple(map(int, rows[order[0]]))
 
-    # -- placing one operator after the other ------------------------------------------------
+    # -- dynamic programming over the operators ------------------------------------------------
 
-    def _placed(self) -> tuple[Types, bool]:
-        """Complete assignments that are not dominated, and whether they are all of these."""
-        operators, kinds = self.seconds.shape
+    def _assign_in_order(self) -> tuple[Types, bool]:
+        """Pareto-optimal complete assignments, and whether none was dropped."""
+        operators, dtype_count = self.seconds.shape
         types = np.zeros((1, operators), np.byte)
         errors, seconds = np.zeros(1), np.zeros(1)
         exact = True
         for index in range(operators):
-            able = [kind for kind in range(kinds) if np.isfinite(self.seconds[index, kind])]
-            types = np.tile(types, (len(able), 1))
-            types[:, index] = np.repeat(np.array(able, np.byte), len(errors))
+            possible = [d for d in range(dtype_count) if np.isfinite(self.seconds[index, d])]
+            types = np.tile(types, (len(possible), 1))
+            types[:, index] = np.repeat(np.array(possible, np.byte), len(errors))
             chosen = types[:, index]
-            errors = np.tile(errors, len(able)) + self.errors[index, chosen]
-            seconds = np.tile(seconds, len(able)) + self.seconds[index, chosen]
+            errors = np.tile(errors, len(possible)) + self.errors[index, chosen]
+            seconds = np.tile(seconds, len(possible)) + self.seconds[index, chosen]
             seconds += self._conversions(types, index)
             states = self._states(types, index)
-            rows = undominated(states, errors, seconds)
+            rows = pareto_rows(states, errors, seconds)
             if len(rows) > self._labels:
                 exact = False
-                rows = thinned(rows, states[rows], errors, seconds, most=self._labels)
+                rows = thin(rows, states[rows], errors, seconds, most=self._labels)
             types, errors, seconds = types[rows], errors[rows], seconds[rows]
         return types, exact
 
     def _conversions(self, types: Types, index: int) -> Floats:
-        """Seconds to convert an operator's inputs, unless an earlier operator needs the same.
-
-        Includes the conversion of its output to float32 if something other than an operator reads
-        it.
-        """
-        wanted = types[:, index]
+        """Seconds to convert an operator's inputs and output, unless an earlier one needs it."""
+        read_dtype = types[:, index]
         total = np.zeros(len(types))
         for tensor in self.tensors:
             if tensor.in_float32 and tensor.producer == index:
-                total += tensor.conversions[wanted, 0]
+                total += tensor.conversions[read_dtype, 0]
         for tensor in self._read_by[index]:
-            seconds = tensor.conversions[self._types_of(tensor, types), wanted]
+            seconds = tensor.conversions[self._types_of(tensor, types), read_dtype]
             for earlier in tensor.consumers:
                 if earlier < index:
-                    seconds = np.where(tensor.alike[types[:, earlier], wanted], 0.0, seconds)
+                    seconds = np.where(
+                        tensor.free_conversions[types[:, earlier], read_dtype], 0.0, seconds
+                    )
             if tensor.in_float32:
-                # Float32 is made of it anyway.
-                seconds = np.where(wanted == 0, 0.0, seconds)
+                # The tensor is converted to float32 anyway.
+                seconds = np.where(read_dtype == 0, 0.0, seconds)
             total += seconds
         return total
 
@@ -229,34 +188,34 @@ class TypeChoice:
         return column
 
     def _states(self, types: Types, index: int) -> NDArray[np.intp]:
-        """Group numbers of partial assignments that look the same to all later operators."""
+        """Numbers of partial assignments, equal if later operators cannot tell them apart."""
         columns = []
         for tensor in self.tensors:
             producer = -1 if tensor.producer is None else tensor.producer
             if producer > index or max(tensor.consumers, default=-1) <= index:
                 continue
-            written = self._types_of(tensor, types).astype(np.int64)
-            read = np.zeros(len(types), np.int64)
+            producer_dtype = self._types_of(tensor, types).astype(np.int64)
+            read_dtypes = np.zeros(len(types), np.int64)
             for consumer in tensor.consumers:
                 if consumer <= index:
-                    read |= np.int64(1) << types[:, consumer].astype(np.int64)
-            columns.append(written << self.seconds.shape[1] | read)
+                    read_dtypes |= np.int64(1) << types[:, consumer].astype(np.int64)
+            columns.append(producer_dtype << self.seconds.shape[1] | read_dtypes)
         if not columns:
             return np.zeros(len(types), np.intp)
         _, states = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         return states.reshape(-1)
 
-    # -- improving if fronts were thinned -------------------------------------------------
+    # -- local search, if assignments were dropped -------------------------------------------------
 
-    def _improved(self, start: Assignment) -> Assignment:
+    def _local_search(self, start: Assignment) -> Assignment:
         """Change single operators of an assignment while that saves time without more error."""
-        operators, kinds = self.seconds.shape
+        operators, dtype_count = self.seconds.shape
         best = start
-        for _ in range(_MOVES):
-            rows = np.repeat(np.array([best.types], np.byte), operators * kinds, axis=0)
-            places = np.arange(operators * kinds)
-            rows[places, places // kinds] = places % kinds
-            errors, seconds = self.evaluated(rows)
+        for _ in range(_MAX_CHANGES):
+            rows = np.repeat(np.array([best.types], np.byte), operators * dtype_count, axis=0)
+            places = np.arange(operators * dtype_count)
+            rows[places, places // dtype_count] = places % dtype_count
+            errors, seconds = self.evaluate(rows)
             seconds = np.where(errors <= start.error, seconds, np.inf)
             row = int(seconds.argmin())
             if not seconds[row] < best.seconds:
@@ -265,8 +224,8 @@ class TypeChoice:
         return best
 
     def _as_assignments(self, types: Types) -> list[Assignment]:
-        errors, seconds = self.evaluated(types)
+        errors, seconds = self.evaluate(types)
         return [
-            Assignment(types=tuple(row), error=float(error), seconds=float(took))
-            for row, error, took in zip(types.tolist(), errors, seconds, strict=True)
+            Assignment(types=tuple(row), error=float(error), seconds=float(seconds_of))
+            for row, error, seconds_of in zip(types.tolist(), errors, seconds, strict=True)
         ]

@@ -14,31 +14,14 @@ Outputs = NDArray[Any] | Arrays
 Metric = Callable[[Callable[..., Outputs]], Any]
 
 
-def metric_of(source: str) -> Metric:
-    """Import a user's function that gets a network and returns a number; larger is better.
-
-    Args:
-        source: ``path.py:function`` or ``package.module:function``.
-
-    Raises:
-        ConfigError: The function does not exist.
-    """
+def import_metric(source: str) -> Metric:
+    """Import a user's function that gets a network and returns a number; larger is better."""
     hint = "Name a function that gets the network and returns a number."
     return named_function(source, "metric", hint)
 
 
-def scored(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> float:
-    """Compute the score that a user's function returns for a network.
-
-    Args:
-        metric: The user's function. Its argument is the network as a function of one array per
-            input. This function returns an array, or a list if there are several outputs.
-        source: The name of the user's function, for messages.
-        run: A function that runs the network.
-
-    Raises:
-        ConfigError: The user's function raises, or returns no finite number.
-    """
+def evaluate_metric(metric: Metric, source: str, run: Callable[[Arrays], Arrays]) -> float:
+    """Compute the score that a user's function returns for a network."""
 
     def network(*inputs: Any) -> Outputs:
         outputs = run(list(inputs))

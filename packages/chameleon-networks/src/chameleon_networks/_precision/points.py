@@ -1,8 +1,6 @@
-"""Chooses the dtype of each operator of a network from a front of seconds against error.
+"""Chooses dtypes from the Pareto front of error and seconds.
 
-Each point of the front has a dtype for every operator, with the seconds and the error of the
-network in these dtypes. The chosen dtypes are those of the fastest point whose error is within a
-bound. They may also be those of a faster point, with some operators put back to float32.
+The chosen point may be a faster one with some operators put back to float32.
 """
 
 from __future__ import annotations
@@ -17,37 +15,25 @@ from chameleon_core.api import FrontPoint, in_seconds, listing
 from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import display_name, types_in_words
 
-from chameleon_networks._precision.choice import TypeChoice
-from chameleon_networks._precision.edges import order_of, tensors_of
-from chameleon_networks._precision.fronts import Floats, spread
-from chameleon_networks._precision.networks import TypedNetworks, Types
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._precision.choice import DtypeChoice
+from chameleon_networks._precision.exchanged_tensors import exchanged_tensors, execution_order
+from chameleon_networks._precision.pareto_front import Floats, spread_evenly
+from chameleon_networks._precision.typed_networks import TypedNetworks, Types
+from chameleon_networks._quantize.eligibility import find_eligible
 
-POINTS = 16
+MAX_POINTS = 16
 """Most points of the front in a result. The error of each point is simulated with all its dtypes
 together."""
 
 
-class Errors(Protocol):
-    """Computes the error of a network's outputs for a choice of dtypes.
-
-    An error is the largest |difference| from float32 over the largest |output|.
-
-    ``delivery.typed.errors.Simulation`` implements this protocol.
-    """
+class ErrorEstimator(Protocol):
+    """Computes the largest |difference| from float32 over the largest |output|."""
 
     def errors_alone(self, kinds: Iterable[str]) -> Mapping[tuple[int, str], float]:
-        """The error if only one fused operator has a reduced dtype, for each operator and dtype.
-
-        Args:
-            kinds: Names of reduced dtypes.
-
-        Returns:
-            The error by the operator's index and the dtype. Pairs that are impossible are missing.
-        """
+        """The error if only one fusion group has a reduced dtype, for each operator and dtype."""
 
     def error_of(self, types: Types) -> float:
-        """The error if several fused operators have other dtypes than float32."""
+        """The error if several fusion groups have other dtypes than float32."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +41,7 @@ class Point:
     """A choice of dtypes for a network, with its seconds and its error.
 
     Attributes:
-        types: The dtypes of the fused operators that are not in float32, by index.
+        types: The dtypes of the fusion groups that are not in float32, by index.
         seconds: The seconds of the network's operators, with an estimate for conversions. The
             operators were timed inside networks, or alone if networks could not be profiled.
         error: The error of the outputs, simulated with all dtypes together.
@@ -65,33 +51,29 @@ class Point:
     seconds: float
     error: float
 
-    def counted(self, chains: int) -> dict[str, int]:
-        """How many of a network's ``chains`` fused operators have each dtype."""
+    def dtype_counts(self, fusions: int) -> dict[str, int]:
+        """How many of a network's ``fusions`` fusion groups have each dtype."""
         counts = Counter(self.types.values())
-        counts[FLOAT32] = chains - len(self.types)
+        counts[FLOAT32] = fusions - len(self.types)
         return {kind: count for kind, count in counts.items() if count}
 
-    def row(self, chains: int, *, delivered: bool) -> FrontPoint:
+    def row(self, fusions: int, *, delivered: bool) -> FrontPoint:
         """The point in the form that a result stores."""
-        types = self.counted(chains)
+        types = self.dtype_counts(fusions)
         return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
 
-    def line(self, chains: int) -> str:
+    def line(self, fusions: int) -> str:
         """The point as a phrase for the log."""
-        counts = ", ".join(f"{count} in {kind}" for kind, count in self.counted(chains).items())
+        counts = ", ".join(f"{n} in {kind}" for kind, n in self.dtype_counts(fusions).items())
         return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
 
 
-class Front:
-    """The front of error against seconds, from which the dtypes of a network are chosen.
+class ParetoFront:
+    """The Pareto front of error and seconds, from which a network's dtypes are chosen.
 
     Args:
-        networks: The object that makes networks with reduced dtypes.
-        kinds: The dtypes, float32 first.
         seconds: Array of shape (operators, dtypes): the seconds of each operator in each dtype
             (``OperatorSeconds.times``).
-        errors: The object that computes the error of a choice of dtypes.
-        rate: Bytes per second that converting a tensor reads or writes.
 
     Attributes:
         float32: The point with all operators in float32.
@@ -106,83 +88,68 @@ class Front:
         networks: TypedNetworks,
         kinds: Sequence[str],
         seconds: Floats,
-        errors: Errors,
+        errors: ErrorEstimator,
         *,
         rate: float,
     ) -> None:
         self._kinds = tuple(kinds)
         self._errors = errors
-        self._order = order_of(networks.network)
+        self._order = execution_order(networks.network)
         squares = _squares(networks, self._kinds, errors)
-        beyond = np.isinf(squares)
+        overflows = np.isinf(squares)
         self.notes = tuple(
             f"{count} of {len(seconds)} operators are not computed in {kind}, which does not hold "
             "their numbers"
-            for kind, count in zip(self._kinds, beyond.sum(axis=0), strict=True)
+            for kind, count in zip(self._kinds, overflows.sum(axis=0), strict=True)
             if count
         )
-        self._choice = TypeChoice(
-            np.where(beyond, np.inf, seconds)[self._order],
+        self._choice = DtypeChoice(
+            np.where(overflows, np.inf, seconds)[self._order],
             squares[self._order],
-            tensors_of(networks.network, self._kinds, rate),
+            exchanged_tensors(networks.network, self._kinds, rate),
         )
-        predicted = [self._point(row.types) for row in spread(self._choice.front(), POINTS)]
+        predicted = [
+            self._point(row.types) for row in spread_evenly(self._choice.front(), MAX_POINTS)
+        ]
         self.float32 = predicted[0]
         self._uniform = [
             self._point(self._choice.uniform(column).types) for column in range(1, len(self._kinds))
         ]
         self._all = [*predicted, *self._uniform]
-        self.points = _undominated(self._all)
-        known = [point.types for point in self.points]
-        self.dominated = [point for point in self._uniform if point.types not in known]
+        self.points = _pareto_points(self._all)
+        pareto_types = [point.types for point in self.points]
+        self.dominated = [point for point in self._uniform if point.types not in pareto_types]
 
-    def within(self, bound: float) -> Point:
-        """The fastest choice of dtypes whose error is within a bound.
-
-        If a faster point exceeds the bound, its operators go back to float32 one at a time until
-        the bound holds. The result may be faster than any point of the front within the bound.
-
-        Args:
-            bound: The largest accepted error.
-        """
-        holding = [point for point in self._all if _holds(point, bound)]
-        best = min(holding, key=lambda point: point.seconds, default=self.float32)
-        over = [p for p in self._all if not _holds(p, bound) and p.seconds < best.seconds]
-        if over:
-            eased = self.eased(min(over, key=lambda point: point.error), bound)
-            best = min((best, eased), key=lambda point: point.seconds)
+    def fastest_within(self, bound: float) -> Point:
+        """The fastest choice of dtypes whose error is within a bound."""
+        # A faster point beyond the bound goes back to float32 operator by operator.
+        accepted = [point for point in self._all if _is_within(point, bound)]
+        best = min(accepted, key=lambda point: point.seconds, default=self.float32)
+        rejected = [p for p in self._all if not _is_within(p, bound) and p.seconds < best.seconds]
+        if rejected:
+            reverted = self.reverted(min(rejected, key=lambda point: point.error), bound)
+            best = min((best, reverted), key=lambda point: point.seconds)
         return best
 
-    def eased(self, point: Point, bound: float) -> Point:
-        """Move operators of a point back to float32, until its error is small enough.
-
-        The next operator is the one that adds the most error for each second that its dtype saves.
-
-        Args:
-            point: The point to start from. At least one of its operators goes back.
-            bound: The largest accepted error of the network's outputs, from a simulation of all
-                operators in their dtypes.
-        """
+    def reverted(self, point: Point, bound: float) -> Point:
+        """Put the operators of a point back to float32 until its error is within a bound."""
         types: tuple[int, ...] | None = self._row(point.types)
-        while types is not None and (types := self._choice.eased(types)) is not None:
-            eased = self._point(types)
-            if _holds(eased, bound):
-                return eased
+        while types is not None and (types := self._choice.revert_one(types)) is not None:
+            reverted = self._point(types)
+            if _is_within(reverted, bound):
+                return reverted
         return self.float32
 
     def uniform(self, bound: float) -> Point | None:
-        """The fastest network with a single reduced dtype whose error is within a bound.
-
-        The result is None if no such network is faster than the network in float32.
-        """
-        holding = [
+        """The fastest network with one reduced dtype within a bound, or None if it is no faster."""
+        accepted = [
             point
             for point in self._uniform
-            if _holds(point, bound) and point.seconds < self.float32.seconds
+            if _is_within(point, bound) and point.seconds < self.float32.seconds
         ]
-        return min(holding, key=lambda point: point.seconds, default=None)
+        return min(accepted, key=lambda point: point.seconds, default=None)
 
-    def timed(self, point: Point) -> Point:
+    def retimed(self, point: Point) -> Point:
         """A copy of a point, with its seconds computed again from new times of the operators."""
         seconds = self._choice.assignment(self._row(point.types)).seconds
         return attrs.evolve(point, seconds=seconds)
@@ -191,9 +158,7 @@ class Front:
         return tuple(self._kinds.index(types.get(index, FLOAT32)) for index in self._order)
 
     def _point(self, row: Sequence[int]) -> Point:
-        types = {
-            index: self._kinds[kind] for index, kind in zip(self._order, row, strict=True) if kind
-        }
+        types = {i: self._kinds[kind] for i, kind in zip(self._order, row, strict=True) if kind}
         return Point(
             types=dict(sorted(types.items())),
             seconds=self._choice.assignment(row).seconds,
@@ -201,13 +166,13 @@ class Front:
         )
 
 
-def _holds(point: Point, bound: float) -> bool:
+def _is_within(point: Point, bound: float) -> bool:
     """Whether the error of a point is finite and within a bound. The bound may be infinite."""
     return point.error <= bound and bool(np.isfinite(point.error))
 
 
-def _undominated(points: Sequence[Point]) -> list[Point]:
-    """The points that are faster than all others with the same or a smaller simulated error."""
+def _pareto_points(points: Sequence[Point]) -> list[Point]:
+    """The points that are faster than all others with the same or a smaller error."""
     front: list[Point] = []
     for point in sorted(points, key=lambda point: (point.error, point.seconds)):
         if not front or point.seconds < front[-1].seconds:
@@ -215,15 +180,15 @@ def _undominated(points: Sequence[Point]) -> list[Point]:
     return front
 
 
-def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: Errors) -> Floats:
+def _squares(networks: TypedNetworks, kinds: Sequence[str], errors: ErrorEstimator) -> Floats:
     """Array of shape (operators, dtypes): the square of the error of each operator alone."""
-    squares = np.zeros((len(networks.chains), len(kinds)))
+    squares = np.zeros((len(networks.fusions), len(kinds)))
     for (index, kind), error in errors.errors_alone(kinds[1:]).items():
         squares[index, kinds.index(kind)] = error**2
     return squares
 
 
-def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:
+def float32_reasons(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) -> list[str]:
     """The reasons why operators stay in float32, apart from their errors.
 
     Args:
@@ -231,32 +196,24 @@ def why_float32(networks: TypedNetworks, kinds: Sequence[str], seconds: Floats) 
         kinds: The dtypes other than float32.
         seconds: Array of shape (operators, dtypes), float32 first; infinite where no time was
             measured.
-
-    Returns:
-        A phrase for each reason, the most frequent reason first.
     """
-    able = {index for kind in kinds for index in networks.able(kind)}
-    reasons = eligible(networks.chains, kinds[0]).reasons
+    able = {index for kind in kinds for index in networks.reducible(kind)}
+    reasons = find_eligible(networks.fusions, kinds[0]).reasons
     named = listing(list(dict.fromkeys(map(display_name, kinds))))
     counts: Counter[str] = Counter()
-    for index, chain in enumerate(networks.chains):
-        if getattr(chain.spec, "dtype", FLOAT32) != FLOAT32:
+    for index, fusion in enumerate(networks.fusions):
+        if getattr(fusion.spec, "dtype", FLOAT32) != FLOAT32:
             continue
         if index not in able:
             counts[reasons.get(index, "what is around it keeps it there")] += 1
         elif not np.isfinite(seconds[index, 1:]).any():
             counts[f"it was not measured in {named}"] += 1
     return [
-        f"{count} of {len(networks.chains)} operators stay in {FLOAT32}, each since {reason}"
+        f"{count} of {len(networks.fusions)} operators stay in {FLOAT32}, each since {reason}"
         for reason, count in counts.most_common()
     ]
 
 
-def in_words(types: Types, chains: int) -> str:
-    """A phrase that says how many of a network's operators compute in which dtype.
-
-    Args:
-        types: The dtypes of the operators that are not in float32, by index.
-        chains: Number of fused operators in the network.
-    """
-    return types_in_words([*types.values(), *[FLOAT32] * (chains - len(types))])
+def dtype_counts_text(types: Types, fusions: int) -> str:
+    """A phrase that says how many of a network's operators compute in which dtype."""
+    return types_in_words([*types.values(), *[FLOAT32] * (fusions - len(types))])

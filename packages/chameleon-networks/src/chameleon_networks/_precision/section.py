@@ -66,8 +66,8 @@ class Precision(Section):
             raise ValueError("'metric' and 'max_drop' belong together")
         if self.search and not self.bounded:
             raise ValueError("'search' needs a bound; name 'max_error', or 'metric' and 'max_drop'")
-        said = (self.max_error, self.calibrate, self.metric)
-        if self.type is None and not self.search and any(value is not None for value in said):
+        bounds = (self.max_error, self.calibrate, self.metric)
+        if self.type is None and not self.search and any(value is not None for value in bounds):
             raise ValueError("names no type; add 'type' or 'search'")
 
     @property
@@ -109,17 +109,14 @@ class Precision(Section):
 
 
 def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[Problem]:
-    """Yield a problem for each name of a dtype in a pipeline file that the frontend does not have.
-
-    Args:
-        node: The section as it was written.
-        known: The dtypes that the frontend has, float32 included.
-        frontend: The name of the frontend.
-    """
+    """Yield a problem for each dtype in a pipeline file that the frontend does not have."""
     types = node.get("search")
-    alone = node.get("type")
-    written = (*(types.value if types is not None else ()), *([alone] if alone is not None else []))
-    for entry in written:
+    type_entry = node.get("type")
+    entries = (
+        *(types.value if types is not None else ()),
+        *([type_entry] if type_entry is not None else []),
+    )
+    for entry in entries:
         if entry.value is None or entry.value in known:
             continue
         if not set(known) - {FLOAT32}:

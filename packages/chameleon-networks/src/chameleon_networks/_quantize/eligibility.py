@@ -1,4 +1,4 @@
-"""Decides which fused operators can be computed in a dtype, and why the others cannot."""
+"""Decides which fusion groups can be computed in a dtype, and why the others cannot."""
 
 from __future__ import annotations
 
@@ -17,77 +17,63 @@ from chameleon_tvm.api import (
     TypedSpec,
 )
 
-from chameleon_networks._graph.fused_operators import FusedOperator, shares_data
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.fusion_groups import FusionGroup, reuses_data
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._quantize.weights import overflows
 
 
-def reading_as(kind: str) -> tuple[str, ...]:
-    """The dtypes whose operators read activations in the same form: int8 and int7 for int7.
-
-    ``int7`` is a variant of int8 with other weights. Other dtypes have no variant, so the result is
-    the dtype by itself.
-
-    Args:
-        kind: A dtype of ``REDUCED``.
-
-    Returns:
-        For a variant, the dtype that it varies and then the variant. Otherwise only the dtype.
-    """
+def dtypes_with_same_data(kind: str) -> tuple[str, ...]:
+    """The dtypes that read data in the same format: int8 and int7 for int7."""
     variant_of = COMPUTE[kind].variant_of
     return (variant_of, kind) if variant_of else (kind,)
 
 
 @attrs.frozen(kw_only=True)
-class Eligible:
-    """The fused operators that can be computed in a dtype, and the reasons why others cannot.
+class EligibleFusions:
+    """The fusion groups that can be computed in a dtype, and the reasons why others cannot.
 
     Attributes:
-        places: Indices of the operators that can be computed in the dtype, in order.
+        indices: Indices of the operators that can be computed in the dtype, in order.
         reasons: For each other operator, by index, a phrase that says why it cannot be computed so.
     """
 
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     reasons: Mapping[int, str]
 
 
-def eligible(chains: Sequence[FusedOperator], kind: str) -> Eligible:
-    """Find the fused operators that can be computed in a dtype.
-
-    Args:
-        chains: The fused operators of a prepared float32 network.
-        kind: A dtype of ``REDUCED``.
-
-    Raises:
-        ConfigError: The dtype is unknown.
-    """
+def find_eligible(fusions: Sequence[FusionGroup], kind: str) -> EligibleFusions:
+    """Find the fusion groups that can be computed in a dtype."""
     if kind not in REDUCED:
         raise ConfigError(
             f"there is no precision {kind!r}", hint=f"Known ones: {FLOAT32}, {', '.join(REDUCED)}."
         )
-    reasons = {index: _reason(chain, kind) for index, chain in enumerate(chains)}
-    return Eligible(
-        places=tuple(index for index, reason in reasons.items() if reason is None),
+    reasons = {index: _obstacle(fusion, kind) for index, fusion in enumerate(fusions)}
+    return EligibleFusions(
+        indices=tuple(index for index, reason in reasons.items() if reason is None),
         reasons={index: reason for index, reason in reasons.items() if reason is not None},
     )
 
 
-def _reason(chain: FusedOperator, kind: str) -> str | None:
-    spec = chain.spec
+def _obstacle(fusion: FusionGroup, kind: str) -> str | None:
+    spec = fusion.spec
     if not isinstance(spec, TypedSpec):
         return f"{spec.kind} is computed in {FLOAT32} alone"
     if spec.dtype != FLOAT32:
         return f"it is computed in {spec.dtype} already"
-    if not all(isinstance(operand, relax.Var) for operand in chain.operands):
+    if not all(isinstance(operand, relax.Var) for operand in fusion.operands):
         return "its input is no tensor of the network that could be observed"
-    if chain.readers is None:
+    if fusion.readers is None:
         return "its inputs are rearranged for other operators, too"
-    return _no_integers(spec, kind) if COMPUTE[kind].quantized else _no_floats(chain, spec, kind)
+    return (
+        _integer_obstacle(spec, kind)
+        if COMPUTE[kind].quantized
+        else _float_obstacle(fusion, spec, kind)
+    )
 
 
-def _no_floats(chain: FusedOperator, spec: TypedSpec, kind: str) -> str | None:
+def _float_obstacle(fusion: FusionGroup, spec: TypedSpec, kind: str) -> str | None:
     """The reason why an operator cannot have a floating-point dtype, or None."""
-    weights, stored = chain.constants.weights, COMPUTE[kind].weights
+    weights, stored = fusion.constants.weights, COMPUTE[kind].weights
     if weights is not None and not stored.whole and overflows(weights, stored):
         return f"its weights are larger than what {kind} holds"
     try:
@@ -97,13 +83,10 @@ def _no_floats(chain: FusedOperator, spec: TypedSpec, kind: str) -> str | None:
     return None
 
 
-def _no_integers(spec: TypedSpec, kind: str) -> str | None:
-    """The reason why an operator cannot be computed in int8, or gains nothing by int7.
-
-    Else None.
-    """
+def _integer_obstacle(spec: TypedSpec, kind: str) -> str | None:
+    """The reason why int8 is impossible or int7 gains nothing, or None."""
     variant_of = COMPUTE[kind].variant_of
-    if variant_of and not shares_data(spec):
+    if variant_of and not reuses_data(spec):
         return f"weights of fewer bits than those of {variant_of} make it no faster"
     if isinstance(spec, FusedSpec):
         sums, largest = spec.reduced, LARGEST_PRODUCT

@@ -1,7 +1,7 @@
-"""Finds 8-bit ranges of tensors: by extremes, by percentiles and by least squares.
+"""Finds 8-bit ranges of tensors: by extremes, percentiles and least squares.
 
-Jacob et al., arXiv 1712.05877, section 2.1: a real number is ``scale * (q - zero_point)``. The
-integers ``q`` and ``zero_point`` have eight bits. So zero, which padding consists of, is exact.
+A real number is ``scale * (q - zero_point)`` (Jacob et al., arXiv 1712.05877, section 2.1), so that
+zero, as in padding, is exact.
 """
 
 from __future__ import annotations
@@ -23,11 +23,7 @@ Floats = NDArray[np.float64]
 
 
 class Histogram:
-    """Counts of values in bins whose width is a power of two.
-
-    Each bin begins at a multiple of the width. If a value lies beyond the bins, the width doubles
-    as often as needed, and neighbouring bins are merged. So only resolution is lost. Zeros are
-    in no bin: after a ReLU, most values are zero, and zero is exact in any range.
+    """Counts of non-zero values in bins, whose width, a power of two, doubles on demand.
 
     Attributes:
         count: Number of values, zeros included.
@@ -44,20 +40,13 @@ class Histogram:
         self._exponent: int | None = None
 
     def add(self, values: NDArray[Any]) -> None:
-        """Add values to the histogram.
-
-        Args:
-            values: An array of any shape, which may be empty.
-
-        Raises:
-            ConfigError: A value is infinite or NaN.
-        """
+        """Add values to the histogram."""
         flat = np.asarray(values).reshape(-1)
         if not flat.size:
             return
-        least, most = float(flat.min()), float(flat.max())
-        if not math.isfinite(least) or not math.isfinite(most):
-            number = "NaN" if math.isnan(least) or math.isnan(most) else "an infinity"
+        low_value, high_value = float(flat.min()), float(flat.max())
+        if not math.isfinite(low_value) or not math.isfinite(high_value):
+            number = "NaN" if math.isnan(low_value) or math.isnan(high_value) else "an infinity"
             raise ConfigError(
                 f"there is {number} among the values of a tensor, which has no range then",
                 hint="Look for it among the calibration inputs and the network's weights.",
@@ -66,36 +55,28 @@ class Histogram:
         self.count += int(flat.size)
         if zeros == flat.size:
             return
-        exponent = self._reach(least, most)
+        exponent = self._extend_bins(low_value, high_value)
         bins = np.floor(flat.astype(np.float64) * 2.0**-exponent).astype(np.int64)
         self._counts += np.bincount(bins - self._first, minlength=_BINS)
         self._counts[-self._first] -= zeros
 
-    def _reach(self, least: float, most: float) -> int:
-        """Extend the bins so that they cover two values and zero.
-
-        Args:
-            least: The smaller value.
-            most: The larger value.
-
-        Returns:
-            The width of a bin is 2 to this power.
-        """
-        self.low, self.high = min(self.low, least), max(self.high, most)
-        # Two bins are kept for what lies on either side of a multiple of the width.
-        _, wanted = math.frexp((self.high - self.low) / (_BINS - 2))
+    def _extend_bins(self, low_value: float, high_value: float) -> int:
+        """Extend the bins so that they cover two values and zero."""
+        self.low, self.high = min(self.low, low_value), max(self.high, high_value)
+        # Two bins are spare, for rounding at both ends.
+        _, exponent = math.frexp((self.high - self.low) / (_BINS - 2))
         if self._exponent is not None:
-            wanted = max(wanted, self._exponent)
-        first = math.floor(self.low * 2.0**-wanted)
+            exponent = max(exponent, self._exponent)
+        first = math.floor(self.low * 2.0**-exponent)
         if self._exponent is not None:
-            shift = wanted - self._exponent
+            shift = exponent - self._exponent
             if shift or first != self._first:
-                occupied, counts = np.flatnonzero(self._counts), np.zeros_like(self._counts)
-                bins = ((occupied + self._first) >> shift) - first
-                np.add.at(counts, bins, self._counts[occupied])
+                nonempty, counts = np.flatnonzero(self._counts), np.zeros_like(self._counts)
+                bins = ((nonempty + self._first) >> shift) - first
+                np.add.at(counts, bins, self._counts[nonempty])
                 self._counts = counts
-        self._exponent, self._first = wanted, first
-        return wanted
+        self._exponent, self._first = exponent, first
+        return exponent
 
     def bins(self) -> tuple[Floats, NDArray[np.int64]]:
         """The distribution of the values other than zero.
@@ -103,28 +84,20 @@ class Histogram:
         Returns:
             The edges of n bins, of shape (n + 1,), and their counts, of shape (n,). n may be 0.
         """
-        occupied = np.flatnonzero(self._counts)
-        if self._exponent is None or not occupied.size:
+        nonempty = np.flatnonzero(self._counts)
+        if self._exponent is None or not nonempty.size:
             return np.zeros(1), np.zeros(0, np.int64)
-        first, last = int(occupied[0]), int(occupied[-1]) + 1
+        first, last = int(nonempty[0]), int(nonempty[-1]) + 1
         edges = np.arange(first, last + 1) + float(self._first)
         return np.ldexp(edges, self._exponent), self._counts[first:last]
 
     def percentile(self, percent: float) -> tuple[float, float]:
-        """The range that remains if a share of the values is cut off at each end.
-
-        Args:
-            percent: Percentage of the values below the upper end, which is also the percentage of
-                the values above the lower end.
-
-        Returns:
-            The lower and the upper end, between ``low`` and ``high``. Zero lies between the ends.
-        """
+        """The range that remains if a share of the values is cut off at each end."""
         edges, counts = self.bins()
         if not counts.size:
             return 0.0, 0.0
         allowed = self.count * (1.0 - percent / 100.0)
-        # Counting from the ends, zeros never matter: the range has to reach them anyway.
+        # Zeros are not counted, because every range contains them.
         below = np.concatenate([[0], np.cumsum(counts)])
         above = np.concatenate([[0], np.cumsum(counts[::-1])])
         low = float(np.interp(allowed, below, edges))
@@ -135,7 +108,7 @@ class Histogram:
 LEVELS = STORAGE[UINT8].high
 """Number of steps between the least and the largest number of eight bits."""
 
-EXTREMES, LEAST_SQUARES = "minimum and maximum", "least squares"
+MIN_MAX, LEAST_SQUARES = "minimum and maximum", "least squares"
 PERCENTILES = (99.9, 99.99, 99.999)
 """Percentages of the values that lie below the upper end of a range, or above its lower end."""
 
@@ -143,7 +116,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 _FRACTIONS = 2.0 ** -(np.arange(33) / 8.0)
 """Clipping thresholds that least squares tries, as fractions of the largest value. They go down to
 a sixteenth, each a twelfth below the previous one."""
-_TURNS = 2
+_ROUNDS = 2
 """How often least squares searches for the best upper end and then for the best lower end."""
 
 
@@ -172,18 +145,7 @@ class Affine:
 
     @classmethod
     def between(cls, low: float, high: float) -> Affine:
-        """The mapping to 8-bit numbers whose range contains two numbers and zero.
-
-        The zero point is rounded to an integer. So one of the two numbers may lie outside of the
-        range by up to half a step.
-
-        Args:
-            low: The lower end of the range.
-            high: The upper end of the range.
-
-        Raises:
-            ConfigError: A number is infinite or NaN.
-        """
+        """The mapping whose range contains two numbers and zero, but for half a step."""
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ConfigError(
                 f"a range from {low} to {high} cannot be divided into steps",
@@ -192,7 +154,7 @@ class Affine:
         low, high = min(low, 0.0), max(high, 0.0)
         if low == high:
             return cls(scale=1.0, zero_point=0)
-        # Half of each, since the span of two numbers of float64 may be none.
+        # Halved, because the difference of two float64 numbers may overflow.
         scale = _float32(max(2.0 * ((high / 2.0 - low / 2.0) / LEVELS), _TINY))
         return cls(scale=scale, zero_point=min(LEVELS, round(-low / scale)))
 
@@ -208,26 +170,16 @@ def ranges_from_json(ranges: Mapping[str, Sequence[Any]]) -> dict[str, Affine]:
 
 
 def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floats:
-    """The mean squared error of a tensor that is quantized to eight bits, for several mappings.
-
-    Values count as spread evenly over their bin. Let ``u = x / scale + zero_point``, and ``n`` its
-    rounding, clipped to 0 and 255. The antiderivative of ``(u - n)^2`` is ``n / 12 + (u - n)^3 /
-    3``. Its first term adds the integral over a step of rounding, one twelfth, for each step. Its
-    second term is for the incomplete step, or for values beyond the clipped range.
-
-    Args:
-        histogram: The distribution of the tensor's values.
-        affines: The mappings.
-
-    Returns:
-        Mean squared errors, of shape (affines,). Zeros if the histogram is empty.
-    """
+    """The mean squared errors of 8-bit mappings, of shape (affines,)."""
+    # Values spread evenly over a bin. With ``u = x / scale + zero_point`` and its clipped rounding
+    # n, the antiderivative of ``(u - n)^2`` is ``n / 12 + (u - n)^3 / 3``: 1/12 for each full step,
+    # and the incomplete step.
     edges, counts = histogram.bins()
     if not counts.size:
         return np.zeros(len(affines))
     scales = np.array([affine.scale for affine in affines])[:, None]
     zeros = np.array([float(affine.zero_point) for affine in affines])[:, None]
-    # Counted from the zero point on, which is the same but for a constant.
+    # Relative to the zero point, which changes the antiderivative by a constant only.
     steps = edges / scales
     nearest = np.clip(np.rint(steps), -zeros, LEVELS - zeros)
     primitive = nearest / 12.0 + (steps - nearest) ** 3 / 3.0
@@ -237,21 +189,14 @@ def mean_squared_errors(histogram: Histogram, affines: Sequence[Affine]) -> Floa
     return errors
 
 
-def candidates(histogram: Histogram) -> dict[str, Affine]:
-    """Compute several 8-bit ranges for a tensor, one for each method, by the method's name.
-
-    Args:
-        histogram: The distribution of the tensor's values.
-
-    Raises:
-        ConfigError: The histogram is empty.
-    """
+def candidate_ranges(histogram: Histogram) -> dict[str, Affine]:
+    """Compute several 8-bit ranges for a tensor, one for each method, by the method's name."""
     if not histogram.count:
         raise ConfigError(
             "a tensor of the network never had a value, so that it has no range",
             hint="Calibrate with at least one batch, of inputs that are not empty.",
         )
-    affines = {EXTREMES: Affine.between(histogram.low, histogram.high)}
+    affines = {MIN_MAX: Affine.between(histogram.low, histogram.high)}
     for percent in PERCENTILES:
         affines[f"percentile {percent:g}"] = Affine.between(*histogram.percentile(percent))
     affines[LEAST_SQUARES] = _least_squares(histogram)
@@ -262,12 +207,12 @@ def _least_squares(histogram: Histogram) -> Affine:
     """The range with the least mean squared error, a compromise of clipping and step size."""
     low, high = histogram.low, histogram.high
     best = Affine.between(low, high)
-    for _ in range(_TURNS):
+    for _ in range(_ROUNDS):
         for upper in (True, False):
             end = histogram.high if upper else histogram.low
             ends = [float(end * fraction) for fraction in _FRACTIONS]
-            tried = [(low, bound) if upper else (bound, high) for bound in ends]
-            affines = [Affine.between(*pair) for pair in tried]
-            least = int(np.argmin(mean_squared_errors(histogram, affines)))
-            (low, high), best = tried[least], affines[least]
+            candidates_tried = [(low, bound) if upper else (bound, high) for bound in ends]
+            affines = [Affine.between(*pair) for pair in candidates_tried]
+            low_value = int(np.argmin(mean_squared_errors(histogram, affines)))
+            (low, high), best = candidates_tried[low_value], affines[low_value]
     return best

@@ -1,8 +1,6 @@
-"""Rounds weights to a dtype, and corrects biases for the shift that this rounding causes.
+"""Rounds weights, and corrects biases for the shift of each channel's mean.
 
-Integer weights are symmetric, with a scale for each output channel. Nagel et al., arXiv 1906.04721,
-section 4.2: the weights' errors times the means of the input channels, summed, shift the mean of an
-output channel. The bias can undo this shift.
+Scales are symmetric, one for each output channel (Nagel et al., arXiv 1906.04721, section 4.2).
 """
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ from chameleon_core.plugin_api import FLOAT32, ConfigError
 from chameleon_tvm.api import COMPUTE, ConvolutionSpec, StorageType, is_channels_last
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.fused_operators import Constants, FusedOperator
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._graph.steps import Step
+from chameleon_networks._graph.fusion_groups import Constants, FusionGroup
+from chameleon_networks._graph.quantization import QParams
+from chameleon_networks._graph.relax_utils import relax
 
 Means = Mapping[str, NDArray[Any]]
 """The mean of each channel of tensors, by the tensors' names."""
@@ -27,7 +25,7 @@ _TINY = np.finfo(np.float32).tiny
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class EncodedWeights:
+class QuantizedWeights:
     """Weights quantized to integers.
 
     Attributes:
@@ -39,18 +37,14 @@ class EncodedWeights:
     scales: NDArray[np.float32]
 
     @property
-    def real(self) -> NDArray[np.float32]:
+    def dequantized(self) -> NDArray[np.float32]:
         """The weights in float32."""
         axes = (1,) * (self.values.ndim - 1)
         return self.values.astype(np.float32) * self.scales.reshape(-1, *axes)
 
-    def step(self, axis: int) -> Step:
-        """The dequantization step for a constant that holds these weights.
-
-        Args:
-            axis: The axis of the constant's output channels.
-        """
-        return Step(
+    def qparams(self, axis: int) -> QParams:
+        """The quantization parameters of a constant with these weights."""
+        return QParams(
             source=relax.const(np.ascontiguousarray(np.moveaxis(self.values, 0, axis))),
             dtype=self.values.dtype.name,
             scale=self.scales,
@@ -59,51 +53,33 @@ class EncodedWeights:
         )
 
 
-def encoded_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
-    """Quantize weights to integers.
-
-    Args:
-        weights: The weights, output channels first.
-        kind: An integer dtype.
-
-    Raises:
-        ConfigError: A weight is infinite or NaN.
-    """
+def quantize_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWeights:
+    """Quantize weights to integers."""
     if not np.isfinite(weights).all():
         raise ConfigError(
             "there are infinities or NaN among weights, which have no range then",
             hint="Fix the weights.",
         )
-    most = kind.symmetric
+    largest_integer = kind.symmetric
     flat = weights.reshape(len(weights), -1)
     largest = np.abs(flat).max(axis=1, initial=0.0).astype(np.float32)
-    scales = np.where(largest > 0, np.maximum(largest / np.float32(most), _TINY), 1.0)
+    scales = np.where(largest > 0, np.maximum(largest / np.float32(largest_integer), _TINY), 1.0)
     scales = scales.astype(np.float32)
-    values = np.clip(np.rint(flat / scales[:, None]), -most, most).astype(kind.storage_dtype)
-    return EncodedWeights(values=values.reshape(weights.shape), scales=scales)
+    values = np.clip(np.rint(flat / scales[:, None]), -largest_integer, largest_integer).astype(
+        kind.storage_dtype
+    )
+    return QuantizedWeights(values=values.reshape(weights.shape), scales=scales)
 
 
-def sketched_weights(weights: NDArray[Any], kind: StorageType) -> EncodedWeights:
-    """Make stand-ins for quantized weights, with the right shape and dtype, but equal values.
-
-    That is fast, and enough to find out the dtypes of a network's operators.
-
-    Args:
-        weights: The weights, output channels first.
-        kind: An integer dtype.
-    """
+def placeholder_weights(weights: NDArray[Any], kind: StorageType) -> QuantizedWeights:
+    """Weights of the right shape and dtype with equal values, to find operators' dtypes."""
     values = np.full(weights.shape, kind.symmetric, kind.storage_dtype)
-    return EncodedWeights(values=values, scales=np.ones(len(weights), np.float32))
+    return QuantizedWeights(values=values, scales=np.ones(len(weights), np.float32))
 
 
 def overflows(values: NDArray[Any], kind: StorageType) -> bool:
-    """Whether any finite number becomes infinite when it is converted to a dtype.
-
-    Args:
-        values: An array of float32.
-        kind: A floating-point dtype.
-    """
-    # Rounding keeps the order of numbers, so that the ends tell of all.
+    """Whether any finite number becomes infinite when it is converted to a dtype."""
+    # Rounding is monotonic, so that the extremes suffice.
     ends = np.array([values.min(initial=0.0), values.max(initial=0.0)], np.float32)
     if not np.isfinite(ends).all():
         finite = values[np.isfinite(values)]
@@ -111,51 +87,38 @@ def overflows(values: NDArray[Any], kind: StorageType) -> bool:
     return not bool(np.isfinite(kind.rounded(ends)).all())
 
 
-def channel_means(chain: FusedOperator, data: NDArray[Any]) -> NDArray[np.float64]:
-    """The mean of each channel of a fused operator's data, of shape (channels,).
-
-    Args:
-        chain: The fused operator.
-        data: The values of its data for some inputs.
-    """
-    spec = chain.spec
+def channel_means(fusion: FusionGroup, data: NDArray[Any]) -> NDArray[np.float64]:
+    """The mean of each channel of a fusion group's data, of shape (channels,)."""
+    spec = fusion.spec
     first = isinstance(spec, ConvolutionSpec) and not is_channels_last(spec.layout)
-    moved = np.moveaxis(data, 1, -1) if first else data
-    means: NDArray[np.float64] = moved.reshape(-1, moved.shape[-1]).mean(axis=0, dtype=np.float64)
+    channels_last = np.moveaxis(data, 1, -1) if first else data
+    means: NDArray[np.float64] = channels_last.reshape(-1, channels_last.shape[-1]).mean(
+        axis=0, dtype=np.float64
+    )
     return means
 
 
-def constants_in(chain: FusedOperator, kind: str, mean: NDArray[Any] | None = None) -> Constants:
-    """The constants of a fused operator in a dtype: rounded weights, and the bias if there is one.
-
-    Args:
-        chain: The fused operator. If it has no weights, its constants are returned unchanged.
-        kind: The dtype to compute in.
-        mean: The mean of each channel of the operator's data, to correct the bias. None to keep the
-            bias.
-
-    Returns:
-        The constants, all in float32.
-    """
-    weights, bias = chain.constants.weights, chain.constants.bias
+def constants_for(fusion: FusionGroup, kind: str, mean: NDArray[Any] | None = None) -> Constants:
+    """The constants of a fusion group in a dtype: rounded weights, and the bias if there is one."""
+    weights, bias = fusion.constants.weights, fusion.constants.bias
     if kind == FLOAT32 or weights is None:
-        return chain.constants
-    stored = COMPUTE[kind].weights
-    rounded = encoded_weights(weights, stored).real if stored.whole else stored.rounded(weights)
+        return fusion.constants
+    storage = COMPUTE[kind].weights
+    rounded = (
+        quantize_weights(weights, storage).dequantized
+        if storage.whole
+        else storage.rounded(weights)
+    )
     if mean is not None and bias is not None:
-        bias = (bias - _shift(chain, rounded - weights, mean)).astype(np.float32)
+        bias = (bias - _mean_shift(fusion, rounded - weights, mean)).astype(np.float32)
     return Constants(weights=rounded, bias=bias)
 
 
-def _shift(chain: FusedOperator, errors: NDArray[Any], mean: NDArray[Any]) -> NDArray[np.float64]:
-    """How far the mean of each output channel is off, an array of shape (output channels,).
-
-    Args:
-        chain: The fused operator whose weights have errors.
-        errors: The errors of the weights: output channels first, then input channels of a group.
-        mean: The mean of each input channel.
-    """
-    groups = chain.spec.group_count if isinstance(chain.spec, ConvolutionSpec) else 1
+def _mean_shift(
+    fusion: FusionGroup, errors: NDArray[Any], mean: NDArray[Any]
+) -> NDArray[np.float64]:
+    """The shift of the mean of each output channel, of shape (output channels,)."""
+    groups = fusion.spec.group_count if isinstance(fusion.spec, ConvolutionSpec) else 1
     outputs, inputs = errors.shape[:2]
     summed = errors.reshape(outputs, inputs, -1).sum(axis=2, dtype=np.float64)
     by_group = summed.reshape(groups, outputs // groups, inputs)

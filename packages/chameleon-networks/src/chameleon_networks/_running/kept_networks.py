@@ -120,14 +120,14 @@ class KeptNetwork:
         arrays = read_cached(self._folder / f"{GRAPH}.arrays", read_arrays)
         if known is None or arrays is None:
             return None
-        module = _relaxed().with_constants(known[0]["module"], arrays)
+        module = _relax_utils().restore_constants(known[0]["module"], arrays)
         return cattrs.structure({**known[0], "module": module}, ImportedGraph)
 
     def keep_graph(self, graph: ImportedGraph) -> None:
         """Keep the network as Relax has it, unless it is known."""
         if self.fact(GRAPH) is not None:
             return
-        text, arrays = _relaxed().without_constants(graph.module)
+        text, arrays = _relax_utils().extract_constants(graph.module)
         facts = attrs.asdict(attrs.evolve(graph, module=text))
         self.keep_fact(GRAPH, facts, [*arrays, np.zeros(0)])
 
@@ -153,10 +153,10 @@ def kept_network(network: ImportedNetwork, scratch: str = "") -> KeptNetwork | N
     return KeptNetwork(cache_path(KEPT_NETWORKS, [_cache_key(), facts]))
 
 
-def _relaxed() -> Any:
-    from chameleon_networks._graph import relaxed  # noqa: PLC0415 - needs TVM
+def _relax_utils() -> Any:
+    from chameleon_networks._graph import relax_utils  # noqa: PLC0415 - needs TVM
 
-    return relaxed
+    return relax_utils
 
 
 def _cache_key() -> list[Any]:

@@ -33,7 +33,7 @@ from chameleon_networks._frameworks.running import (
     openvino_model,
 )
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._quantize.batches import batches_of
+from chameleon_networks._quantize.calibration_batches import batches_of
 from chameleon_networks._running import requests
 from chameleon_networks._running.processes import AskedProcess
 

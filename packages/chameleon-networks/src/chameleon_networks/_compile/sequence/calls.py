@@ -12,7 +12,7 @@ from chameleon_tvm.api import tirx
 from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import array_of
-from chameleon_networks._graph.relaxed import bindings_of, known_extents, relax, tvm
+from chameleon_networks._graph.relax_utils import bindings_of, relax, static_shape, tvm
 from chameleon_networks._graph.strides import Shape, dense_strides, is_dense
 
 Expr = Any
@@ -22,11 +22,8 @@ _VIEWS = frozenset(
 )
 
 
-class NotStatic(Exception):  # noqa: N818 - no error: the virtual machine runs such networks
-    """A network cannot become a call sequence: it contains more than calls of known shapes.
-
-    The message names the reason.
-    """
+class NotStaticError(Exception):
+    """A network is no sequence of kernel calls of static shapes, for the reason given."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -51,10 +48,9 @@ class Storage:
 
 @attrs.frozen(kw_only=True)
 class Tensor:
-    """A tensor that fills a storage or lies in a part of it.
+    """A tensor that fills a storage or is a strided part of it.
 
     Attributes:
-        storage: The storage.
         offset: Bytes from the start of the storage.
         shape: The extents of the axes.
         strides: The stride of each axis, in elements.
@@ -68,14 +64,8 @@ class Tensor:
     dtype: str
 
     @classmethod
-    def fresh(cls, shape: Shape, dtype: str, **of: Any) -> Tensor:
-        """A dense tensor that is the whole of a new storage.
-
-        Args:
-            shape: The shape of the tensor.
-            dtype: The dtype of the elements.
-            of: The input or the constant that the storage holds, by the name of its attribute.
-        """
+    def allocate(cls, shape: Shape, dtype: str, **of: Any) -> Tensor:
+        """A dense tensor that fills a new storage."""
         storage = Storage(size=bytes_of(shape, dtype), **of)
         return cls(storage=storage, shape=shape, strides=dense_strides(shape), dtype=dtype)
 
@@ -86,29 +76,29 @@ class Tensor:
 
     @property
     def dense(self) -> bool:
-        """Whether the elements lie in memory without gaps."""
+        """Whether the tensor is contiguous."""
         return is_dense(self.shape, self.strides)
 
     @property
-    def whole(self) -> bool:
-        """Whether the tensor fills its storage without gaps."""
+    def fills_storage(self) -> bool:
+        """Whether the tensor is contiguous and fills its storage."""
         return self.offset == 0 and self.dense and self.size == self.storage.size
 
 
 @attrs.frozen(kw_only=True)
-class Lookup:
-    """A parameter of a kernel with an axis whose indices the kernel looks up in a table.
+class ChannelGather:
+    """A parameter of which a kernel reads one axis through an index table.
 
     Attributes:
         position: The number of the parameter.
         axis: The axis of the parameter.
-        table: For each index of the axis, the index to read instead. The dtype is int64. An index
-            may lie outside of the tensor, but inside the tensor's storage.
+        indices: For each index of the axis, the int64 index to read instead, which may lie outside
+            of the tensor, but inside its storage.
     """
 
     position: int
     axis: int
-    table: Tensor
+    indices: Tensor
 
 
 @attrs.frozen(kw_only=True)
@@ -120,15 +110,14 @@ class Call:
         symbol: The name of the compiled function. A kernel may have several compiled functions.
         reads: The tensors that the kernel reads, which are its first arguments.
         writes: The tensors that the kernel writes, which are its next arguments.
-        lookups: The parameters that the kernel reads by a table. The table has, for each index of
-            one axis, the index to read instead. The tables are the kernel's last arguments.
+        gathers: The parameters that the kernel reads through index tables, its last arguments.
     """
 
     kernel: str
     symbol: str = attrs.field()
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
-    lookups: tuple[Lookup, ...] = ()
+    gathers: tuple[ChannelGather, ...] = ()
 
     @symbol.default
     def _symbol(self) -> str:
@@ -137,7 +126,7 @@ class Call:
     @property
     def arguments(self) -> tuple[Tensor, ...]:
         """All tensors, in the order of the kernel's parameters."""
-        return (*self.reads, *self.writes, *(lookup.table for lookup in self.lookups))
+        return (*self.reads, *self.writes, *(lookup.indices for lookup in self.gathers))
 
 
 @attrs.frozen(kw_only=True)
@@ -156,27 +145,17 @@ class CallSequence:
 
 
 def bytes_of(shape: Sequence[int], dtype: str) -> int:
-    """The size of a dense tensor in bytes.
-
-    The size follows from its shape and the name of its dtype.
-    """
+    """The size of a dense tensor in bytes."""
     kind = tvm.DataType(dtype)
     return math.prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 
 
-def sequence_of(module: Any) -> CallSequence:
-    """Read the kernel calls of a network's function ``main``.
-
-    Args:
-        module: An ``IRModule`` in which every operator is a ``call_tir`` or a reshape.
-
-    Raises:
-        NotStatic: The function contains something else.
-    """
-    return _Reader(module).read()
+def read_call_sequence(module: Any) -> CallSequence:
+    """Read the kernel calls of a network's function ``main``."""
+    return _SequenceReader(module).read()
 
 
-class _Reader:
+class _SequenceReader:
     def __init__(self, module: Any) -> None:
         self._module = module
         self._main = module["main"]
@@ -193,14 +172,14 @@ class _Reader:
             inputs.append(tensor)
         for binding in bindings_of(self._main):
             if not isinstance(binding, relax.VarBinding):
-                raise NotStatic("it checks types while it runs")
+                raise NotStaticError("it checks types while it runs")
             self._known[binding.var] = self._value(binding.value, binding.var)
         result = self._value(self._main.body.body, None)
         outputs = result if isinstance(result, tuple) else (result,)
         if not all(isinstance(output, Tensor) for output in outputs):
-            raise NotStatic("it returns tuples inside a tuple")
+            raise NotStaticError("it returns tuples inside a tuple")
         if not self._calls:
-            raise NotStatic("it calls no kernel")
+            raise NotStaticError("it calls no kernel")
         return CallSequence(inputs=tuple(inputs), calls=tuple(self._calls), outputs=outputs)
 
     def _value(self, value: Expr, variable: Any) -> Any:
@@ -214,20 +193,20 @@ class _Reader:
             return self._value(value.tuple_value, None)[value.index]
         if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
             return self._operator(value, variable)
-        raise NotStatic(f"it holds a {type(value).__name__}")
+        raise NotStaticError(f"it holds a {type(value).__name__}")
 
     def _operator(self, call: Any, variable: Any) -> Any:
         name = str(call.op.name)
         if name in _VIEWS:
             return self._viewed(call, variable)
         if name != "relax.call_tir" or len(call.args) != 2:  # noqa: PLR2004 - symbolic extents
-            raise NotStatic(f"it calls {name}")
+            raise NotStaticError(f"it calls {name}")
         kernel = call.args[0]
         if not isinstance(self._module[kernel], tirx.PrimFunc):
-            raise NotStatic(f"it calls {kernel.name_hint}, which is no kernel")
+            raise NotStaticError(f"it calls {kernel.name_hint}, which is no kernel")
         reads = self._value(call.args[1], None)
         if not all(isinstance(read, Tensor) for read in reads):
-            raise NotStatic(f"{kernel.name_hint} is passed a tuple")
+            raise NotStaticError(f"{kernel.name_hint} is passed a tuple")
         kinds = call.ty_args[0]
         several = hasattr(kinds, "fields")
         writes = tuple(self._fresh(kind) for kind in (kinds.fields if several else [kinds]))
@@ -239,7 +218,7 @@ class _Reader:
         shape = _shape(variable.ty if variable is not None else call.ty)
         view = attrs.evolve(source, shape=shape, strides=dense_strides(shape))
         if view.size != source.size:
-            raise NotStatic(f"{call.op.name} changes the number of elements")
+            raise NotStaticError(f"{call.op.name} changes the number of elements")
         return view
 
     def _constant(self, value: Any) -> Tensor:
@@ -249,11 +228,11 @@ class _Reader:
         return self._constants[value]
 
     def _fresh(self, kind: Any, **of: Any) -> Tensor:
-        return Tensor.fresh(_shape(kind), str(kind.dtype), **of)
+        return Tensor.allocate(_shape(kind), str(kind.dtype), **of)
 
 
 def _shape(kind: Any) -> Shape:
-    shape = known_extents(kind)
+    shape = static_shape(kind)
     if shape is None:
-        raise NotStatic("a shape is known only while it runs")
+        raise NotStaticError("a shape is known only while it runs")
     return shape

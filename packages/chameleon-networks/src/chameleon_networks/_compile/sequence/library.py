@@ -1,4 +1,4 @@
-"""Writes the object files and the weights of a call sequence, from which a library is linked."""
+"""Plans the memory of a call sequence, and writes the files from which it is linked."""
 
 from __future__ import annotations
 
@@ -18,26 +18,18 @@ from tvm_ffi.structural import WalkResult, structural_walk
 
 from chameleon_networks._compile.sequence.calls import CallSequence, Storage, Tensor, bytes_of
 from chameleon_networks._compile.sequence.weights import WEIGHTS, write_weights
-from chameleon_networks._graph.relaxed import tvm
+from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import Shape
 from chameleon_networks._runtime.linking import OBJECTS, SOURCES, c_array, compile_c
 from chameleon_networks._runtime.pack import ALIGNMENT, aligned
 
-KEPT_OBJECTS = "objects"
+OBJECT_CACHE = "objects"
 """Folder in the user's cache folder with the object files of networks."""
 
 
 def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
-    """The numbers of iterations of a kernel's parallel loops, in the order of its code.
-
-    The run-time library divides these iterations among threads.
-
-    A number that is not constant becomes 0. Loops inside of a parallel loop do not count, and
-    neither do loops of one iteration, because TVM drops them.
-
-    Args:
-        function: A scheduled function.
-    """
+    """The extents of a kernel's outermost parallel loops, 0 if dynamic."""
+    # TVM drops loops of one iteration.
     extents: list[int] = []
 
     def add(loop: Any) -> WalkResult:
@@ -54,13 +46,13 @@ def parallel_extents(function: tirx.PrimFunc) -> tuple[int, ...]:
     return tuple(extents)
 
 
-_FEW = 4096
+_COMPARED_BYTES = 4096
 """About how many bytes of two constants are compared before all bytes are."""
 
 
 @attrs.frozen(kw_only=True)
-class Interval:
-    """The size of a piece of memory, and the calls during which it is needed.
+class Lifetime:
+    """The size of a storage, and the calls between which it is needed.
 
     Attributes:
         size: The size in bytes.
@@ -74,77 +66,66 @@ class Interval:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Plan:
-    """The place in memory of each tensor of a network (call sequence).
+class MemoryPlan:
+    """The memory of each storage of a call sequence.
 
     Attributes:
         arena: The offset in bytes of each storage that lies in the arena, the memory for tensors
             between kernels.
         arena_size: The size of the arena in bytes.
         weights: For each constant, its number among the distinct constants.
-        blobs: The distinct constants.
-        returned: For each storage that lies in the memory of an output, the output's number.
-        copied: The numbers of the outputs that must be copied from other tensors.
+        constants: The distinct constants.
+        output_storages: The output's number for each storage in the memory of an output.
+        copied_outputs: The numbers of the outputs that must be copied from other tensors.
     """
 
     arena: Mapping[Storage, int]
     arena_size: int
     weights: Mapping[Storage, int]
-    blobs: tuple[NDArray[Any], ...]
-    returned: Mapping[Storage, int]
-    copied: tuple[int, ...]
+    constants: tuple[NDArray[Any], ...]
+    output_storages: Mapping[Storage, int]
+    copied_outputs: tuple[int, ...]
 
 
-def planned(sequence: CallSequence, *, merged: bool = True) -> Plan:
-    """Plan where each tensor of a call sequence lies in memory.
-
-    Args:
-        sequence: The calls.
-        merged: Whether constants with equal bytes are stored once.
-    """
-    returned: dict[Storage, int] = {}
+def plan_memory(sequence: CallSequence, *, deduplicate: bool = True) -> MemoryPlan:
+    """Plan where each storage of a call sequence is in memory."""
+    output_storages: dict[Storage, int] = {}
     copied = []
     for position, output in enumerate(sequence.outputs):
-        if output.storage.written and output.whole and output.storage not in returned:
-            returned[output.storage] = position
+        storage = output.storage
+        if storage.written and output.fills_storage and storage not in output_storages:
+            output_storages[storage] = position
         else:
             copied.append(position)
-    alive = _lifetimes(sequence, returned)
-    offsets, arena_size = placed(list(alive.values()))
-    weights, blobs = _weights(sequence, merged=merged)
-    return Plan(
-        arena=dict(zip(alive, offsets, strict=True)),
+    lifetimes = _lifetimes(sequence, output_storages)
+    offsets, arena_size = assign_offsets(list(lifetimes.values()))
+    weights, constants = _number_constants(sequence, deduplicate=deduplicate)
+    return MemoryPlan(
+        arena=dict(zip(lifetimes, offsets, strict=True)),
         arena_size=arena_size,
         weights=weights,
-        blobs=blobs,
-        returned=returned,
-        copied=tuple(copied),
+        constants=constants,
+        output_storages=output_storages,
+        copied_outputs=tuple(copied),
     )
 
 
-def placed(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """Choose offsets in memory so that data that are needed at the same time do not overlap.
-
-    Args:
-        intervals: The pieces of memory to place.
-
-    Returns:
-        The offset of each interval, a multiple of ``ALIGNMENT``, and the total size in bytes.
-    """
+def assign_offsets(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
+    """Assign offsets so that storages with overlapping lifetimes do not overlap, largest first."""
     offsets: dict[int, int] = {}
-    for number in sorted(range(len(intervals)), key=lambda number: -intervals[number].size):
-        interval = intervals[number]
+    for number in sorted(range(len(lifetimes)), key=lambda number: -lifetimes[number].size):
+        lifetime = lifetimes[number]
         neighbours = sorted(
-            (offsets[other], offsets[other] + aligned(intervals[other].size))
+            (offsets[other], offsets[other] + aligned(lifetimes[other].size))
             for other in offsets
-            if intervals[other].first <= interval.last and interval.first <= intervals[other].last
+            if lifetimes[other].first <= lifetime.last and lifetime.first <= lifetimes[other].last
         )
-        offsets[number] = _gap(neighbours, interval.size)
-    ends = [offsets[number] + aligned(interval.size) for number, interval in enumerate(intervals)]
-    return [offsets[number] for number in range(len(intervals))], max(ends, default=0)
+        offsets[number] = _smallest_gap(neighbours, lifetime.size)
+    ends = [offsets[number] + aligned(lifetime.size) for number, lifetime in enumerate(lifetimes)]
+    return [offsets[number] for number in range(len(lifetimes))], max(ends, default=0)
 
 
-def _gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
+def _smallest_gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
     """The start of the smallest gap that is large enough, else the end of the last range."""
     best, at, smallest = None, 0, None
     for start, end in ranges:
@@ -155,64 +136,53 @@ def _gap(ranges: Sequence[tuple[int, int]], size: int) -> int:
     return at if best is None else best
 
 
-def _lifetimes(sequence: CallSequence, returned: Mapping[Storage, int]) -> dict[Storage, Interval]:
-    alive: dict[Storage, Interval] = {}
+def _lifetimes(sequence: CallSequence, outputs: Mapping[Storage, int]) -> dict[Storage, Lifetime]:
+    lifetimes: dict[Storage, Lifetime] = {}
     used = [*(call.arguments for call in sequence.calls), sequence.outputs]
     for number, tensors in enumerate(used):
         for tensor in tensors:
             storage = tensor.storage
-            if storage.written and storage not in returned:
-                known = alive.get(storage, Interval(size=storage.size, first=number, last=number))
-                alive[storage] = attrs.evolve(known, last=number)
-    return alive
+            if storage.written and storage not in outputs:
+                lifetime = Lifetime(size=storage.size, first=number, last=number)
+                lifetimes[storage] = attrs.evolve(lifetimes.get(storage, lifetime), last=number)
+    return lifetimes
 
 
-def _weights(
-    sequence: CallSequence, *, merged: bool
+def _number_constants(
+    sequence: CallSequence, *, deduplicate: bool
 ) -> tuple[dict[Storage, int], tuple[NDArray[Any], ...]]:
-    """The number of each constant, and the distinct constants.
-
-    Equal ones are merged if ``merged``.
-    """
+    """The number of each constant among the distinct ones, and the distinct constants."""
     numbers: dict[Storage, int] = {}
-    alike: dict[tuple[int, bytes], list[int]] = defaultdict(list)
-    blobs: list[NDArray[Any]] = []
+    by_sample: dict[tuple[int, bytes], list[int]] = defaultdict(list)
+    constants: list[NDArray[Any]] = []
     tensors = [tensor for call in sequence.calls for tensor in call.arguments]
     for tensor in [*tensors, *sequence.outputs]:
         storage = tensor.storage
         if storage.constant is None or storage in numbers:
             continue
         data = _bytes(storage.constant)
-        # Constants of one size mostly differ in any few of their bytes.
-        few = data[:: max(1, len(data) // _FEW)].tobytes()
-        candidates = alike[len(data), few] if merged else []
-        same = (blob for blob in candidates if np.array_equal(_bytes(blobs[blob]), data))
+        # Different constants of one size mostly differ in a sample of their bytes.
+        sample = data[:: max(1, len(data) // _COMPARED_BYTES)].tobytes()
+        candidates = by_sample[len(data), sample] if deduplicate else []
+        same = (number for number in candidates if np.array_equal(_bytes(constants[number]), data))
         number = next(same, None)
         if number is None:
-            number = len(blobs)
-            blobs.append(storage.constant)
+            number = len(constants)
+            constants.append(storage.constant)
             candidates.append(number)
         numbers[storage] = number
-    return numbers, tuple(blobs)
+    return numbers, tuple(constants)
 
 
 def _bytes(constant: NDArray[Any]) -> NDArray[np.ubyte]:
     return constant.reshape(-1).view(np.ubyte)
 
 
-class _Tables:
-    """Writes the C header ``tables.h``, which describes a network's calls and tensors.
-
-    ``runtime/tables.c`` includes the header.
-
-    Args:
-        sequence: The calls of the network.
-        plan: The places of the tensors in memory.
-        loops: The extents of each function's parallel loops, by the function's symbol.
-    """
+class _TableWriter:
+    """Writes the C header ``tables.h`` of ``runtime/tables.c``, with calls and tensors."""
 
     def __init__(
-        self, sequence: CallSequence, plan: Plan, loops: Mapping[str, Sequence[int]]
+        self, sequence: CallSequence, plan: MemoryPlan, loops: Mapping[str, Sequence[int]]
     ) -> None:
         self._sequence = sequence
         self._plan = plan
@@ -220,20 +190,14 @@ class _Tables:
         self._extents: list[int] = []
         self._strides: list[int] = []
         self._layouts: dict[tuple[Shape, Shape], int] = {}
-        passed = [tensor for call in sequence.calls for tensor in call.arguments]
-        copied = [sequence.outputs[position] for position in plan.copied]
-        tensors = dict.fromkeys([*passed, *copied])
+        arguments = [tensor for call in sequence.calls for tensor in call.arguments]
+        copied = [sequence.outputs[position] for position in plan.copied_outputs]
+        tensors = dict.fromkeys([*arguments, *copied])
         self._tensors = {tensor: number for number, tensor in enumerate(tensors)}
 
     def text(self, layout: int, sums: Sequence[int]) -> str:
-        """Write the C header that describes the network's calls and memory to the run-time library.
-
-        Args:
-            layout: The number of the layout in which the weights are packed. The library refuses a
-                file of weights with another number.
-            sums: The checksum of each constant in the file of weights. With 0, the library accepts
-                any content.
-        """
+        """The C header of the network's calls and memory."""
+        # ``layout`` identifies packed weights; a checksum of 0 in ``sums`` accepts any content.
         sequence, plan, numbers = self._sequence, self._plan, self._tensors
         entries = [self._entry(tensor) for tensor in numbers]
         bound = [
@@ -241,17 +205,17 @@ class _Tables:
             for tensor, number in numbers.items()
             if self._place(tensor)[0] in {"INPUT", "OUTPUT"}
         ]
-        passed: list[int] = []
+        arguments: list[int] = []
         loops: list[int] = []
         calls = []
         for call in sequence.calls:
             own = self._loops.get(call.symbol, ())
-            places = f"{len(passed)}, {len(call.arguments)}, {len(loops)}, {len(own)}"
-            calls.append(f"{{{_entry_of(call.symbol)}, {places}}}")
-            passed += [numbers[tensor] for tensor in call.arguments]
+            places = f"{len(arguments)}, {len(call.arguments)}, {len(loops)}, {len(own)}"
+            calls.append(f"{{{_exported_symbol(call.symbol)}, {places}}}")
+            arguments += [numbers[tensor] for tensor in call.arguments]
             loops += own
         copies = []
-        for position in plan.copied:
+        for position in plan.copied_outputs:
             output = sequence.outputs[position]
             copies.append(f"{{{position}, {numbers[output]}, {output.size}}}")
         sizes = {
@@ -259,23 +223,23 @@ class _Tables:
             "LAYOUT": layout,
             "TENSORS": len(entries),
             "BOUND": len(bound),
-            "ARGUMENTS": len(passed),
+            "ARGUMENTS": len(arguments),
             "CALLS": len(calls),
             "COPIES": len(copies),
             "ARENA_SIZE": max(plan.arena_size, ALIGNMENT),
-            "CONSTANTS": len(plan.blobs),
+            "CONSTANTS": len(plan.constants),
         }
         symbols = dict.fromkeys(call.symbol for call in sequence.calls)
         names = "".join(f'"{call.kernel}\\n"\n' for call in sequence.calls)
         return "\n".join(
             (
                 *(f"#define {name} {size}" for name, size in sizes.items()),
-                *(_declared(symbol) for symbol in symbols),
+                *(_declaration(symbol) for symbol in symbols),
                 c_array("int64_t", "extents", self._extents),
                 c_array("int64_t", "strides", self._strides),
                 c_array("struct tensor", "tensors", entries),
                 c_array("int32_t", "bound", bound),
-                c_array("int32_t", "passed", passed),
+                c_array("int32_t", "passed", arguments),
                 c_array("int64_t", "loops", loops),
                 c_array("uint32_t", "sums", sums),
                 c_array("struct call", "calls", calls),
@@ -285,19 +249,19 @@ class _Tables:
         )
 
     def _place(self, tensor: Tensor) -> tuple[str, int, int]:
-        """The kind of memory that a tensor lies in, its number there, and the offset in bytes."""
+        """The kind of memory that a tensor is in, its number there, and the offset in bytes."""
         storage = tensor.storage
         if storage.input is not None:
             return "INPUT", storage.input, tensor.offset
         if storage.constant is not None:
             return "CONSTANT", self._plan.weights[storage], tensor.offset
-        if storage in self._plan.returned:
-            return "OUTPUT", self._plan.returned[storage], tensor.offset
+        if storage in self._plan.output_storages:
+            return "OUTPUT", self._plan.output_storages[storage], tensor.offset
         return "ARENA", 0, self._plan.arena[storage] + tensor.offset
 
     def _entry(self, tensor: Tensor) -> str:
         place, position, offset = self._place(tensor)
-        address = f"{place}, {position}, {offset}, {_reach(tensor)}"
+        address = f"{place}, {position}, {offset}, {_byte_span(tensor)}"
         kind: Any = tvm.DataType(tensor.dtype)
         layout = (tensor.shape, tensor.strides)
         if layout not in self._layouts:
@@ -308,25 +272,23 @@ class _Tables:
         return f"{{{address}, {len(tensor.shape)}, {self._layouts[layout]}, {dtype}}}"
 
 
-def _reach(tensor: Tensor) -> int:
+def _byte_span(tensor: Tensor) -> int:
     """Bytes from the start of a tensor's first element to the end of its last one."""
     if 0 in tensor.shape:
         return 0
-    last = sum(
-        (extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
-    )
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.strides, strict=True))
     return (last + 1) * bytes_of((1,), tensor.dtype)
 
 
-def _entry_of(symbol: str) -> str:
+def _exported_symbol(symbol: str) -> str:
     """The symbol with which TVM exports a function."""
     return f"__tvm_ffi_{symbol}"
 
 
-def _declared(symbol: str) -> str:
+def _declaration(symbol: str) -> str:
     """The C declaration of a function, hidden from other libraries with the same name in them."""
     return (
-        f'extern __attribute__((visibility("hidden"))) int {_entry_of(symbol)}'
+        f'extern __attribute__((visibility("hidden"))) int {_exported_symbol(symbol)}'
         "(void *, const TVMFFIAny *, int32_t, TVMFFIAny *);"
     )
 
@@ -350,24 +312,15 @@ class SequenceExecutable:
     layout: int = 0
 
     def export_library(self, file_name: str) -> None:
-        """Write the input of ``link_library`` into a library's folder: object files and weights.
-
-        The weights are a separate file, because linkers need seconds for hundreds of megabytes, and
-        because several libraries may share weights.
-
-        Args:
-            file_name: The path of the library.
-
-        Raises:
-            ChameleonError: The C compiler fails.
-        """
+        """Write a library's object files and, apart from them, its weights."""
+        # Linkers need seconds for hundreds of megabytes, and libraries may share weights.
         own = bool(self.layout)
-        # Whoever packs weights knows nothing of constants that happen to be equal.
-        plan = planned(self.sequence, merged=not own)
-        sums = write_weights(plan.blobs, Path(file_name).with_name(WEIGHTS), self.layout)
-        if own:  # other weights may replace these
+        # The caller packs each weight, even if some are equal.
+        plan = plan_memory(self.sequence, deduplicate=not own)
+        sums = write_weights(plan.constants, Path(file_name).with_name(WEIGHTS), self.layout)
+        if own:  # the caller replaces these weights
             sums = [0] * len(sums)
-        text = _Tables(self.sequence, plan, self.loops).text(self.layout, sums)
+        text = _TableWriter(self.sequence, plan, self.loops).text(self.layout, sums)
         with temporary_folder() as name:
             folder = Path(name)
             (folder / "tables.h").write_text(text, encoding="utf-8")

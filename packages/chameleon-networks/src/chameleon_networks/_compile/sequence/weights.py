@@ -1,9 +1,7 @@
-"""Reads and writes files of weights: a table of offsets, then the constants one after another.
+"""Reads and writes weight files: an int64 table, then aligned constants.
 
-The table consists of int64 in the byte order of this machine. It holds a magic number, the layout,
-the number of constants, their offsets and the size of the file. Then comes the CRC-32 of each
-constant with its padding up to the next constant. The last number is the CRC-32 of the table before
-it. ``runtime/weights.c`` reads these files.
+The table has a magic number, the layout, the count, offsets, the size, and CRC-32 of each padded
+constant and of itself; ``runtime/weights.c`` reads it.
 """
 
 from __future__ import annotations
@@ -28,31 +26,17 @@ _CHUNK = 16 << 20
 
 
 def write_weights(constants: Sequence[NDArray[Any]], file: Path, layout: int = 0) -> list[int]:
-    """Write constants into a file, each at a multiple of ``runtime.pack.ALIGNMENT``.
-
-    Args:
-        constants: The constants, in order.
-        file: The file, which is overwritten.
-        layout: The number of the layout of an operator's weights; 0 for networks.
-
-    Returns:
-        The checksum of each constant with its padding (``runtime.pack.checksum``).
-    """
+    """Write constants into a file, each at a multiple of ``runtime.pack.ALIGNMENT``."""
     offsets, table = weights_table(constants, layout)
     places = itertools.pairwise((0, *offsets))
-    parts = map(_filled, (table, *constants), places)
+    parts = map(_with_padding, (table, *constants), places)
     _write(itertools.chain.from_iterable(parts), file)
     sums: list[int] = table[-1 - len(constants) : -1].tolist()
     return sums
 
 
 def link_weights(source: Path, target: Path) -> None:
-    """Make a file of weights appear at a second path: a hard link if possible, else a copy.
-
-    Args:
-        source: The file. It must never be changed in place.
-        target: The new path, which must not exist.
-    """
+    """Hard-link a weight file to a second path, or else copy it."""
     try:
         os.link(source.resolve(), target)
     except OSError:
@@ -60,17 +44,12 @@ def link_weights(source: Path, target: Path) -> None:
 
 
 def copy_weights(source: Path, target: Path) -> None:
-    """Copy a file with the weights of a network.
-
-    Args:
-        source: The file to copy.
-        target: The new file, which is overwritten.
-    """
+    """Copy a file with the weights of a network."""
     with source.open("rb", buffering=0) as stream:
         _write(iter(lambda: stream.read(_CHUNK), b""), target)
 
 
-def _filled(array: NDArray[Any], span: tuple[int, int]) -> Iterable[memoryview | bytes]:
+def _with_padding(array: NDArray[Any], span: tuple[int, int]) -> Iterable[memoryview | bytes]:
     """The bytes of an array, and zeros up to the beginning of the next array."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.ubyte).data
     return data, bytes(span[1] - span[0] - data.nbytes)
@@ -98,10 +77,7 @@ def _write_all(data: memoryview, stream: io.FileIO) -> None:
 
 
 def read_weights(file: Path) -> list[NDArray[Any]]:
-    """Read the constants of a file of weights, each as an array of bytes with its padding.
-
-    The file is mapped into memory, not read.
-    """
+    """Map the constants of a weight file into memory, as padded arrays of bytes."""
     whole = np.memmap(file, np.ubyte, mode="r")
     count = int(whole[16:24].view(np.int64)[0])
     offsets = whole[24 : 8 * (count + 4)].view(np.int64).tolist()

@@ -23,15 +23,15 @@ from chameleon_networks._delivery.reduced_rivals import (
     reduced_request,
 )
 from chameleon_networks._delivery.typed.errors import Simulation
-from chameleon_networks._graph.fused_operators import fastest
-from chameleon_networks._graph.operators import owners, specs_of
+from chameleon_networks._graph.fusion_groups import with_fastest_specs
+from chameleon_networks._graph.operators import find_owners, specs_of
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._package.package import check_target
-from chameleon_networks._precision.metrics import metric_of, scored
-from chameleon_networks._precision.networks import TypedNetworks
+from chameleon_networks._precision.metrics import evaluate_metric, import_metric
 from chameleon_networks._precision.section import Precision
-from chameleon_networks._quantize.batches import batches_of
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._precision.typed_networks import TypedNetworks
+from chameleon_networks._quantize.calibration_batches import batches_of
+from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
 from chameleon_networks._quantize.weights import Means
 from chameleon_networks._running.verify import Run, Sample
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 class PrecisionDecisions:
-    """The dtypes that a network's fused operators may have, with the ranges that int8 needs.
+    """The dtypes that a network's fusion groups may have, with the ranges that int8 needs.
 
     Args:
         network: The imported network.
@@ -65,7 +65,7 @@ class PrecisionDecisions:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The dtypes other than float32 that fused operators may have.
+        """The dtypes other than float32 that fusion groups may have.
 
         Before ``decide`` has run, these are all dtypes that the pipeline requests.
         """
@@ -82,8 +82,8 @@ class PrecisionDecisions:
         """Makes the network with chosen dtypes, in the current layout."""
         layout = self._network.layout
         if layout not in self._networks:
-            module, chains = prepared_network(self._network)
-            self._networks[layout] = TypedNetworks(module, chains, self._ranges, self._means)
+            module, fusions = prepared_network(self._network)
+            self._networks[layout] = TypedNetworks(module, fusions, self._ranges, self._means)
         return self._networks[layout]
 
     def decide(self, target: str) -> Facts:
@@ -140,8 +140,10 @@ class PrecisionDecisions:
                     self._samples = batches.samples
                 log.info("precision_calibrated", how=batches.summary)
             if precision.metric is not None:
-                metric = metric_of(precision.metric)
-                score = scored(metric, precision.metric, partial(simulation.outputs, types={}))
+                metric = import_metric(precision.metric)
+                score = evaluate_metric(
+                    metric, precision.metric, partial(simulation.outputs, types={})
+                )
                 log.info("metric_in_float32", metric=precision.metric, score=score)
         self._networks.clear()
 
@@ -154,8 +156,8 @@ class PrecisionDecisions:
             target: The resolved target.
             threads: Number of threads that the process computes with.
         """
-        module, chains = prepared_network(self._network)
-        simulation = Simulation(self._network, module, chains, target, threads)
+        module, fusions = prepared_network(self._network)
+        simulation = Simulation(self._network, module, fusions, target, threads)
         if self._ranges is not None:
             simulation.restore(self._ranges, self._means)
         return simulation
@@ -186,7 +188,7 @@ class PrecisionDecisions:
 
     def _settle_types(self, target: str) -> None:
         """Leave out the dtypes that no operator of the network can have."""
-        able = {kind: self.networks.able(kind) for kind in self._tried(target)}
+        able = {kind: self.networks.reducible(kind) for kind in self._tried(target)}
         usable = tuple(kind for kind, places in able.items() if places)
         if not usable:
             raise ConfigError(
@@ -211,7 +213,7 @@ class PrecisionDecisions:
 
     def _reason(self, kind: str) -> str:
         """The most frequent reason why operators cannot have a dtype, after a colon."""
-        reasons = Counter(eligible(self.networks.chains, kind).reasons.values())
+        reasons = Counter(find_eligible(self.networks.fusions, kind).reasons.values())
         return "".join(f": {reason}" for reason, _ in reasons.most_common(1))
 
     def to_json(self) -> Facts:
@@ -241,26 +243,28 @@ class PrecisionDecisions:
         self._networks.clear()
 
     def alternatives(self, named: Sequence[Any], target: str) -> list[Task]:
-        """Make tasks that compute the fused operators in dtypes other than float32 (alternatives).
+        """Make tasks that compute the fusion groups in dtypes other than float32 (alternatives).
 
         Args:
             named: The distinct operators in float32, with names, as ``specs_of`` returns them.
             target: The resolved target.
         """
         networks = self.networks
-        before = fastest(networks.chains, target)
-        distinct = dict.fromkeys(chain.spec for chain in before)
+        before = with_fastest_specs(networks.fusions, target)
+        distinct = dict.fromkeys(fusion.spec for fusion in before)
         own = dict(zip(distinct, (spec.name for spec in named), strict=True))
         tasks: dict[str, Task] = {}
         for kind in self._tried(target) if self._types is None else self._types:
-            network, able = networks.uniform(kind), networks.able(kind)
-            chains = [typed for position in able if (typed := network.chain(position)) is not None]
-            chains = fastest(chains, target)
+            network, able = networks.uniform(kind), networks.reducible(kind)
+            fusions = [
+                typed for position in able if (typed := network.fusion(position)) is not None
+            ]
+            fusions = with_fastest_specs(fusions, target)
             first: dict[Any, str] = {}
-            for position, chain in zip(able, chains, strict=True):
-                first.setdefault(chain.spec, own[before[position].spec])
+            for position, fusion in zip(able, fusions, strict=True):
+                first.setdefault(fusion.spec, own[before[position].spec])
             specs = specs_of(
-                chains, owners(chains, self._network.imported, self._network.graph.locations)
+                fusions, find_owners(fusions, self._network.imported, self._network.graph.locations)
             )
             for spec, of in zip(specs, first.values(), strict=True):
                 name = f"{spec.name} {kind}"

@@ -25,10 +25,15 @@ from chameleon_networks._delivery.typed.decisions import PrecisionDecisions
 from chameleon_networks._delivery.typed.errors import Simulation
 from chameleon_networks._delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
 from chameleon_networks._package.package import read_manifest, write_manifest
-from chameleon_networks._precision.edges import bytes_per_second
-from chameleon_networks._precision.metrics import metric_of, scored
-from chameleon_networks._precision.networks import Types
-from chameleon_networks._precision.points import Front, Point, in_words, why_float32
+from chameleon_networks._precision.exchanged_tensors import bytes_per_second
+from chameleon_networks._precision.metrics import evaluate_metric, import_metric
+from chameleon_networks._precision.points import (
+    ParetoFront,
+    Point,
+    dtype_counts_text,
+    float32_reasons,
+)
+from chameleon_networks._precision.typed_networks import Types
 from chameleon_networks._running.latency import median_seconds
 from chameleon_networks._running.processes import NetworkProcess, delivered_process
 from chameleon_networks._running.verify import agreement_of_all, magnitudes
@@ -96,15 +101,15 @@ class Candidates:
         source = self._settled.precision.metric
         if source is None:
             return
-        metric = metric_of(source)
-        before = scored(metric, source, run)
-        self._drops = lambda other: before - scored(metric, source, other)
+        metric = import_metric(source)
+        before = evaluate_metric(metric, source, run)
+        self._drops = lambda other: before - evaluate_metric(metric, source, other)
 
     def built(self, types: Types) -> BuiltNetwork:
-        """Compile the network with some fused operators in reduced dtypes.
+        """Compile the network with some fusion groups in reduced dtypes.
 
         Args:
-            types: The reduced dtypes of fused operators, by index. Other operators are in float32.
+            types: The reduced dtypes of fusion groups, by index. Other operators are in float32.
 
         Raises:
             Exception: The network cannot be compiled.
@@ -117,7 +122,7 @@ class Candidates:
 
     def _compiled(self, types: Types, name: str) -> BuiltNetwork:
         network = self._settled.networks.of(types)
-        kernels = self._steps.with_alternatives(network.chains)
+        kernels = self._steps.with_alternatives(network.fusions)
         folder = self._steps.compile(kernels, name, network) if types else self._staged
         return BuiltNetwork.of(types, network, kernels, folder)
 
@@ -243,19 +248,19 @@ class _TypedDelivery:
         self._float32 = stack.enter_context(self._candidates.process(FLOAT32, staged))
         self._candidates.measure_float32(self._float32.outputs)
         networks = settled.networks
-        self._chains = len(networks.chains)
+        self._fusions = len(networks.fusions)
         self._seconds = OperatorSeconds(
-            networks, settled.types, steps.with_alternatives(networks.chains)
+            networks, settled.types, steps.with_alternatives(networks.fusions)
         )
-        self._staying = why_float32(networks, settled.types, self._seconds.times)
+        self._staying = float32_reasons(networks, settled.types, self._seconds.times)
         uniform = [self._seconds.uniform(kind) for kind in settled.types]
         self._in_networks = self._observed([{}, *uniform])
         self._front = self._front_now()
         self._trials = TRIALS
 
-    def _front_now(self) -> Front:
+    def _front_now(self) -> ParetoFront:
         """The front of error against seconds, with the operators' seconds known so far."""
-        return Front(
+        return ParetoFront(
             self._settled.networks,
             self._seconds.kinds,
             self._seconds.times,
@@ -285,16 +290,16 @@ class _TypedDelivery:
         types = {} if best is None else best.point.types
         points = self._listed(best)
         for point in points:
-            log.info("precision_point", point=point.line(self._chains))
+            log.info("precision_point", point=point.line(self._fusions))
         summary = "; ".join([self._summary(best, seconds), *self._front.notes, *self._staying])
         log.info("precision_chosen", why=summary)
         folder = self._staged
         result = attrs.evolve(
             result,
-            precision=in_words(types, self._chains),
+            precision=dtype_counts_text(types, self._fusions),
             precisions=chosen_types(types.values()),
             precision_summary=summary,
-            front=tuple(p.row(self._chains, delivered=p.types == types) for p in points),
+            front=tuple(p.row(self._fusions, delivered=p.types == types) for p in points),
         )
         if best is not None and best.folder is not None:
             folder, result = best.folder, attrs.evolve(result, max_relative_error=best.error)
@@ -351,14 +356,14 @@ class _TypedDelivery:
         """The points of the result: the front, the networks of one dtype, the delivered one."""
         points = [*self._front.points, *self._front.dominated]
         if best is not None and all(point.types != best.point.types for point in points):
-            points.append(self._front.timed(best.point))
+            points.append(self._front.retimed(best.point))
         return sorted(points, key=lambda point: (-point.seconds, point.error))
 
     # -- the point that is wanted, and one that holds the bound -------------------------------
 
     def _wanted(self) -> Point:
         """The fastest point that is within all bounds by simulation."""
-        within = self._front.within(self._bound)
+        within = self._front.fastest_within(self._bound)
         if self._precision.metric is None:
             return within
         # By falling seconds, float32 first; all before one that holds are taken to hold as well.
@@ -383,11 +388,11 @@ class _TypedDelivery:
             candidate = self._candidates.tried(point)
             if candidate.problem is None:
                 return candidate
-            log.warning("types_fail", point=point.line(self._chains), problem=candidate.problem)
+            log.warning("types_fail", point=point.line(self._fusions), problem=candidate.problem)
             limit = point.error / 2.0
             if point.error < candidate.error < math.inf and candidate.error > self._bound:
                 limit = min(self._bound * point.error / candidate.error, point.error)
-            point = self._front.eased(point, limit)
+            point = self._front.reverted(point, limit)
         return None
 
     # -- what is fastest, and what is said ----------------------------------------------------
@@ -411,7 +416,7 @@ class _TypedDelivery:
         name = min(seconds, key=seconds.__getitem__, default=FLOAT32)
         by_types = {FLOAT32: seconds.get(FLOAT32, math.inf)}
         for key, candidate in reversed(named.items()):
-            words = in_words(candidate.point.types, self._chains)
+            words = dtype_counts_text(candidate.point.types, self._fusions)
             if key in seconds:
                 by_types[words] = min(seconds[key], by_types.get(words, math.inf))
         return named.get(name), by_types
@@ -421,9 +426,9 @@ class _TypedDelivery:
         bound = self._bounds()
         others = ", ".join(f"{in_seconds(took)} in {name}" for name, took in seconds.items())
         if best is not None:
-            counted = best.point.counted(self._chains).items()
+            counted = best.point.dtype_counts(self._fusions).items()
             counts = ", ".join(f"{count} in {kind}" for kind, count in counted)
-            operators = f"of {self._chains} operators {counts}"
+            operators = f"of {self._fusions} operators {counts}"
             return f"{operators}; error {best.error:.1e}{bound and f', {bound}'} ({others})"
         if seconds:
             return f"{FLOAT32}, since nothing else is faster ({others})"

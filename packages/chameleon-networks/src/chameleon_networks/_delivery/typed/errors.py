@@ -12,11 +12,11 @@ import structlog
 from chameleon_core.plugin_api import Arrays, ChameleonError
 from chameleon_system.api import Message
 
-from chameleon_networks._graph.fused_operators import FusedOperator
+from chameleon_networks._graph.fusion_groups import FusionGroup
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._quantize.eligibility import eligible
+from chameleon_networks._quantize.data_flow import DataFlow
+from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import Affine, ranges_from_json, ranges_to_json
-from chameleon_networks._quantize.reads import Network
 from chameleon_networks._quantize.weights import Means
 from chameleon_networks._running.processes import RUN_SECONDS, AskedProcess
 from chameleon_networks._running.requests import read_arrays, request_of
@@ -24,13 +24,13 @@ from chameleon_networks._running.verify import Sample
 
 log = structlog.get_logger()
 
-_MODULE = "chameleon_networks._quantize.simulating"
+_MODULE = "chameleon_networks._quantize.simulation_process"
 
 Types = Mapping[int, str]
 
 
 class Simulation(AskedProcess):
-    """A process that simulates a network for any choice of dtypes of its fused operators.
+    """A process that simulates a network for any choice of dtypes of its fusion groups.
 
     The process compiles the network once. An error is the largest |difference| of all samples over
     the largest |output| of all samples.
@@ -38,7 +38,7 @@ class Simulation(AskedProcess):
     Args:
         network: The imported network.
         module: The prepared module of the network, in the current layout.
-        chains: The fused operators of the network.
+        fusions: The fusion groups of the network.
         target: The resolved target, which must be this machine.
         threads: Number of threads that the process computes with.
 
@@ -55,14 +55,14 @@ class Simulation(AskedProcess):
         self,
         network: ImportedNetwork,
         module: Any,
-        chains: Sequence[FusedOperator],
+        fusions: Sequence[FusionGroup],
         target: str,
         threads: int,
     ) -> None:
-        names = list(Network(module, chains).names.values())
+        names = list(DataFlow(module, fusions).names.values())
         request = {"target": target, "names": names, **request_of(network)}
         super().__init__("the simulated network", request, module=_MODULE, threads=threads)
-        self._chains = chains
+        self._fusions = fusions
         self.during: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         self._samples = 0
         self._known: dict[frozenset[tuple[int, str]], float] = {}
@@ -73,7 +73,7 @@ class Simulation(AskedProcess):
             return super()._ask(request, limit)
 
     def calibrated(self, batches: Iterable[Arrays]) -> tuple[Mapping[str, Affine], Means]:
-        """Find the ranges of the tensors that fused operators read in int8.
+        """Find the ranges of the tensors that fusion groups read in int8.
 
         Args:
             batches: The calibration inputs, one batch at a time.
@@ -110,7 +110,7 @@ class Simulation(AskedProcess):
             self._samples += 1
 
     def errors_alone(self, kinds: Iterable[str]) -> dict[tuple[int, str], float]:
-        """The error of the network for each fused operator in each reduced dtype.
+        """The error of the network for each fusion group in each reduced dtype.
 
         In each case, only this operator has the reduced dtype, and all others are in float32.
 
@@ -123,7 +123,7 @@ class Simulation(AskedProcess):
         return {
             (position, kind): self.error_of({position: kind})
             for kind in kinds
-            for position in eligible(self._chains, kind).places
+            for position in find_eligible(self._fusions, kind).indices
         }
 
     def error_of(self, types: Types) -> float:
@@ -133,7 +133,7 @@ class Simulation(AskedProcess):
         represent the numbers of a tensor.
 
         Args:
-            types: The dtypes of fused operators, by index. Other operators are in float32.
+            types: The dtypes of fusion groups, by index. Other operators are in float32.
 
         Raises:
             ChameleonError: There are no samples.
@@ -155,7 +155,7 @@ class Simulation(AskedProcess):
 
         Args:
             inputs: The inputs of one inference.
-            types: The dtypes of fused operators, by index. Other operators are in float32.
+            types: The dtypes of fusion groups, by index. Other operators are in float32.
         """
         file = self._file("outputs")
         request = {"inputs": self._written(inputs), "outputs": str(file), "types": _as_json(types)}

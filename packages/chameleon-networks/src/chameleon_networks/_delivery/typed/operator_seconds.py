@@ -19,8 +19,8 @@ from chameleon_core.plugin_api import FLOAT32
 
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.in_network import Seconds
-from chameleon_networks._precision.networks import TypedNetwork, TypedNetworks, Types
-from chameleon_networks._quantize.eligibility import reading_as
+from chameleon_networks._precision.typed_networks import TypedNetwork, TypedNetworks, Types
+from chameleon_networks._quantize.eligibility import dtypes_with_same_data
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -28,9 +28,9 @@ class BuiltNetwork:
     """A compiled network with chosen dtypes.
 
     Attributes:
-        types: The dtypes of the fused operators that are not in float32, by their index in the
+        types: The dtypes of the fusion groups that are not in float32, by their index in the
             network in float32.
-        tasks: The task name of each fused operator with a tuned kernel, by index.
+        tasks: The task name of each fusion group with a tuned kernel, by index.
         folder: The folder of the network.
     """
 
@@ -45,27 +45,27 @@ class BuiltNetwork:
         """Describe the compiled network of a folder.
 
         Args:
-            types: The dtypes of its fused operators.
+            types: The dtypes of its fusion groups.
             network: The prepared network with these dtypes.
             kernels: The kernels that the network was compiled with.
             folder: The folder of the network.
         """
         tasks = {
             index: winner.task.name
-            for index in range(len(network.places))
-            if (chain := network.chain(index)) is not None
-            and (winner := kernels.like(chain)) is not None
+            for index in range(len(network.replacements))
+            if (fusion := network.fusion(index)) is not None
+            and (winner := kernels.like(fusion)) is not None
         }
         return cls(types=types, tasks=tasks, folder=folder)
 
     def seconds(self, seconds: Seconds) -> dict[int, float]:
-        """The seconds of each fused operator, from the seconds of each task in this network.
+        """The seconds of each fusion group, from the seconds of each task in this network.
 
         Args:
             seconds: Seconds of all calls of each task in one inference, by the task's name.
 
         Returns:
-            The seconds by the index of the fused operator. If several operators share a task, each
+            The seconds by the index of the fusion group. If several operators share a task, each
             gets the task's seconds divided by their number. Operators without a tuned kernel are
             left out.
         """
@@ -75,7 +75,7 @@ class BuiltNetwork:
 
 
 class OperatorSeconds:
-    """The seconds of each fused operator in each dtype.
+    """The seconds of each fusion group in each dtype.
 
     The times are those of kernels that ran alone, until ``observe`` replaces them by times inside
     networks.
@@ -94,15 +94,15 @@ class OperatorSeconds:
     def __init__(self, networks: TypedNetworks, kinds: Sequence[str], kernels: Kernels) -> None:
         self.kinds = (FLOAT32, *kinds)
         self._seen: dict[tuple[int, int], float] = {}
-        self.times = np.full((len(networks.chains), len(self.kinds)), np.inf)
-        for index, chain in enumerate(networks.chains):
-            winner = kernels.like(chain)
+        self.times = np.full((len(networks.fusions), len(self.kinds)), np.inf)
+        for index, fusion in enumerate(networks.fusions):
+            winner = kernels.like(fusion)
             alone = None if winner is None else winner.seconds
             self.times[index, 0] = 0.0 if alone is None else alone
         for column, kind in enumerate(kinds, start=1):
             network = networks.uniform(kind)
-            for index in networks.able(kind):
-                here = network.chain(index)
+            for index in networks.reducible(kind):
+                here = network.fusion(index)
                 winner = None if here is None else kernels.like(here)
                 if winner is not None and winner.seconds is not None and self.times[index, 0] > 0.0:
                     self.times[index, column] = winner.seconds
@@ -115,7 +115,7 @@ class OperatorSeconds:
         """
         return {
             int(index): variant
-            for variant in reading_as(kind)
+            for variant in dtypes_with_same_data(kind)
             for index in np.flatnonzero(np.isfinite(self.times[:, self.kinds.index(variant)]))
         }
 

@@ -9,12 +9,7 @@ from torch import Tensor, nn
 
 
 class Attention(nn.Module):
-    """Self-attention with several heads.
-
-    Args:
-        width: Number of features of the hidden states.
-        heads: Number of heads, which share the features.
-    """
+    """Self-attention with several heads."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -57,16 +52,7 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    """BERT's embeddings and encoder layers.
-
-    Args:
-        vocabulary: Number of token ids.
-        positions: Length of the longest sequence.
-        width: Number of features of the hidden states.
-        heads: Number of attention heads.
-        inner: Number of features inside the feed-forward layers.
-        layers: Number of encoder layers.
-    """
+    """BERT's embeddings and encoder layers."""
 
     def __init__(
         self, *, vocabulary: int, positions: int, width: int, heads: int, inner: int, layers: int

@@ -8,15 +8,7 @@ from torch import Tensor, nn
 
 
 class Unit(nn.Sequential):
-    """A convolution with batch normalization and, if ``activated``, ReLU6.
-
-    Args:
-        inputs: Number of input channels.
-        outputs: Number of output channels.
-        kernel: The height and the width of the filters.
-        activated: Whether ReLU6 follows.
-        options: Further options of the convolution, such as its ``stride``.
-    """
+    """A convolution with batch normalization and, if ``activated``, ReLU6."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, *, activated: bool = True, **options: int
@@ -27,10 +19,7 @@ class Unit(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """The block of MobileNet-V2: 1x1 expansion, 3x3 depthwise convolution and 1x1 projection.
-
-    The input is added to the result if both have the same shape.
-    """
+    """The block of MobileNet-V2: 1x1 expansion, 3x3 depthwise convolution and 1x1 projection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -50,15 +39,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    """MobileNet-V2: a first convolution, inverted residuals, a 1x1 convolution and a dense layer.
-
-    Args:
-        stem: Number of channels of the first convolution.
-        stages: For each stage its expansion factor, number of channels, number of blocks, and the
-            stride of its first block.
-        last: Number of channels of the last convolution.
-        classes: Number of outputs.
-    """
+    """MobileNet-V2: a convolution, inverted residuals, a 1x1 convolution and a dense layer."""
 
     def __init__(
         self, stem: int, stages: Sequence[tuple[int, int, int, int]], last: int, classes: int

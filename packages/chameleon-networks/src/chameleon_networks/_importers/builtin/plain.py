@@ -8,14 +8,7 @@ from torch import Tensor, nn
 
 
 class Plain(nn.Module):
-    """A network of convolutions and pooling layers, followed by three dense layers.
-
-    Args:
-        features: The layers before the dense ones.
-        outputs: Number of values that ``features`` computes for one image.
-        hidden: Number of features of the two hidden dense layers.
-        classes: Number of outputs.
-    """
+    """A network of convolutions and pooling layers, followed by three dense layers."""
 
     def __init__(
         self, features: Sequence[nn.Module], outputs: int, hidden: int, classes: int
@@ -38,12 +31,7 @@ class Plain(nn.Module):
 
 
 def _convolutions(layers: Iterable[tuple[int, int, int, int]]) -> list[nn.Module]:
-    """Convolutions with ReLU, then pooling of stride 2 if the last number is not 0.
-
-    Args:
-        layers: The output channels, kernel, stride and pooling window of each. The padding is
-            half the kernel, but at most 2.
-    """
+    """Convolutions with ReLU, then pooling of stride 2 if the last number is not 0."""
     parts: list[nn.Module] = []
     channels = 3
     for width, kernel, stride, window in layers:

@@ -27,15 +27,7 @@ class Unit(nn.Module):
 
 
 class Block(nn.Module):
-    """A residual block: two 3x3 convolutions, or a bottleneck of 1x1, 3x3 and 1x1.
-
-    Args:
-        inputs: Number of input channels.
-        width: Number of channels of the inner convolutions.
-        stride: The stride of the block.
-        expansion: 1 makes two 3x3 convolutions. A larger number makes a bottleneck with
-            ``expansion * width`` output channels.
-    """
+    """A residual block: two 3x3 convolutions, or a bottleneck of 1x1, 3x3 and 1x1."""
 
     def __init__(self, inputs: int, width: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -62,16 +54,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A residual network: a first convolution, stages of residual blocks, and a dense layer.
-
-    Args:
-        blocks: Number of blocks of each stage. Each stage but the first halves the height and
-            width.
-        width: Number of channels of the first stage. Each further stage has twice as many.
-        expansion: The argument ``expansion`` of each ``Block``.
-        classes: Number of outputs.
-        large: Whether the first convolution is the 7x7 one for images of 224 x 224.
-    """
+    """A residual network: a first convolution, stages of residual blocks, and a dense layer."""
 
     def __init__(
         self, blocks: Sequence[int], *, width: int, expansion: int, classes: int, large: bool

@@ -1,6 +1,6 @@
 """Converters of ONNX operators that TVM's importer lacks or misreads.
 
-Each converter takes a ``Node``. It returns a Relax expression, or a list of one for each output.
+Each takes a ``Node``, and returns a Relax expression or a list of outputs.
 """
 
 from __future__ import annotations
@@ -14,19 +14,25 @@ from chameleon_tvm.api import UINT8, tvm
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from chameleon_networks._graph.constants import constant_of
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx import nodes
-from chameleon_networks._importers.onnx.arithmetic import ARITHMETIC, KERNEL_TYPES
-from chameleon_networks._importers.onnx.control import SPECIAL
+from chameleon_networks._importers.onnx.arithmetic import ARITHMETIC, KERNEL_DTYPES
+from chameleon_networks._importers.onnx.control_flow import CONTROL_FLOW
+from chameleon_networks._importers.onnx.data_movement import DATA_MOVEMENT
+from chameleon_networks._importers.onnx.emulated_types import (
+    E8M0,
+    EMULATED,
+    SMALL_INTEGERS,
+    Emulated,
+    round_to_dtype,
+)
 from chameleon_networks._importers.onnx.images import IMAGES
-from chameleon_networks._importers.onnx.nodes import Node, Unsupported, dtype_of, scalar, shape_of
-from chameleon_networks._importers.onnx.quantized import ONNXRUNTIME_DOMAIN
+from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
+from chameleon_networks._importers.onnx.quantized_operators import ONNXRUNTIME_DOMAIN
 from chameleon_networks._importers.onnx.recurrent import RECURRENT
-from chameleon_networks._importers.onnx.shaping import SHAPING
+from chameleon_networks._importers.onnx.schemas import STANDARD_DOMAINS, schema_of
 from chameleon_networks._importers.onnx.signals import SIGNALS
-from chameleon_networks._importers.onnx.standard import STANDARD, schema_of
 from chameleon_networks._importers.onnx.training import TRAINING
-from chameleon_networks._importers.onnx.typed import E8M0, INTEGERS, TYPES, Typed, rounded
 
 op = relax.op
 
@@ -38,47 +44,47 @@ def _one_hot(node: Node) -> Any:
     if np.issubdtype(dtype_of(indices), np.floating):
         indices = node.emit(op.astype(indices, "int64"))
     negative = indices < scalar(0, indices)
-    places = node.emit(op.where(negative, indices + scalar(count, indices), indices))
-    given = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
-    axis = nodes.positive(int(node.attributes["axis"]), len(shape_of(indices)) + 1)
-    return op.one_hot(places, *given, count, axis)
+    positions = node.emit(op.where(negative, indices + scalar(count, indices), indices))
+    values = (tvm.tirx.const(value.item(), str(value.dtype)) for value in (on, off))
+    axis = nodes.normalize_axis(int(node.attributes["axis"]), len(shape_of(indices)) + 1)
+    return op.one_hot(positions, *values, count, axis)
 
 
 def _cast(node: Node) -> Any:
-    kind = nodes.named_type(node.attributes["to"])
+    dtype = nodes.dtype_name(node.attributes["to"])
     value = node[0]
-    if kind in TYPES:
+    if dtype in EMULATED:
         if dtype_of(value) == "float64":
             value = node.emit(op.astype(value, "float32"))
-        mode = str(node.attributes.get("round_mode", "up")) if kind == E8M0 else "nearest"
+        mode = str(node.attributes.get("round_mode", "up")) if dtype == E8M0 else "nearest"
         saturate = bool(node.attributes.get("saturate", 1))
-        return rounded(node.builder, value, kind, saturate=saturate, mode=mode)
-    if kind not in KERNEL_TYPES:
-        raise Unsupported(f"it casts to {kind}")
-    if kind == "bool":
+        return round_to_dtype(node.builder, value, dtype, saturate=saturate, mode=mode)
+    if dtype not in KERNEL_DTYPES:
+        raise NodeError(f"it casts to {dtype}")
+    if dtype == "bool":
         return op.not_equal(value, scalar(0, value))
-    return op.astype(value, kind)
+    return op.astype(value, dtype)
 
 
-def _along(node: Node, parameter: Any) -> Any:
+def _broadcast_parameter(node: Node, parameter: Any) -> Any:
     """A scale or a zero point, reshaped so that it broadcasts to the numbers of a tensor."""
     shape, extents = shape_of(node[0]), shape_of(parameter)
     if np.prod(extents) == 1:
         return op.reshape(parameter, [])
-    axis = nodes.positive(int(node.attributes.get("axis", 1)), len(shape))
+    axis = nodes.normalize_axis(int(node.attributes.get("axis", 1)), len(shape))
     block = int(node.attributes.get("block_size") or 0)
     if not block:
         return op.reshape(parameter, [-1 if at == axis else 1 for at in range(len(shape))])
     if nodes.is_constant(parameter):  # so that weights become constant numbers
-        wide = np.repeat(nodes.known_array(parameter), block, axis)
+        wide = np.repeat(nodes.constant_value(parameter), block, axis)
         return constant_of(wide.take(range(shape[axis]), axis))
     wide = node.emit(op.repeat(parameter, block, axis))
     return op.strided_slice(wide, [axis], [0], [shape[axis]])
 
 
-def _is_ordinary(node: Node, kind: str) -> bool:
+def _is_supported_by_tvm(node: Node, dtype: str) -> bool:
     """Whether TVM's importer supports the form of a quantization node."""
-    of_few_bits = kind in TYPES or any(name in TYPES for name in node.kinds if name)
+    of_few_bits = dtype in EMULATED or any(name in EMULATED for name in node.emulated_dtypes)
     return not of_few_bits and not node.attributes.get("block_size")
 
 
@@ -86,43 +92,45 @@ def _quantize(node: Node) -> Any:
     x, scale, zero = node[0], node[1], node[2]
     number = node.attributes.get("output_dtype")
     if zero is not None:
-        kind = node.kinds[2] or dtype_of(zero)
+        dtype = node.emulated_dtypes[2] or dtype_of(zero)
     else:
-        kind = nodes.named_type(number) if number else UINT8
-    if _is_ordinary(node, kind):
+        dtype = nodes.dtype_name(number) if number else UINT8
+    if _is_supported_by_tvm(node, dtype):
         return NotImplemented
-    ratio = node.emit(x / _along(node, scale))
-    if kind in TYPES and kind not in INTEGERS:
+    ratio = node.emit(x / _broadcast_parameter(node, scale))
+    if dtype in EMULATED and dtype not in SMALL_INTEGERS:
         if zero is not None:
-            ratio = node.emit(ratio + _along(node, zero))
-        return rounded(node.builder, ratio, kind, saturate=bool(node.attributes["saturate"]))
+            ratio = node.emit(ratio + _broadcast_parameter(node, zero))
+        return round_to_dtype(
+            node.builder, ratio, dtype, saturate=bool(node.attributes["saturate"])
+        )
     steps = node.emit(op.round(ratio))
     if zero is not None:
-        steps = node.emit(steps + op.astype(_along(node, zero), "float32"))
-    limits = ml_dtypes.iinfo(kind)
+        steps = node.emit(steps + op.astype(_broadcast_parameter(node, zero), "float32"))
+    limits = ml_dtypes.iinfo(dtype)
     low, high = (scalar(int(limit), steps) for limit in (limits.min, limits.max))
     inside = op.minimum(op.maximum(steps, low), high)
-    if kind in INTEGERS:
-        return Typed(node.emit(op.astype(inside, INTEGERS[kind])), kind)
-    return op.astype(inside, kind)
+    if dtype in SMALL_INTEGERS:
+        return Emulated(node.emit(op.astype(inside, SMALL_INTEGERS[dtype])), dtype)
+    return op.astype(inside, dtype)
 
 
 def _dequantize(node: Node) -> Any:
     x, scale, zero = node[0], node[1], node[2]
     rank, axis = len(shape_of(x)), int(node.attributes.get("axis", 1))
-    # The axis of a single scale may be one that a vector does not have.
-    if _is_ordinary(node, dtype_of(x)) and (axis == 1 or -rank <= axis < rank):
+    # With a single scale, the axis may be out of range for a vector.
+    if _is_supported_by_tvm(node, dtype_of(x)) and (axis == 1 or -rank <= axis < rank):
         return NotImplemented
     numbers = op.astype(x, "float32")
     if zero is not None:
-        numbers = numbers - op.astype(_along(node, zero), "float32")
-    real = node.emit(numbers * _along(node, scale))
+        numbers = numbers - op.astype(_broadcast_parameter(node, zero), "float32")
+    real = node.emit(numbers * _broadcast_parameter(node, scale))
     number = node.attributes.get("output_dtype")
-    kind = nodes.named_type(number) if number else node.kinds[1]
-    return rounded(node.builder, real, kind) if kind in TYPES else real
+    dtype = nodes.dtype_name(number) if number else node.emulated_dtypes[1]
+    return round_to_dtype(node.builder, real, dtype) if dtype in EMULATED else real
 
 
-def _quantize_by_range(node: Node) -> list[Any]:
+def _dynamic_quantize(node: Node) -> list[Any]:
     """``DynamicQuantizeLinear``; TVM's importer would divide by the range of zeros alone."""
     x, zero = node[0], scalar(0, node[0])
     least = node.emit(op.minimum(zero, op.min(x)))
@@ -135,23 +143,23 @@ def _quantize_by_range(node: Node) -> list[Any]:
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **ARITHMETIC,
     **IMAGES,
-    **SHAPING,
+    **DATA_MOVEMENT,
     **RECURRENT,
     **SIGNALS,
     **TRAINING,
     "Cast": _cast,
     "DequantizeLinear": _dequantize,
-    "DynamicQuantizeLinear": _quantize_by_range,
+    "DynamicQuantizeLinear": _dynamic_quantize,
     "OneHot": _one_hot,
     "QuantizeLinear": _quantize,
 }
 """Converters by operator."""
 
 
-DOMAINS = STANDARD | {ONNXRUNTIME_DOMAIN, "ai.onnx.ml", "ai.onnx.preview.training"}
+DOMAINS = STANDARD_DOMAINS | {ONNXRUNTIME_DOMAIN, "ai.onnx.ml", "ai.onnx.preview.training"}
 """The domains of the operators that ``CONVERTERS`` names."""
 
-IN_THE_STANDARD = (
+ONNXRUNTIME_HINT = (
     "It is none of the standard's, but onnxruntime's own: save the network before onnxruntime "
     "fuses it, and quantize it in the QDQ format (quant_format=QuantFormat.QDQ)."
 )
@@ -159,16 +167,10 @@ IN_THE_STANDARD = (
 
 
 def has_operator(node: Any) -> bool:
-    """Whether nodes of an ONNX operator can be converted, judged by the operator's name.
-
-    Attributes and inputs of the node are not checked.
-
-    Args:
-        node: The node.
-    """
-    # What reads nothing but values that have to be known is computed by ONNX's reference.
-    known = {*_get_convert_map(), *CONVERTERS, *SPECIAL, *nodes.VALUES}
-    if node.op_type in known and node.domain in DOMAINS:
+    """Whether an operator has a converter or a function of the standard, by its name."""
+    # ONNX's reference computes operators that read only constant inputs.
+    operators = {*_get_convert_map(), *CONVERTERS, *CONTROL_FLOW, *nodes.CONSTANT_INPUTS}
+    if node.op_type in operators and node.domain in DOMAINS:
         return True
     schema = schema_of(node, node.domain)
     return bool(schema and (schema.has_function or schema.has_context_dependent_function))

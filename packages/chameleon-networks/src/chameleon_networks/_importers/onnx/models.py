@@ -13,33 +13,24 @@ from chameleon_core.api import did_you_mean
 from chameleon_core.plugin_api import ConfigError
 from chameleon_tvm.api import BFLOAT16, first_line
 
-from chameleon_networks._importers.onnx.quantized import (
-    in_real_numbers,
+from chameleon_networks._importers.onnx.quantized_operators import (
+    inline_functions,
     is_quantized_model,
-    without_functions,
+    to_qdq,
 )
-from chameleon_networks._importers.source_checks import imported_library, no_onnx_file
+from chameleon_networks._importers.source_checks import import_library, missing_onnx_file
 from chameleon_networks._source_location import ImportedGraph
 
 
 def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
-    """Read the network of an ONNX file into Relax.
-
-    Args:
-        file: The path of the file.
-        shapes: The shapes of inputs whose sizes the file leaves open, by name.
-
-    Raises:
-        ConfigError: The file does not exist, is not valid, does not fit the shapes, or contains
-            something that TVM cannot read.
-    """
+    """Read the network of an ONNX file into Relax."""
     model = _read(file)
     _check_shapes(model, file, shapes)
     _check_types(model, file, _onnx())
     try:
-        from chameleon_networks._importers.onnx.importing import imported  # noqa: PLC0415 - needs onnx
+        from chameleon_networks._importers.onnx.importer import import_model  # noqa: PLC0415 - needs onnx
 
-        return imported(in_real_numbers(model), shapes)
+        return import_model(to_qdq(model), shapes)
     except ConfigError:
         raise
     except Exception as error:
@@ -50,20 +41,16 @@ def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
 
 
 def _read(file: str, *, load_external_data: bool = True) -> Any:
-    """Read and check the model of an ONNX file.
-
-    Raises:
-        ConfigError: The file does not exist or is not valid.
-    """
+    """Read and check the model of an ONNX file."""
     onnx = _onnx()
     try:
         model = onnx.load(file, load_external_data=load_external_data)
         sort_nodes(model.graph)
-        # The checker would look for external data in the working folder.
-        if load_external_data or not any(_inside(model, "external_data")):
+        # The checker would search external data in the working folder.
+        if load_external_data or not any(_field_values(model, "external_data")):
             _check(model)
     except FileNotFoundError as error:
-        raise no_onnx_file(file) from error
+        raise missing_onnx_file(file) from error
     except Exception as error:
         raise ConfigError(
             f"{file} is no valid ONNX file: {first_line(error)}",
@@ -74,7 +61,7 @@ def _read(file: str, *, load_external_data: bool = True) -> Any:
 
 def _check(model: Any) -> None:
     """Raise an error if a model is not valid; outputs may lack shapes, as in onnxruntime."""
-    kinds = [one.type for one in model.graph.output]
+    kinds = [proto.type for proto in model.graph.output]
     tensors = [kind.tensor_type for kind in kinds if kind.WhichOneof("value") == "tensor_type"]
     without = [tensor for tensor in tensors if not tensor.HasField("shape")]
     for tensor in without:
@@ -85,34 +72,25 @@ def _check(model: Any) -> None:
 
 
 def sort_nodes(graph: Any) -> None:
-    """Sort graphs that have nodes before what they read, as onnxruntime's float16 files have.
-
-    Args:
-        graph: An ``onnx.GraphProto``, which is changed, with the graphs inside of its nodes.
-
-    Raises:
-        ValueError: Nodes read each other's outputs in a cycle.
-    """
+    """Sort graphs that have nodes before what they read, as onnxruntime's float16 files have."""
     for node in graph.node:
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
                 sort_nodes(inner)
     nodes = list(graph.node)
-    makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
-    read = {
-        place: {makers[name] for name in _names_read(node) if name in makers}
-        for place, node in enumerate(nodes)
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    reads = {
+        index: {makers[name] for name in _names_read(node) if name in makers}
+        for index, node in enumerate(nodes)
     }
-    if any(max(before, default=-1) > place for place, before in read.items()):
+    if any(max(before, default=-1) > index for index, before in reads.items()):
         try:
-            order = [*TopologicalSorter(read).static_order()]
+            order = [*TopologicalSorter(reads).static_order()]
         except CycleError as error:
-            cycle = " -> ".join(
-                nodes[place].name or nodes[place].op_type for place in error.args[1]
-            )
+            cycle = " -> ".join(nodes[i].name or nodes[i].op_type for i in error.args[1])
             raise ValueError(f"its nodes form a cycle: {cycle}") from error
         del graph.node[:]
-        graph.node.extend(nodes[place] for place in order)
+        graph.node.extend(nodes[index] for index in order)
 
 
 def _names_read(node: Any) -> set[str]:
@@ -120,9 +98,9 @@ def _names_read(node: Any) -> set[str]:
     names = set(node.input)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
-            own = {made for each in inner.node for made in each.output}
-            own.update(each.name for each in (*inner.input, *inner.initializer))
-            names.update(*(_names_read(each) - own for each in inner.node))
+            own = {name for inner_node in inner.node for name in inner_node.output}
+            own.update(inner_node.name for inner_node in (*inner.input, *inner.initializer))
+            names.update(*(_names_read(inner_node) - own for inner_node in inner.node))
     return names
 
 
@@ -134,7 +112,7 @@ class OnnxFacts:
         inputs: The shapes of the inputs, by name; an extent without a number is a string.
         ranges: The smallest and the largest number of each integer input that names places of a
             table, or that the network divides by. The largest place is 0 if no table is constant.
-        is_quantized: Whether the network contains quantization steps.
+        is_quantized: Whether the network quantizes or dequantizes tensors.
     """
 
     inputs: Mapping[str, list[int | str]]
@@ -143,11 +121,7 @@ class OnnxFacts:
 
 
 def onnx_facts(file: str) -> OnnxFacts:
-    """Read the facts about the network in an ONNX file, without the files with its external data.
-
-    Raises:
-        ConfigError: The file does not exist or is not valid.
-    """
+    """Read the facts about the network in an ONNX file, without its external data."""
     model = _read(file, load_external_data=False)
     return OnnxFacts(
         inputs=_inputs(model), ranges=_ranges(model.graph), is_quantized=is_quantized_model(model)
@@ -155,7 +129,7 @@ def onnx_facts(file: str) -> OnnxFacts:
 
 
 _MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators that give the numbers of their first input."""
+"""Operators whose output has the numbers of their first input."""
 
 
 def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
@@ -165,38 +139,35 @@ def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
     divisors: set[str] = set()
     indices: dict[str, int] = {}
     for node in graph.node:
-        read = [sources.get(name, name) for name in node.input]
+        reads = [sources.get(name, name) for name in node.input]
         if node.op_type in _MOVES:
-            sources[node.output[0]] = read[0]
+            sources[node.output[0]] = reads[0]
         elif node.op_type in {"Div", "Mod", "Reciprocal"}:
-            divisors.add(read[-1])
+            divisors.add(reads[-1])
         elif node.op_type.startswith(("Gather", "Scatter")):
-            most = 0  # any table has a first place
+            most = 0  # index 0 is valid in any table
             if node.op_type == "Gather" and node.input[0] in tables:
                 axis = next((attribute.i for attribute in node.attribute), 0)
                 most = tables[node.input[0]][axis] - 1
-            indices[read[1]] = min(most, indices.get(read[1], most))
-    # No divisor is 0. Two different numbers are enough, as for masks.
+            indices[reads[1]] = min(most, indices.get(reads[1], most))
+    # Divisors must not be 0; two different values suffice.
     return {name: (0, most) for name, most in indices.items()} | dict.fromkeys(divisors, (1, 2))
 
 
 def onnx_digests(file: str) -> list[str] | None:
-    """Digests of the bytes of an ONNX file and of the files with its external data.
-
-    None if one of the files cannot be read.
-    """
+    """Digests of an ONNX file and its external data, or None if one cannot be read."""
     source = Path(file)
     try:
         model = _onnx().load(source, load_external_data=False)
-        entries = _inside(model, "external_data")
+        entries = _field_values(model, "external_data")
         names = sorted({entry.value for entry in entries if entry.key == "location"})
         return [_digest(path) for path in (source, *(source.parent / name for name in names))]
-    # Reading the network says better what is wrong with a file.
+    # Reading the network reports the problem of a file better.
     except Exception:  # noqa: BLE001
         return None
 
 
-def _inside(message: Any, name: str) -> Iterator[Any]:
+def _field_values(message: Any, name: str) -> Iterator[Any]:
     """The values of all fields of one name in a model, or in a part of it."""
     for field, value in message.ListFields():
         if field.name == name:
@@ -204,7 +175,7 @@ def _inside(message: Any, name: str) -> Iterator[Any]:
         elif field.message_type is not None:
             parts = [value] if hasattr(value, "ListFields") else value
             for part in parts:
-                yield from _inside(part, name)
+                yield from _field_values(part, name)
 
 
 def _digest(file: Path) -> str:
@@ -212,26 +183,16 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
-def onnx_meaning(file: str) -> bytes:
-    """The content of an ONNX file whose quantized operators are replaced by their definitions.
-
-    ONNX defines such an operator as a floating-point operator between ``DequantizeLinear`` and
-    ``QuantizeLinear``. A framework's own kernels for quantized operators may be less exact, for
-    example because they saturate on a CPU without VNNI. So the rewritten file serves to compute
-    reference outputs.
-    """
-    return bytes(in_real_numbers(_onnx().load(file)).SerializeToString())
+def onnx_as_qdq(file: str) -> bytes:
+    """The content of an ONNX file in QDQ form, for references."""
+    # Frameworks' own int8 kernels may saturate on CPUs without VNNI.
+    return bytes(to_qdq(_onnx().load(file)).SerializeToString())
 
 
 def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
-    """The content of an ONNX file whose outputs are replaced by intermediate values of its graph.
-
-    Args:
-        file: The path of a valid file.
-        names: The names of the values, as in ``SourceLocation.output``.
-    """
+    """The content of an ONNX file with intermediate values of its graph as outputs."""
     onnx = _onnx()
-    model = without_functions(in_real_numbers(onnx.load(file)))
+    model = inline_functions(to_qdq(onnx.load(file)))
     del model.graph.output[:]
     model.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
     return bytes(model.SerializeToString())
@@ -239,14 +200,14 @@ def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
 
 def _inputs(model: Any) -> dict[str, list[int | str]]:
     """The shapes of the inputs that are no constants, by name. An open extent is a string."""
-    constants = {one.name for one in model.graph.initializer}
+    constants = {proto.name for proto in model.graph.initializer}
     return {
-        one.name: [
+        proto.name: [
             dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
-            for dim in one.type.tensor_type.shape.dim
+            for dim in proto.type.tensor_type.shape.dim
         ]
-        for one in model.graph.input
-        if one.name not in constants
+        for proto in model.graph.input
+        if proto.name not in constants
     }
 
 
@@ -259,24 +220,26 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
                 f"{file} has no input {name!r}{did_you_mean(name, inputs)}",
                 hint=f"Its inputs are {', '.join(f'{one}: {inputs[one]}' for one in inputs)}.",
             )
-        wanted = inputs[name]
-        fits = len(wanted) == len(shape) and all(
-            isinstance(fixed, str) or fixed == given
-            for fixed, given in zip(wanted, shape, strict=True)
+        file_shape = inputs[name]
+        fits = len(file_shape) == len(shape) and all(
+            isinstance(fixed, str) or fixed == extent
+            for fixed, extent in zip(file_shape, shape, strict=True)
         )
         if not fits:
             raise ConfigError(
-                f"input {name!r} of {file} is {wanted}, which {list(shape)} does not fit",
+                f"input {name!r} of {file} is {file_shape}, which {list(shape)} does not fit",
                 hint="Under `shapes` only what the file leaves open can be chosen.",
             )
-    opened = {
+    dynamic = {
         name: shape
         for name, shape in inputs.items()
         if name not in shapes and any(isinstance(extent, str) for extent in shape)
     }
-    if opened:
-        listed = " and ".join(f"{name!r} is open: [{_shown(s)}]" for name, s in opened.items())
-        chosen = [f"{name}: [{_shown(s, '1')}]" for name, s in opened.items()]
+    if dynamic:
+        listed = " and ".join(
+            f"{name!r} is open: [{_shape_text(s)}]" for name, s in dynamic.items()
+        )
+        chosen = [f"{name}: [{_shape_text(s, '1')}]" for name, s in dynamic.items()]
         raise ConfigError(
             f"the shape of input {listed}",
             hint=f"Fix it: `model: {{onnx: {{source: {file}, shapes: {{{', '.join(chosen)}}}}}}}`. "
@@ -284,9 +247,11 @@ def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) ->
         )
 
 
-def _shown(shape: Sequence[int | str], word: str | None = None) -> str:
+def _shape_text(shape: Sequence[int | str], word: str | None = None) -> str:
     """A shape as text. An open extent is shown as ``word``, or as the file's own name if None."""
-    return ", ".join(str(word or one) if isinstance(one, str) else str(one) for one in shape)
+    return ", ".join(
+        str(word or extent) if isinstance(extent, str) else str(extent) for extent in shape
+    )
 
 
 def _check_types(model: Any, file: str, onnx: Any) -> None:
@@ -300,4 +265,4 @@ def _check_types(model: Any, file: str, onnx: Any) -> None:
 
 
 def _onnx() -> Any:
-    return imported_library("onnx")
+    return import_library("onnx")

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
 from chameleon_networks._graph.constants import array_of, constant_of
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._importers.onnx.typed import TYPES, Typed, stand_in
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.onnx.emulated_types import EMULATED, Emulated, compute_dtype
 
 Value = Any
-"""A Relax expression or a ``Typed`` one, a list for a sequence, or None for an omitted value."""
+"""A Relax expression, an ``Emulated``, a list for a sequence, or None if it is omitted."""
 
 
 UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
@@ -27,27 +27,27 @@ UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
 
 def is_constant(value: Value) -> bool:
     """Whether a tensor is constant, so that its values are known before the network runs."""
-    value = value.value if isinstance(value, Typed) else value
+    value = value.value if isinstance(value, Emulated) else value
     return isinstance(value, tvm.ir.GenericConst)
 
 
-def unless_empty(value: Value) -> Value:
+def none_if_empty(value: Value) -> Value:
     """An input, or None if it is an empty constant, as version 11 writes what it leaves out."""
-    return None if is_constant(value) and not known_array(value).size else value
+    return None if is_constant(value) and not constant_value(value).size else value
 
 
-def known_array(value: Value) -> NDArray[Any]:
+def constant_value(value: Value) -> NDArray[Any]:
     """The values of a constant tensor, in the dtype that the ONNX model has for it."""
-    if isinstance(value, Typed):
-        return array_of(value.value).astype(np.dtype(value.kind))
+    if isinstance(value, Emulated):
+        return array_of(value.value).astype(np.dtype(value.dtype))
     return array_of(value)
 
 
-class Unsupported(Exception):  # noqa: N818 - a reason, of which the importer makes an error
+class NodeError(Exception):
     """A node of an ONNX graph cannot be converted. The message does not name the node."""
 
 
-class ValueNeeded(Exception):  # noqa: N818 - as above
+class ConstantNeededError(Exception):
     """A converter needs the value of an input at compile time, but the network computes it.
 
     Attributes:
@@ -65,78 +65,63 @@ class Node:
 
     Attributes:
         builder: A ``BlockBuilder`` that is inside a block.
-        kind: The name of the operator.
+        op_type: The name of the operator.
         inputs: The inputs as Relax expressions. None for an input that the node leaves out.
         attributes: The attributes by name, with the standard's defaults.
         opset: The version of the operator set.
         outputs: Number of the outputs that the node names.
-        kinds: For each input, the dtype that the tensor represents if Relax has it in another
-            dtype, else None.
+        emulated_dtypes: For each input, the dtype that an ``Emulated`` represents, else None.
     """
 
     builder: Any
-    kind: str
+    op_type: str
     inputs: tuple[Value, ...]
     attributes: Mapping[str, Any]
     opset: int
     outputs: int
-    kinds: tuple[str | None, ...] = ()
+    emulated_dtypes: tuple[str | None, ...] = ()
 
     def emit(self, value: Any) -> Any:
         """Bind an expression to a variable, and return the variable."""
         return self.builder.emit(value)
 
-    def __getitem__(self, place: int) -> Any:
+    def __getitem__(self, index: int) -> Any:
         """The input with a number, or None if the node leaves that input out."""
-        return self.inputs[place] if place < len(self.inputs) else None
+        return self.inputs[index] if index < len(self.inputs) else None
 
-    def known(self, place: int) -> NDArray[Any] | None:
-        """The value of an input that must be a constant; None if the node does not have the input.
-
-        Args:
-            place: The number of the input, from 0.
-
-        Raises:
-            ValueNeeded: The network computes the input.
-        """
-        value = self[place]
+    def known(self, index: int) -> NDArray[Any] | None:
+        """The value of an input that must be constant; None if the node leaves it out."""
+        value = self[index]
         if value is None:
             return None
         if not isinstance(value, tvm.ir.GenericConst):
-            raise ValueNeeded(value)
+            raise ConstantNeededError(value)
         return array_of(value)
 
-    def value(self, place: int) -> NDArray[Any]:
-        """The value of an input that must be a constant and that the node must not leave out.
-
-        Args:
-            place: The number of the input, from 0.
-
-        Raises:
-            ValueNeeded: The network computes the input.
-            Unsupported: The node leaves the input out.
-        """
-        array = self.known(place)
+    def value(self, index: int) -> NDArray[Any]:
+        """The value of an input that must be a constant and that the node must not leave out."""
+        array = self.known(index)
         if array is None:
-            raise Unsupported(f"its input {place} is left out")
+            raise NodeError(f"its input {index} is left out")
         return array
 
-    def integers(self, place: int) -> list[int]:
-        """The value of an input that must be a constant, as a list of integers.
+    def integers(self, index: int) -> list[int]:
+        """The value of an input that must be a constant, as a list of integers."""
+        return [int(number) for number in self.value(index).reshape(-1)]
 
-        Args:
-            place: The number of the input, from 0.
-        """
-        return [int(number) for number in self.value(place).reshape(-1)]
+    def window(self, rank: int) -> list[list[int]]:
+        """The strides, dilations and pads of an operator over ``rank`` spatial axes."""
+        defaults = {"strides": [1] * rank, "dilations": [1] * rank, "pads": [0] * 2 * rank}
+        return [list(self.attributes.get(name) or some) for name, some in defaults.items()]
 
     @property
     def axes(self) -> list[int]:
         """The node's axes, from its attribute ``axes`` or its second input; empty without both."""
-        given = self.attributes.get("axes")
-        return list(given or ([] if self[1] is None else self.integers(1)))
+        constants = self.attributes.get("axes")
+        return list(constants or ([] if self[1] is None else self.integers(1)))
 
 
-VALUES: Mapping[str, tuple[int, ...]] = {
+CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
         (
             *("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "CumSum", "CumProd"),
@@ -159,54 +144,45 @@ VALUES: Mapping[str, tuple[int, ...]] = {
 """Numbers of the inputs whose values must be known before compilation, by operator."""
 
 
-def named_type(number: int) -> str:
+def dtype_name(number: int) -> str:
     """The name of the dtype that has a number in ONNX."""
     return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
 
 
 def shape_of(value: Any) -> list[int]:
     """The shape of a tensor."""
-    value = value.value if isinstance(value, Typed) else value
-    return [int(one) for one in value.ty.shape]
+    value = value.value if isinstance(value, Emulated) else value
+    return [int(item) for item in value.ty.shape]
 
 
 def dtype_of(value: Any) -> str:
     """The dtype of a tensor."""
-    if isinstance(value, Typed):
-        return value.kind
+    if isinstance(value, Emulated):
+        return value.dtype
     return str(value.ty.dtype)
 
 
-def positive(axis: int, rank: int) -> int:
-    """The number of an axis, counted from the front.
-
-    Raises:
-        Unsupported: A tensor of this rank has no such axis.
-    """
+def normalize_axis(axis: int, rank: int) -> int:
+    """The number of an axis, counted from the front."""
     if not -rank <= axis < rank:
-        raise Unsupported(f"there is no axis {axis} among {rank} axes")
+        raise NodeError(f"there is no axis {axis} among {rank} axes")
     return axis % rank
 
 
 def scalar(number: Any, like: Any) -> Any:
-    """Make a scalar Relax constant.
-
-    Args:
-        number: The value.
-        like: A tensor whose dtype the constant gets, or the name of a dtype.
-    """
+    """Make a scalar Relax constant."""
     dtype = like if isinstance(like, str) else dtype_of(like)
     return relax.const(number, dtype)
 
 
 def relax_constant(array: Any) -> Value:
-    """Make a Relax constant of an array, or a ``Typed`` if Relax has no kernels for the dtype."""
+    """Make a Relax constant, or an ``Emulated`` if kernels lack the array's dtype."""
     array = np.asarray(array)
-    kind = array.dtype.name
+    dtype = array.dtype.name
     if array.dtype.kind in "OUS":
-        raise Unsupported("it has strings")
-    if kind in TYPES:
-        return Typed(relax_constant(array.astype(stand_in(kind))), kind)
+        raise NodeError("it has strings")
+    if dtype in EMULATED:
+        return Emulated(relax_constant(array.astype(compute_dtype(dtype))), dtype)
     return constant_of(array)
 
 
@@ -214,18 +190,14 @@ _SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
 
 
 def owner_of(node: Any) -> str:
-    """The name of a node in error messages: its torch module, or else its own name.
-
-    Args:
-        node: The node of the ONNX graph.
-    """
-    scopes = next((one.value for one in node.metadata_props if one.key == _SCOPES), None)
+    """The name of a node in error messages: its torch module, or else its own name."""
+    scopes = next((item.value for item in node.metadata_props if item.key == _SCOPES), None)
     if scopes is None:
         return str(node.name)
-    # The exporter folds normalisations into convolutions, which have their scopes from then on.
+    # The exporter folds normalizations into convolutions, which then have their scopes.
     weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
     try:
-        # The modules from outside in, and the call.
+        # The scopes are the modules from the outermost, and the call.
         *_, module, _ = ast.literal_eval(scopes)
     except (SyntaxError, ValueError):
         module = ""
@@ -243,22 +215,17 @@ _NOT_FOLDED = frozenset(
         *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
     )
 )
-"""Operators that are never computed during import: quantization steps and random operators."""
+"""Operators that are never computed during import: quantization and random operators."""
 
 
-def is_folded(node: Any, inputs: Sequence[Value]) -> bool:
-    """Whether a node can be computed at compile time: it is deterministic and reads constants.
-
-    Args:
-        node: The node of the ONNX graph.
-        inputs: The values of the node's inputs.
-    """
+def is_foldable(node: Any, inputs: Sequence[Value]) -> bool:
+    """Whether a node can be computed at compile time: it is deterministic and reads constants."""
     return node.op_type not in _NOT_FOLDED and all(
         value is None or is_constant(value) for value in inputs
     )
 
 
-def _model_of(node: Any, opset: int) -> Any:
+def _single_node_model(node: Any, opset: int) -> Any:
     """A model of one node; without it, ONNX's reference would take the newest operator set."""
     inputs, outputs = (
         [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name]
@@ -269,40 +236,34 @@ def _model_of(node: Any, opset: int) -> Any:
     return onnx.helper.make_model(graph, opset_imports=opsets)
 
 
-def evaluated(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
-    """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants.
-
-    Args:
-        node: The node.
-        inputs: The constants that the node reads.
-        opset: The version of the operator set.
-    """
+def evaluate_node(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
+    """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants."""
     feeds = {
-        # The reference writes into what it reads.
-        name: known_array(value).copy()
+        # ONNX's reference may write into its inputs.
+        name: constant_value(value).copy()
         for name, value in zip(node.input, inputs, strict=True)
         if value is not None
     }
     try:
         with np.errstate(all="ignore"):
-            made = ReferenceEvaluator(_model_of(node, opset)).run(None, feeds)
+            results = ReferenceEvaluator(_single_node_model(node, opset)).run(None, feeds)
     except Exception as error:
-        raise Unsupported(f"ONNX's reference cannot compute it: {first_line(error)}") from error
-    given = iter(
+        raise NodeError(f"ONNX's reference cannot compute it: {first_line(error)}") from error
+    constants = iter(
         [relax_constant(part) for part in value]
         if isinstance(value, list)
         else relax_constant(value)
-        for value in made
+        for value in results
     )
-    return [next(given) if name else None for name in node.output]
+    return [next(constants) if name else None for name in node.output]
 
 
-def dense(sparse: Any) -> NDArray[Any]:
+def to_dense(sparse: Any) -> NDArray[Any]:
     """A sparse ONNX tensor as a dense array."""
     values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
-    made = np.zeros(list(sparse.dims), values.dtype)
+    results = np.zeros(list(sparse.dims), values.dtype)
     if places.ndim == 1:
-        made.reshape(-1)[places] = values
+        results.reshape(-1)[places] = values
     else:
-        made[tuple(places.T)] = values
-    return made
+        results[tuple(places.T)] = values
+    return results

@@ -9,62 +9,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks._graph.relaxed import relax
-from chameleon_networks._importers.onnx.nodes import Node, dtype_of, positive, shape_of
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.onnx.nodes import Node, dtype_of, normalize_axis, shape_of
 
 op = relax.op
 _AXIS_SINCE = 20
 """The version of the standard in which the axis of ``DFT`` became an input."""
 
 
-def _to_frequencies(length: int, parts: int, *, onesided: bool, inverse: bool) -> NDArray[Any]:
-    """The matrix of a transform. Rows are input samples by part, columns outputs by part.
-
-    The parts of a number are real and imaginary.
-    """
+def _dft_matrix(length: int, parts: int, *, onesided: bool, inverse: bool) -> NDArray[Any]:
+    """The matrix of a Fourier transform, with real and imaginary parts as rows and columns."""
     waves = (np.fft.ifft if inverse else np.fft.fft)(np.eye(length))
     waves = waves[:, : length // 2 + 1] if onesided else waves
     pairs = [np.stack([part.real, part.imag], -1) for part in (waves, 1j * waves)]
     return np.stack(pairs[:parts], 1).reshape(length * parts, -1)
 
 
-def _to_real(length: int) -> NDArray[Any]:
-    """The matrix from one half of a real signal's frequencies to the signal.
-
-    The other half of the frequencies mirrors the first.
-    """
+def _irfft_matrix(length: int) -> NDArray[Any]:
+    """The matrix from the first half of a real signal's frequencies to the signal."""
     unit = np.eye(length // 2 + 1)
     waves = np.stack([np.fft.irfft(part, length) for part in (unit, 1j * unit)], 1)
     return waves.reshape(-1, length)
 
 
-def _transformed(
+def _transform(
     node: Node, signal: Any, axis: int, length: int | None, *, inverse: bool, onesided: bool
 ) -> Any:
     """A Fourier transform along an axis. The last axis holds the real and the imaginary part."""
     emit, shape = node.emit, shape_of(signal)
     parts, rank = shape[-1], len(shape)
     to_real = inverse and onesided
-    wanted = length or (2 * (shape[axis] - 1) if to_real else shape[axis])
-    read = wanted // 2 + 1 if to_real else wanted
-    if shape[axis] > read:
-        signal = emit(op.strided_slice(signal, [axis], [0], [read]))
-    elif shape[axis] < read:
+    length_used = length or (2 * (shape[axis] - 1) if to_real else shape[axis])
+    samples_read = length_used // 2 + 1 if to_real else length_used
+    if shape[axis] > samples_read:
+        signal = emit(op.strided_slice(signal, [axis], [0], [samples_read]))
+    elif shape[axis] < samples_read:
         widths = [0] * (2 * rank)
-        widths[2 * axis + 1] = read - shape[axis]
+        widths[2 * axis + 1] = samples_read - shape[axis]
         signal = emit(op.nn.pad(signal, widths))
     if to_real:
-        matrix, out, left = _to_real(wanted), wanted, 1
+        matrix, out, parts_left = _irfft_matrix(length_used), length_used, 1
     else:
-        matrix = _to_frequencies(wanted, parts, onesided=onesided, inverse=inverse)
-        out, left = matrix.shape[1] // 2, 2
+        matrix = _dft_matrix(length_used, parts, onesided=onesided, inverse=inverse)
+        out, parts_left = matrix.shape[1] // 2, 2
     order = [*(place for place in range(rank - 1) if place != axis), axis, rank - 1]
     others = [shape[place] for place in order[:-2]]
-    flat = op.reshape(op.permute_dims(signal, order), [math.prod(others), read * parts])
-    # Sums of waves cancel each other, which takes more digits than they have in the end.
+    flat = op.reshape(op.permute_dims(signal, order), [math.prod(others), samples_read * parts])
+    # Computed in float64, because terms of the sums cancel.
     product = emit(op.matmul(op.astype(flat, "float64"), relax.const(matrix, "float64")))
-    whole = op.reshape(op.astype(product, dtype_of(signal)), [*others, out, left])
-    return op.permute_dims(whole, np.argsort(order).tolist())
+    transformed = op.reshape(op.astype(product, dtype_of(signal)), [*others, out, parts_left])
+    return op.permute_dims(transformed, np.argsort(order).tolist())
 
 
 def _dft(node: Node) -> Any:
@@ -73,10 +67,10 @@ def _dft(node: Node) -> Any:
     axis = int(node.attributes.get("axis", 1))
     if node.opset >= _AXIS_SINCE:
         axis = -2 if node[2] is None else node.integers(2)[0]
-    return _transformed(
+    return _transform(
         node,
         x,
-        positive(axis, len(shape_of(x))),
+        normalize_axis(axis, len(shape_of(x))),
         lengths[0] if lengths else None,
         inverse=bool(node.attributes.get("inverse")),
         onesided=bool(node.attributes.get("onesided")),
@@ -93,7 +87,7 @@ def _stft(node: Node) -> Any:
     if window is not None:
         cut = node.emit(op.multiply(cut, op.reshape(window, [length, 1])))
     onesided = bool(node.attributes.get("onesided", 1))
-    return _transformed(node, cut, 2, None, inverse=False, onesided=onesided)
+    return _transform(node, cut, 2, None, inverse=False, onesided=onesided)
 
 
 SIGNALS: Mapping[str, Callable[[Node], Any]] = {"DFT": _dft, "STFT": _stft}

@@ -5,80 +5,81 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from chameleon_networks._graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.onnx.nodes import Node, scalar
 
 op = relax.op
 Step = Callable[..., list[Any]]
 
 
-def _number(node: Node, name: str) -> float:
+def _float_attribute(node: Node, name: str) -> float:
     return float(node.attributes[name])
 
 
-def _mixed(node: Node, share: float, state: Any, change: Any) -> Any:
-    """A moving average. The weight of the old value is ``share``."""
-    return node.emit(scalar(share, state) * state + scalar(1 - share, state) * change)
+def _moving_average(node: Node, old_weight: float, state: Any, change: Any) -> Any:
+    """A moving average. The weight of the old value is ``old_weight``."""
+    return node.emit(scalar(old_weight, state) * state + scalar(1 - old_weight, state) * change)
 
 
-def _with_all(step: Step, states: int) -> Callable[[Node], list[Any]]:
-    """A converter that applies an optimizer's step to all of its tensors.
-
-    The inputs are the tensors, then their gradients, then the optimizer's states.
-    """
+def _for_all_tensors(step: Step, states: int) -> Callable[[Node], list[Any]]:
+    """A converter that applies an optimizer's step to tensors, gradients and states."""
 
     def convert(node: Node) -> list[Any]:
-        rate, turn, *tensors = node.inputs
-        turn = node.emit(op.astype(turn, "float32"))
+        rate, iteration, *tensors = node.inputs
+        iteration = node.emit(op.astype(iteration, "float32"))
         count, results = len(tensors) // (2 + states), []
-        for place in range(count):
-            tensor, gradient, *old = tensors[place::count]
-            weight = scalar(_number(node, "norm_coefficient"), tensor)
+        for index in range(count):
+            tensor, gradient, *old = tensors[index::count]
+            weight = scalar(_float_attribute(node, "norm_coefficient"), tensor)
             gradient = node.emit(weight * tensor + gradient)
-            results.append(step(node, rate, turn, tensor, gradient, *old))
+            results.append(step(node, rate, iteration, tensor, gradient, *old))
         return [part for parts in zip(*results, strict=True) for part in parts]
 
     return convert
 
 
 def _adagrad(  # noqa: PLR0917 - the operator's inputs
-    node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, squares: Any
+    node: Node, rate: Any, iteration: Any, tensor: Any, gradient: Any, squares: Any
 ) -> list[Any]:
-    decay = scalar(_number(node, "decay_factor"), turn) * turn
+    decay = scalar(_float_attribute(node, "decay_factor"), iteration) * iteration
     squares = node.emit(squares + gradient * gradient)
-    root = scalar(_number(node, "epsilon"), tensor) + op.sqrt(squares)
-    return [tensor - rate / (scalar(1.0, turn) + decay) * gradient / root, squares]
+    root = scalar(_float_attribute(node, "epsilon"), tensor) + op.sqrt(squares)
+    return [tensor - rate / (scalar(1.0, iteration) + decay) * gradient / root, squares]
 
 
 def _adam(  # noqa: PLR0917 - the operator's inputs
-    node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, mean: Any, squares: Any
+    node: Node, rate: Any, iteration: Any, tensor: Any, gradient: Any, mean: Any, squares: Any
 ) -> list[Any]:
-    alpha, beta = _number(node, "alpha"), _number(node, "beta")
-    mean = _mixed(node, alpha, mean, gradient)
-    squares = _mixed(node, beta, squares, gradient * gradient)
-    root = scalar(_number(node, "epsilon"), tensor) + op.sqrt(squares)
+    alpha, beta = _float_attribute(node, "alpha"), _float_attribute(node, "beta")
+    mean = _moving_average(node, alpha, mean, gradient)
+    squares = _moving_average(node, beta, squares, gradient * gradient)
+    root = scalar(_float_attribute(node, "epsilon"), tensor) + op.sqrt(squares)
     first, second = (
-        scalar(1.0, turn) - op.power(scalar(share, turn), turn) for share in (alpha, beta)
+        scalar(1.0, iteration) - op.power(scalar(old_weight, iteration), iteration)
+        for old_weight in (alpha, beta)
     )
-    rate = op.where(turn > scalar(0.0, turn), rate * op.sqrt(second) / first, rate)
-    kept = scalar(1.0 - _number(node, "norm_coefficient_post"), tensor)
-    return [kept * (tensor - rate * mean / root), mean, squares]
+    rate = op.where(iteration > scalar(0.0, iteration), rate * op.sqrt(second) / first, rate)
+    decay = scalar(1.0 - _float_attribute(node, "norm_coefficient_post"), tensor)
+    return [decay * (tensor - rate * mean / root), mean, squares]
 
 
 def _momentum(  # noqa: PLR0917 - the operator's inputs
-    node: Node, rate: Any, turn: Any, tensor: Any, gradient: Any, speed: Any
+    node: Node, rate: Any, iteration: Any, tensor: Any, gradient: Any, speed: Any
 ) -> list[Any]:
-    alpha, beta = scalar(_number(node, "alpha"), speed), scalar(_number(node, "beta"), turn)
-    share = op.where(turn > scalar(0.0, turn), beta, scalar(1.0, turn))
-    change = speed = node.emit(alpha * speed + share * gradient)
+    alpha, beta = (
+        scalar(_float_attribute(node, "alpha"), speed),
+        scalar(_float_attribute(node, "beta"), iteration),
+    )
+    old_weight = op.where(iteration > scalar(0.0, iteration), beta, scalar(1.0, iteration))
+    change = speed = node.emit(alpha * speed + old_weight * gradient)
     if node.attributes["mode"] == "nesterov":
         change = gradient + alpha * speed
     return [tensor - rate * change, speed]
 
 
 TRAINING: Mapping[str, Callable[[Node], Any]] = {
-    "Adagrad": _with_all(_adagrad, 1),
-    "Adam": _with_all(_adam, 2),
-    "Momentum": _with_all(_momentum, 1),
+    "Adagrad": _for_all_tensors(_adagrad, 1),
+    "Adam": _for_all_tensors(_adam, 2),
+    "Momentum": _for_all_tensors(_momentum, 1),
 }
 """Converters by operator."""

@@ -1,7 +1,4 @@
-"""Prepares torch networks for inference.
-
-The functions set weights and evaluation mode, and handle random numbers and checks of values.
-"""
+"""Prepares torch networks for inference, and checks that they are deterministic and stateless."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from chameleon_networks._source_location import location_of
 
 log = structlog.get_logger()
 
-_SHOWN = 3
+_MAX_SHOWN = 3
 """Most modules that a warning names."""
 
 
@@ -38,11 +35,11 @@ def initialise(network: Any, seed: int = 0) -> Any:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in network.modules():
-            _fill(module, generator)
+            _initialise_module(module, generator)
     return network.eval()
 
 
-def _fill(module: Any, generator: Any) -> None:
+def _initialise_module(module: Any, generator: Any) -> None:
     nn = importlib.import_module("torch").nn
     if isinstance(module, nn.Conv2d | nn.Linear):
         fan_in = module.weight[0].numel()
@@ -67,11 +64,11 @@ def evaluated(network: Any) -> Any:
     Args:
         network: A torch module, which is changed in place.
     """
-    changed = [name for name, module in network.named_modules() if _trains_otherwise(module)]
+    changed = [name for name, module in network.named_modules() if _differs_in_training(module)]
     if changed:
         log.warning(
             "network_in_training_mode",
-            modules=changed if len(changed) <= _SHOWN else [*changed[:_SHOWN], "..."],
+            modules=changed if len(changed) <= _MAX_SHOWN else [*changed[:_MAX_SHOWN], "..."],
             why="these compute otherwise in training; the network is delivered as `.eval()` makes "
             "it, without dropout and with the running statistics of its batch norms",
             next="call `.eval()` on the module before you return it",
@@ -79,70 +76,52 @@ def evaluated(network: Any) -> Any:
     try:
         return network.eval()
     except NotImplementedError:
-        return network  # one that was exported before it was quantized stays what it is
+        return network  # a module that was exported and then quantized has no modes
 
 
-def _trains_otherwise(module: Any) -> bool:
+def _differs_in_training(module: Any) -> bool:
     """Whether a module is in training mode and would compute something else in evaluation mode."""
     nn = importlib.import_module("torch").nn
     drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0  # noqa: SLF001
-    # Attentions and recurrent layers call so what they leave out themselves.
+    # Attention and recurrent layers have an attribute ``dropout``.
     rate = getattr(module, "dropout", 0)
     drops = drops or (isinstance(rate, float) and rate > 0)
     averages = getattr(module, "running_mean", None) is not None
     return module.training and (drops or averages or isinstance(module, nn.RReLU))
 
 
-def checked(program: Any) -> Any:
-    """Switch off dropout, and check that a program's answers follow from its inputs alone.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``, which is changed in place.
-
-    Raises:
-        ConfigError: The program draws random numbers, or its outputs depend on earlier calls.
-    """
-    return without_memory(without_chance(without_dropout(program)))
+def check_program(program: Any) -> Any:
+    """Switch off dropout, and check that a program's answers follow from its inputs alone."""
+    return check_stateless(check_deterministic(disable_dropout(program)))
 
 
-def without_dropout(program: Any) -> Any:
-    """Switch off dropout that was exported in training mode, and log a warning if there was any.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``, which is changed in place.
-    """
-    found = [node for node in _nodes(program) if _drops(node)]
-    for node in found:
+def disable_dropout(program: Any) -> Any:
+    """Switch off dropout that was exported in training mode, and log a warning if there was any."""
+    dropouts = [node for node in _nodes(program) if _is_dropout(node)]
+    for node in dropouts:
         names = _argument_names(node)
-        off = next((name for name in ("train", "training") if name in names), "dropout_p")
-        value, place = 0.0 if off == "dropout_p" else False, names.index(off)
-        if place < len(node.args):
-            node.args = (*node.args[:place], value, *node.args[place + 1 :])
+        switch = next((name for name in ("train", "training") if name in names), "dropout_p")
+        value, position = 0.0 if switch == "dropout_p" else False, names.index(switch)
+        if position < len(node.args):
+            node.args = (*node.args[:position], value, *node.args[position + 1 :])
         else:
-            node.kwargs = {**node.kwargs, off: value}
-    for module in {node.graph.owning_module for node in found}:
+            node.kwargs = {**node.kwargs, switch: value}
+    for module in {node.graph.owning_module for node in dropouts}:
         module.recompile()
-    if found:
+    if dropouts:
         log.warning(
             "dropout_left_out",
-            operators=len(found),
+            operators=len(dropouts),
             why="the network leaves out numbers at random, as in training; a delivered network "
             "does not",
         )
     return program
 
 
-def without_chance(program: Any) -> Any:
-    """Check that a program draws no random numbers, and return it unchanged.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-
-    Raises:
-        ConfigError: The program draws random numbers. The message names the operator.
-    """
+def check_deterministic(program: Any) -> Any:
+    """Check that a program draws no random numbers, and return it unchanged."""
     for node in _nodes(program):
-        if node.op == "call_function" and draws_numbers(node):
+        if node.op == "call_function" and draws_random_numbers(node):
             raise ConfigError(
                 f"{location_of(node).sentence} draws random numbers, so that the network gives "
                 "other answers each time and none can be checked",
@@ -157,32 +136,22 @@ def _nodes(program: Any) -> list[Any]:
     return [node for part in parts for node in part.graph.nodes]
 
 
-def without_memory(program: Any) -> Any:
-    """Check that no output of a program depends on earlier calls, and return it unchanged.
-
-    Outputs do so in a decoder that writes keys and values into a buffer.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-
-    Raises:
-        ConfigError: An output depends on a weight or buffer that calls change. The message names
-            the operator that changes it.
-    """
-    depends = _changed_buffers(program)
+def check_stateless(program: Any) -> Any:
+    """Check that no output depends on earlier calls, as in a decoder with a cache."""
+    stateful = _mutated_buffers(program)
     outputs = set(program.graph_signature.user_outputs)
-    for node in program.graph.nodes if depends else ():
+    for node in program.graph.nodes if stateful else ():
         name = getattr(node.target, "__name__", "").partition(".")[0]
         sources = node.all_input_nodes[1:] if name in _OVERWRITING else node.all_input_nodes
-        if name == _TRAINED_NORM:
-            sources = [one for one in sources if one in node.args[:_TRAINED_NORM_READS]]
-        source = next((one for one in sources if one in depends), None)
+        if name == _TRAINING_BATCH_NORM:
+            sources = [arg for arg in sources if arg in node.args[:_TRAINING_BATCH_NORM_INPUTS]]
+        source = next((arg for arg in sources if arg in stateful), None)
         if source is not None and node.op == "call_function":
-            for changed in (node, *map(_base_of, _written_by(node))):
-                depends[changed] = depends[source]
+            for changed in (node, *map(_storage_owner, _mutated_arguments(node))):
+                stateful[changed] = stateful[source]
         elif name in _OVERWRITING and name.endswith("_"):
-            depends.pop(node.args[0], None)
-    for node, change in depends.items():
+            stateful.pop(node.args[0], None)
+    for node, change in stateful.items():
         if node.name in outputs:
             raise ConfigError(
                 f"{location_of(change).sentence} changes a weight or buffer, so that answers "
@@ -195,82 +164,72 @@ def without_memory(program: Any) -> Any:
 _OVERWRITING = {"copy_", "zero_", "fill_", "copy", "zeros_like", "full_like"}
 """Operators whose result does not depend on the numbers of their first argument."""
 
-_TRAINED_NORM, _TRAINED_NORM_READS = "_native_batch_norm_legit_functional", 3
+_TRAINING_BATCH_NORM, _TRAINING_BATCH_NORM_INPUTS = "_native_batch_norm_legit_functional", 3
 """Batch norm in training, and the number of its arguments that its outputs depend on. The running
 mean and variance, which follow, are only updated."""
 
 
-def _changed_buffers(program: Any) -> dict[Any, Any]:
+def _mutated_buffers(program: Any) -> dict[Any, Any]:
     """The weights and buffers that a call changes, each with the first operator that does."""
     signature = program.graph_signature
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    kept = {*weights, *signature.inputs_to_lifted_tensor_constants}
+    state_names = {*weights, *signature.inputs_to_lifted_tensor_constants}
     nodes = {node.name: node for node in program.graph.nodes}
     buffers = {target: nodes[name] for name, target in weights.items()}
     written = {**signature.parameters_to_mutate, **signature.buffers_to_mutate}
     changed = {buffers[target]: nodes[name] for name, target in written.items()}
     for node in program.graph.nodes:
-        for base in map(_base_of, _written_by(node)):
-            if base.name in kept:
+        for base in map(_storage_owner, _mutated_arguments(node)):
+            if base.name in state_names:
                 changed.setdefault(base, node)
     return changed
 
 
-def _written_by(node: Any) -> list[Any]:
+def _mutated_arguments(node: Any) -> list[Any]:
     """The arguments that an operator writes to."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []
     places = enumerate(schema.arguments)
     written = [
-        node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-        for place, argument in places
-        if argument.alias_info is not None and argument.alias_info.is_write
+        node.args[position] if position < len(node.args) else node.kwargs.get(arg.name)
+        for position, arg in places
+        if arg.alias_info is not None and arg.alias_info.is_write
     ]
-    tensors = (part for one in written for part in (one if isinstance(one, Sequence) else (one,)))
+    tensors = (part for arg in written for part in (arg if isinstance(arg, Sequence) else (arg,)))
     return [tensor for tensor in tensors if hasattr(tensor, "name")]
 
 
-def _base_of(node: Any) -> Any:
+def _storage_owner(node: Any) -> Any:
     """The node whose memory a node has: the node itself, or what it is a view or a part of."""
-    while node.target is operator.getitem or _has_memory_of_first(node):
+    while node.target is operator.getitem or _aliases_first_argument(node):
         node = node.args[0]
     return node
 
 
-def _has_memory_of_first(node: Any) -> bool:
+def _aliases_first_argument(node: Any) -> bool:
     """Whether a node's result is its first argument, or views of it."""
     schema = getattr(node.target, "_schema", None)
     return bool(schema and schema.returns and schema.returns[0].alias_info)
 
 
-class _UnansweredError(BaseException):
+class _UnresolvedBranchError(BaseException):
     """A network asks whether a value that depends on its inputs is true; it must not catch this."""
 
 
-def without_checks(network: Any, export: Callable[[], Any]) -> Any:
-    """Export a network whose code raises errors for some values of tensors, without these checks.
-
-    Torch does not export an ``if`` that depends on values. If one of its branches ends with an
-    error, this function exports the other branch. It logs a warning.
-
-    Args:
-        network: A torch module.
-        export: A function that exports it.
-
-    Returns:
-        The program. None if more than one branch computes something.
-    """
+def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:
+    """Export a network without ``if`` branches that raise errors, or return None."""
+    # torch does not export an ``if`` that depends on values.
     answers: list[bool] = []
     while True:
         programs = {}
         for answer in (False, True):
             try:
-                programs[answer] = _answering(network, export, [*answers, answer])
-            except _UnansweredError:
+                programs[answer] = _export_with_answers(network, export, [*answers, answer])
+            except _UnresolvedBranchError:
                 programs[answer] = None
             except Exception as error:  # noqa: BLE001 - of the network, or of torch
-                if not _is_raised(error):
+                if not _is_raised_by_network(error):
                     return None
         if len(programs) != 1:
             return None
@@ -286,13 +245,13 @@ def without_checks(network: Any, export: Callable[[], Any]) -> Any:
             return program
 
 
-def _answering(network: Any, export: Callable[[], Any], answers: Sequence[bool]) -> Any:
+def _export_with_answers(network: Any, export: Callable[[], Any], answers: Sequence[bool]) -> Any:
     """Export a network with given answers to its questions about values, in their order."""
     torch = importlib.import_module("torch")
     aten, dispatch = torch.ops.aten, importlib.import_module("torch.utils._python_dispatch")
     fake = importlib.import_module("torch._subclasses.fake_tensor")
     item = aten._local_scalar_dense.default  # noqa: SLF001 - it is called so
-    asking = {item, aten.equal.default, aten.allclose.default}
+    questions = {item, aten.equal.default, aten.allclose.default}
 
     class Answers(dispatch.TorchDispatchMode):  # type: ignore[name-defined]
         def __init__(self) -> None:
@@ -302,28 +261,28 @@ def _answering(network: Any, export: Callable[[], Any], answers: Sequence[bool])
         def __torch_dispatch__(
             self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            if operator not in asking or not isinstance(args[0], fake.FakeTensor):
+            if operator not in questions or not isinstance(args[0], fake.FakeTensor):
                 return operator(*args, **(kwargs or {}))
             is_number = operator is item and args[0].dtype != torch.bool
             if is_number or args[0].constant is not None:
                 return operator(*args, **(kwargs or {}))
             answer = next(self._left, None)
             if answer is None:
-                raise _UnansweredError
+                raise _UnresolvedBranchError
             return answer
 
     # If the network raises an error, torch does not call its hooks.
-    with contextlib.ExitStack() as inside, contextlib.ExitStack() as hooked:
+    with contextlib.ExitStack() as modes, contextlib.ExitStack() as handles:
         hooks = (
-            network.register_forward_pre_hook(lambda *_: inside.enter_context(Answers()) and None),
-            network.register_forward_hook(lambda *_: inside.close()),
+            network.register_forward_pre_hook(lambda *_: modes.enter_context(Answers()) and None),
+            network.register_forward_hook(lambda *_: modes.close()),
         )
         for hook in hooks:
-            hooked.callback(hook.remove)
+            handles.callback(hook.remove)
         return export()
 
 
-def _is_raised(error: Exception) -> bool:
+def _is_raised_by_network(error: Exception) -> bool:
     """Whether a ``raise`` or ``assert`` raised an error, neither C++ nor torch's tracer."""
     trace: Any = error.__traceback__
     while trace.tb_next:
@@ -334,35 +293,31 @@ def _is_raised(error: Exception) -> bool:
     return raised and not tracer
 
 
-def draws_numbers(node: Any) -> bool:
-    """Whether an operator draws random numbers. Dropout does so only in training mode.
-
-    Args:
-        node: A node of a torch program.
-    """
+def draws_random_numbers(node: Any) -> bool:
+    """Whether an operator draws random numbers. Dropout does so only in training mode."""
     torch = importlib.import_module("torch")
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     schema = _schema(node)
-    values = {one.name: one.default_value for one in schema}
-    values |= dict(zip((one.name for one in schema), node.args, strict=False)) | node.kwargs
-    chances = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
+    values = {arg.name: arg.default_value for arg in schema}
+    values |= dict(zip((arg.name for arg in schema), node.args, strict=False)) | node.kwargs
+    probabilities = [values[name] for name in ("p", "dropout", "dropout_p") if name in values]
     training = [values[name] for name in ("train", "training") if name in values]
     if training:
-        return any(training) and (not chances or any(chances))
-    return not chances or any(chances)
+        return any(training) and (not probabilities or any(probabilities))
+    return not probabilities or any(probabilities)
 
 
-def _drops(node: Any) -> bool:
+def _is_dropout(node: Any) -> bool:
     """Whether an operator drops numbers at random, as dropout or as attention with dropout."""
-    if node.op != "call_function" or not draws_numbers(node):
+    if node.op != "call_function" or not draws_random_numbers(node):
         return False
-    named = {"dropout", "dropout_p"} & {*_argument_names(node)}
-    return "dropout" in node.target.__name__ or bool(named)
+    dropout_names = {"dropout", "dropout_p"} & {*_argument_names(node)}
+    return "dropout" in node.target.__name__ or bool(dropout_names)
 
 
 def _argument_names(node: Any) -> list[str]:
-    return [str(one.name) for one in _schema(node)]
+    return [str(arg.name) for arg in _schema(node)]
 
 
 def _schema(node: Any) -> Any:

@@ -21,7 +21,7 @@ from chameleon_tvm.api import HALVES, first_line, named_object
 
 from chameleon_networks._frameworks.precision import half_type
 from chameleon_networks._importers.options import NETWORKS
-from chameleon_networks._importers.source_checks import imported_library
+from chameleon_networks._importers.source_checks import import_library
 from chameleon_networks._importers.torch import inference
 
 log = structlog.get_logger()
@@ -49,20 +49,11 @@ class ExampleProgram:
     saved: bool = False
 
     def in_shapes(self, shapes: Shapes) -> Any:
-        """Export the network for other input shapes.
-
-        Inputs that are not named keep the shapes of the example.
-
-        Args:
-            shapes: The shapes of inputs, by name.
-
-        Raises:
-            ConfigError: An input does not exist, or the network draws random numbers.
-        """
+        """Export the network for other shapes of some inputs."""
         if self.saved:
-            check_saved(self.program, shapes, self.owner)
-        program = with_shapes(self.program, shapes, self.export, self.owner)
-        return inference.checked(program)
+            check_saved_shapes(self.program, shapes, self.owner)
+        program = export_for_shapes(self.program, shapes, self.export, self.owner)
+        return inference.check_program(program)
 
 
 _LARGEST_MASK = 1 << 18
@@ -93,8 +84,8 @@ class NumberRange:
         """The range of an array of NumPy."""
         least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
         is_mask = (array.dtype == bool and least < most) or (abs(array) == math.inf).any()
-        kept = is_mask and array.ndim and array.size <= _LARGEST_MASK
-        mask = array.tolist() if kept else None
+        has_mask = is_mask and array.ndim and array.size <= _LARGEST_MASK
+        mask = array.tolist() if has_mask else None
         return cls(dtype=array.dtype.name, shape=array.shape, least=least, most=most, mask=mask)
 
 
@@ -124,13 +115,7 @@ class ProgramInputs:
 
 
 def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExampleProgram:
-    """Make a builtin network with random weights.
-
-    Args:
-        name: A key of ``NETWORKS``.
-        batch: Number of samples per inference.
-        dtype: The dtype of weights and images.
-    """
+    """Make a builtin network with random weights."""
     torch = _torch()
     record = NETWORKS[name]
     module, _, function = record.factory.partition(":")
@@ -138,25 +123,18 @@ def builtin_program(name: str, batch: int, dtype: str = "float32") -> ExamplePro
     network = network.to(getattr(torch, dtype))
     shape = (batch, *record.inputs)
     if record.kind == "tokens":
-        # The largest id there is says how far random ones may go.
+        # The largest id bounds random ids.
         example = torch.full(shape, record.vocabulary - 1, dtype=torch.int64)
     else:
         example = torch.zeros(shape, dtype=getattr(torch, dtype))
-    return _exported(network, (example,), {}, name)
+    return _export_example(network, (example,), {}, name)
 
 
-def exported(source: str) -> ExampleProgram:
-    """Export the network of a user's function that returns a module and example inputs.
-
-    Args:
-        source: ``path.py:function`` or ``package.module:function``.
-
-    Raises:
-        ConfigError: The function does not exist or fails, or torch cannot export its network.
-    """
-    made = _made(source)
-    is_pair = isinstance(made, tuple) and len(made) == 2  # noqa: PLR2004
-    network, inputs = made if is_pair else (made, ())
+def export_source(source: str) -> ExampleProgram:
+    """Export the network of a user's function that returns a module and example inputs."""
+    result = _call_source(source)
+    is_pair = isinstance(result, tuple) and len(result) == 2  # noqa: PLR2004
+    network, inputs = result if is_pair else (result, ())
     if not is_pair or not isinstance(network, _torch().nn.Module):
         wanted = "torch module" if is_pair else "pair"
         raise ConfigError(
@@ -164,26 +142,17 @@ def exported(source: str) -> ExampleProgram:
             hint="Return the torch module and a tuple of example inputs.",
         )
     _check_float(network, source)
-    return program_of(inference.evaluated(network), inputs, source)
+    return export_module(inference.evaluated(network), inputs, source)
 
 
-def program_of(network: Any, inputs: Any, owner: str) -> ExampleProgram:
-    """Export a torch module for example inputs.
-
-    Args:
-        network: The module, in evaluation mode.
-        inputs: A tensor, a sequence, a mapping, or a pair of a sequence and a mapping.
-        owner: A name of the network for messages.
-
-    Raises:
-        ConfigError: torch cannot export the module.
-    """
-    # torch takes inputs that are one tensor for one input, as if they were equal in every call.
+def export_module(network: Any, inputs: Any, owner: str) -> ExampleProgram:
+    """Export a torch module for example inputs."""
+    # Detached copies, because torch merges inputs that are the same tensor.
     tree: Any = importlib.import_module("torch.utils._pytree")
     positional, keywords = tree.tree_map_only(
         _torch().Tensor, lambda tensor: tensor.detach(), _arguments(inputs)
     )
-    return _exported(network, positional, keywords, owner)
+    return _export_example(network, positional, keywords, owner)
 
 
 def _check_float(network: Any, source: str) -> None:
@@ -194,7 +163,7 @@ def _check_float(network: Any, source: str) -> None:
             hint="Return the module that was traced or scripted.",
         )
     kinds = [type(module) for module in network.modules()]
-    # `torch.ao.nn.quantized` and its like; a user's own module may have such a name, too.
+    # Modules such as those of `torch.ao.nn.quantized`; a user's module may have such a name.
     names = [k.__name__ for k in kinds if re.match(r"torch\b.*\bquantized\b", k.__module__)]
     if names:
         raise ConfigError(
@@ -204,19 +173,21 @@ def _check_float(network: Any, source: str) -> None:
         )
 
 
-def _exported(
+def _export_example(
     network: Any, positional: tuple[Any, ...], keywords: Keywords, owner: str
 ) -> ExampleProgram:
     def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
         attempt = partial(_export, network, positional, keywords)
         try:
             return attempt()
-        except Exception as error:  # whatever torch raises at a network of the user's
-            if _is_about_values(error) and (program := inference.without_checks(network, attempt)):
+        except Exception as error:  # torch raises errors of many classes
+            if _is_data_dependent(error) and (
+                program := inference.export_without_checks(network, attempt)
+            ):
                 return program
             raise ConfigError(
                 f"torch cannot export the network of {owner}: {first_line(error)}",
-                hint=_unexportable(error),
+                hint=_export_hint(error),
             ) from error
 
     return ExampleProgram(program=export(positional, keywords), export=export, owner=owner)
@@ -225,7 +196,7 @@ def _exported(
 def _export(network: Any, positional: tuple[Any, ...], keywords: Keywords) -> Any:
     torch = _torch()
     functions = importlib.import_module(f"{__package__}.lowering.linear_algebra")
-    with torch.no_grad(), torch_messages_held_back(), functions.Written():
+    with torch.no_grad(), hold_back_torch_messages(), functions.FunctionReplacements():
         return torch.export.export(network, positional, keywords)
 
 
@@ -241,53 +212,47 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
     return tuple(inputs), {}
 
 
-_ABOUT_VALUES = ("data-dependent", "unbacked", "fake tensor", "faketensor")
+_DATA_DEPENDENT_WORDS = ("data-dependent", "unbacked", "fake tensor", "faketensor")
 """Words in torch's errors about code that needs the values of tensors during export."""
 
 
-def _is_about_values(error: Exception) -> bool:
+def _is_data_dependent(error: Exception) -> bool:
     words = str(error).lower()
-    return any(one in words for one in _ABOUT_VALUES)
+    return any(one in words for one in _DATA_DEPENDENT_WORDS)
 
 
-def _unexportable(error: Exception) -> str:
+def _export_hint(error: Exception) -> str:
     """A hint that shows the code that torch cannot export, and how to solve the problem."""
     lines = [line.strip() for line in str(error).splitlines()]
     frames = [place for place, line in enumerate(lines) if line.startswith("File ")]
-    written = ""
+    code = ""
     if frames:
         last = lines[frames[-1] : frames[-1] + 2]
-        written = f"It is about {', '.join(last)}. "
-    if not _is_about_values(error):
-        return (
-            f"{written}Call torch.export.export(network, inputs) by hand for its whole traceback."
-        )
+        code = f"It is about {', '.join(last)}. "
+    if not _is_data_dependent(error):
+        return f"{code}Call torch.export.export(network, inputs) by hand for its whole traceback."
     return (
-        f"{written}What the code does must not depend on the values of tensors: write such an "
+        f"{code}What the code does must not depend on the values of tensors: write such an "
         "`if` with torch.where, or decide it outside of the network."
     )
 
 
-def loaded(file: str) -> ExampleProgram:
-    """Load a program that ``torch.export.save`` wrote.
-
-    Raises:
-        ConfigError: The file holds no such program, or the program draws random numbers.
-    """
+def load_saved(file: str) -> ExampleProgram:
+    """Load a program that ``torch.export.save`` wrote."""
     try:
         program = _load(file)
-    except Exception as error:  # whatever torch makes of a file of somebody's
+    except Exception as error:  # torch raises errors of many classes
         raise ConfigError(
             f"{file} is no program saved by torch.export: {first_line(error)}",
             hint="Save one with torch.export.save(torch.export.export(module, inputs), file). "
             "Programs with custom operators are not supported.",
         ) from error
-    program = inference.checked(program)
+    program = inference.check_program(program)
 
     def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
         try:
             return _export(program.module(), positional, keywords)
-        except Exception as error:  # whatever torch raises at a program of somebody's
+        except Exception as error:  # torch raises errors of many classes
             raise ConfigError(
                 f"{file} cannot be exported for other shapes: {first_line(error)}",
                 hint="Save it with `dynamic_shapes` that allow them.",
@@ -298,35 +263,27 @@ def loaded(file: str) -> ExampleProgram:
 
 def _load(file: str) -> Any:
     torch = _torch()
-    # Torch knows the steps of a quantized program once this is imported.
+    # This import registers the operators of quantized programs.
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
-    load = torch_messages_held_back()(torch.export.load)
+    load = hold_back_torch_messages()(torch.export.load)
     try:
         return load(file)
-    except Exception as error:  # whatever torch raises at an operator that it does not know
-        # Torch only logs the operator's name, so the name is in a note.
+    except Exception as error:  # torch raises errors of many classes at unknown operators
+        # torch only logs the operator's name, so it is in a note.
         if "transformers" not in "".join(getattr(error, "__notes__", ())):
             raise
-        try:  # it registers an operator that can be read
+        try:  # registers operators that TVM can read
             importlib.import_module("transformers.integrations.moe")
         except Exception:  # noqa: BLE001 - whatever an installed transformers raises
             raise error from None
         return load(file)
 
 
-def keep_program(program: Any, file: str) -> bool:
-    """Write a program into a file, from which other processes of Chameleon read it.
-
-    Args:
-        program: The ``torch.export.ExportedProgram``.
-        file: The path of the file.
-
-    Returns:
-        Whether torch could write the program. If not, the other processes export it themselves.
-    """
+def save_program(program: Any, file: str) -> bool:
+    """Write a program into a file, from which other processes of Chameleon read it."""
     try:
-        with torch_messages_held_back():
+        with hold_back_torch_messages():
             _torch().export.save(program, file)
     except Exception as error:  # noqa: BLE001 - whatever torch raises at an object of the user's
         log.info("program_not_kept", problem=first_line(error))
@@ -334,14 +291,9 @@ def keep_program(program: Any, file: str) -> bool:
     return True
 
 
-def recalled_program(file: str) -> Any:
-    """Read a program from a file that another process wrote; return None if that is impossible.
-
-    For example, the program's outputs may have a Python type that only the user's module registers.
-
-    Args:
-        file: The path of the file.
-    """
+def read_program(file: str) -> Any:
+    """Read a program that another process saved, or return None if torch cannot."""
+    # For example, its outputs may have a type that only the user's module registers.
     try:
         return _load(file)
     except Exception as error:  # noqa: BLE001 - likewise
@@ -349,12 +301,11 @@ def recalled_program(file: str) -> Any:
         return None
 
 
-def _made(source: str) -> Any:
+def _call_source(source: str) -> Any:
     function = named_object(source, "model")
     torch = _torch()
     try:
-        # Processes that run the network beside this one make it again: random weights have to be
-        # the same in all of them.
+        # Other processes make the network again: random weights must be the same in all of them.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return function()
@@ -365,41 +316,37 @@ def _made(source: str) -> Any:
         ) from error
 
 
-_torch = partial(imported_library, "torch")
+_torch = partial(import_library, "torch")
 
 
 @contextlib.contextmanager
-def torch_messages_held_back() -> Iterator[None]:
-    """A context manager that holds back all messages that torch logs and prints inside it.
-
-    Without an exception, the messages appear at the end. Otherwise they become a note of the
-    exception, which a traceback shows.
-    """
-    held: list[tuple[logging.Handler, logging.LogRecord]] = []
+def hold_back_torch_messages() -> Iterator[None]:
+    """Hold back what torch logs and prints, and add it to an exception as a note."""
+    records: list[tuple[logging.Handler, logging.LogRecord]] = []
     out, err = io.StringIO(), io.StringIO()
     try:
         with (
-            _records_held_back(held),
+            _hold_back_records(records),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
             yield
     except Exception as error:
-        # With tracebacks, in which torch hides the cause of an error.
+        # With tracebacks, because torch hides the cause of an error there.
         text = logging.Formatter().format
-        logged = [text(record) for record in dict.fromkeys(record for _, record in held)]
-        said = [*logged, out.getvalue().strip(), err.getvalue().strip()]
-        if any(said):
-            error.add_note("\n".join(filter(None, said)))
+        logged = [text(record) for record in dict.fromkeys(record for _, record in records)]
+        messages = [*logged, out.getvalue().strip(), err.getvalue().strip()]
+        if any(messages):
+            error.add_note("\n".join(filter(None, messages)))
         raise
     sys.stdout.write(out.getvalue())
     sys.stderr.write(err.getvalue())
-    for handler, record in held:
+    for handler, record in records:
         handler.handle(record)
 
 
 @contextlib.contextmanager
-def _records_held_back(held: list[tuple[logging.Handler, logging.LogRecord]]) -> Iterator[None]:
+def _hold_back_records(records: list[tuple[logging.Handler, logging.LogRecord]]) -> Iterator[None]:
     """Append what handlers of torch's loggers would show to a list instead."""
     loggers = logging.root.manager.loggerDict.items()
     named = [logger for name, logger in loggers if name.partition(".")[0] == "torch"]
@@ -407,7 +354,7 @@ def _records_held_back(held: list[tuple[logging.Handler, logging.LogRecord]]) ->
         for handler in {h for logger in named for h in getattr(logger, "handlers", ())}:
 
             def hold(record: logging.LogRecord, handler: logging.Handler = handler) -> bool:
-                held.append((handler, record))
+                records.append((handler, record))
                 return False
 
             handler.addFilter(hold)
@@ -415,30 +362,18 @@ def _records_held_back(held: list[tuple[logging.Handler, logging.LogRecord]]) ->
         yield
 
 
-def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
-    """Export the program of a network for inputs of given shapes.
-
-    The example inputs are cropped along each axis, or repeated from their start. So ids in an
-    example stay valid.
-
-    Args:
-        program: The ``torch.export.ExportedProgram`` for the example inputs.
-        shapes: The shapes of inputs, by name.
-        export: A function that exports the network for other inputs.
-        owner: A name of the network for messages.
-
-    Raises:
-        ConfigError: The network has no such input, an input has another rank, or ``export`` fails.
-    """
+def export_for_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any:
+    """Export a program for other input shapes."""
+    # Example inputs are cropped or repeated, so that ids stay valid.
     tree = importlib.import_module("torch.utils._pytree")
     leaves, structure = tree.tree_flatten(program.example_inputs)
     names = [str(name) for name in program.graph_signature.user_inputs]
     tensors = input_tensors(program)
-    _check(tensors, shapes, owner)
+    _check_shapes(tensors, shapes, owner)
     if all(tuple(tensors[name].shape) == tuple(shape) for name, shape in shapes.items()):
         return program
     resized = [
-        _resized(leaf, shapes[name]) if name in shapes else leaf
+        _resize(leaf, shapes[name]) if name in shapes else leaf
         for name, leaf in zip(names, leaves, strict=True)
     ]
     positional, keywords = tree.tree_unflatten(resized, structure)
@@ -446,11 +381,7 @@ def with_shapes(program: Any, shapes: Shapes, export: Export, owner: str) -> Any
 
 
 def input_tensors(program: Any) -> Keywords:
-    """The tensors among a program's example inputs, by name, in the order of its arguments.
-
-    Args:
-        program: The ``torch.export.ExportedProgram``.
-    """
+    """The tensors among a program's example inputs, by name, in the order of its arguments."""
     tree = importlib.import_module("torch.utils._pytree")
     names, leaves = program.graph_signature.user_inputs, tree.tree_leaves(program.example_inputs)
     return {
@@ -460,44 +391,35 @@ def input_tensors(program: Any) -> Keywords:
     }
 
 
-def _check(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
-    said = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
+def _check_shapes(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> None:
+    found = ", ".join(f"{name}: {list(tensor.shape)}" for name, tensor in tensors.items())
     for name, shape in shapes.items():
         if name not in tensors:
             raise ConfigError(
                 f"{owner} has no input {name!r}{did_you_mean(name, tensors)}",
-                hint=f"Its inputs are {said}.",
+                hint=f"Its inputs are {found}.",
             )
         if len(shape) != tensors[name].ndim or 0 in tensors[name].shape:
             raise ConfigError(
                 f"input {name!r} of {owner} is {list(tensors[name].shape)} in the example, which "
                 f"cannot be made {list(shape)}",
-                hint=f"Give as many extents as it has axes. Its inputs are {said}.",
+                hint=f"Give as many extents as it has axes. Its inputs are {found}.",
             )
 
 
-def _resized(example: Any, shape: Sequence[int]) -> Any:
+def _resize(example: Any, shape: Sequence[int]) -> Any:
     for axis, extent in enumerate(shape):
-        places = _torch().arange(extent) % example.shape[axis]
-        example = example.index_select(axis, places)
+        indices = _torch().arange(extent) % example.shape[axis]
+        example = example.index_select(axis, indices)
     return example
 
 
-def check_saved(program: Any, shapes: Shapes, file: str) -> None:
-    """Check that a saved program takes inputs of other shapes.
-
-    Args:
-        program: The ``torch.export.ExportedProgram`` of the file.
-        shapes: The shapes of inputs, by name.
-        file: The path of the file, for messages.
-
-    Raises:
-        ConfigError: The program only takes another extent of an axis.
-    """
+def check_saved_shapes(program: Any, shapes: Shapes, file: str) -> None:
+    """Check that a saved program takes inputs of other shapes."""
     for node in program.graph.nodes:
-        asked = shapes.get(node.name) if node.op == "placeholder" else None
+        requested = shapes.get(node.name) if node.op == "placeholder" else None
         for axis, (extent, known) in enumerate(
-            zip(asked or (), getattr(node.meta.get("val"), "shape", ()), strict=False)
+            zip(requested or (), getattr(node.meta.get("val"), "shape", ()), strict=False)
         ):
             if isinstance(known, int) and known != extent:
                 raise ConfigError(

@@ -1,4 +1,1 @@
-"""Converters of torch operators that TVM's importer of torch programs does not support.
-
-Each module imports torch and TVM.
-"""
+"""Converters and decompositions of torch operators that TVM's importer lacks."""

@@ -1,11 +1,7 @@
-"""Rewrites a torch program so that each complex number becomes a pair of real numbers.
+"""Rewrites complex numbers of a torch program as pairs of real ones, which TVM has.
 
-TVM has no complex dtypes. Three kinds of networks use complex numbers between real inputs and
-outputs. They are rotary embeddings with ``view_as_complex`` (Su et al. 2021, section 3.2.1),
-spectrograms, and mixing by Fourier transforms (Lee-Thorp et al. 2022).
-
-Each operator on complex numbers becomes a call of a Python function on pairs of real tensors.
-Torch's tracer then records the real operators that these functions call.
+Rotary embeddings (Su et al. 2021, section 3.2.1), spectrograms and Fourier mixing (Lee-Thorp et al.
+2022) use them.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ Part = Any
 
 
 @attrs.frozen
-class Pair:
+class Complex:
     """A complex tensor or a complex number, as a pair of real ones.
 
     Attributes:
@@ -41,25 +37,21 @@ class Pair:
     imaginary: Part = 0
 
     @classmethod
-    def of(cls, value: Any) -> Pair:
+    def of(cls, value: Any) -> Complex:
         """Convert a real tensor or a number to a pair. A pair is returned unchanged."""
-        if isinstance(value, Pair):
+        if isinstance(value, Complex):
             return value
         return cls(value.real, value.imag) if isinstance(value, complex) else cls(value)
 
     @classmethod
-    def of_last_axis(cls, both: torch.Tensor) -> Pair:
-        """Read a complex tensor from a real tensor whose last axis holds both parts.
-
-        Args:
-            both: The real tensor, whose last axis has the real and the imaginary part.
-        """
-        return cls(both.select(-1, 0), both.select(-1, 1))
+    def of_last_axis(cls, parts: torch.Tensor) -> Complex:
+        """Read a complex tensor from a real tensor whose last axis holds both parts."""
+        return cls(parts.select(-1, 0), parts.select(-1, 1))
 
     @classmethod
-    def of_polar(cls, size: torch.Tensor, angle: torch.Tensor) -> Pair:
+    def of_polar(cls, magnitude: torch.Tensor, angle: torch.Tensor) -> Complex:
         """The pair of an absolute value and an angle."""
-        return cls(size * torch.cos(angle), size * torch.sin(angle))
+        return cls(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
 
     @property
     def shape(self) -> torch.Size:
@@ -67,66 +59,60 @@ class Pair:
         return (self.imaginary if is_number(self.real) else self.real).shape
 
     def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The real and the imaginary part as tensors of one shape.
-
-        At least one part must be a tensor; a part that is a number is then expanded.
-        """
+        """The real and the imaginary part as tensors; at least one must be a tensor."""
         if is_number(self.imaginary):
             return self.real, torch.full_like(self.real, self.imaginary)
         if is_number(self.real):
             return torch.full_like(self.imaginary, self.real), self.imaginary
         return self.real, self.imaginary
 
-    def each(self, function: Callable[[Any], Any]) -> Pair:
-        """Apply a linear function, such as a reshape, to the real and the imaginary part.
+    def each(self, function: Callable[[Any], Any]) -> Complex:
+        """Apply a linear function to both parts, except to the number 0."""
+        return Complex(*(x if is_zero(x) else function(x) for x in (self.real, self.imaginary)))
 
-        A part that is the number 0 stays 0, without a call.
-
-        Args:
-            function: The function of one real tensor.
-        """
-        return Pair(
-            *(one if is_zero(one) else function(one) for one in (self.real, self.imaginary))
-        )
-
-    def conjugate(self) -> Pair:
+    def conjugate(self) -> Complex:
         """The complex conjugate."""
-        return Pair(self.real, -self.imaginary)
+        return Complex(self.real, -self.imaginary)
 
-    def __add__(self, other: Pair) -> Pair:
-        return Pair(plus(self.real, other.real), plus(self.imaginary, other.imaginary))
+    def __add__(self, other: Complex) -> Complex:
+        return Complex(add_parts(self.real, other.real), add_parts(self.imaginary, other.imaginary))
 
-    def __sub__(self, other: Pair) -> Pair:
-        return self + Pair(-other.real, -other.imaginary)
+    def __sub__(self, other: Complex) -> Complex:
+        return self + Complex(-other.real, -other.imaginary)
 
-    def __mul__(self, other: Pair) -> Pair:
-        return self.product(other, times)
+    def __mul__(self, other: Complex) -> Complex:
+        return self.product(other, multiply_parts)
 
-    def product(self, other: Pair, multiply: Callable[[Any, Any], Any]) -> Pair:
-        """Multiply this pair by another one, as complex numbers.
+    def product(self, other: Complex, multiply: Callable[[Any, Any], Any]) -> Complex:
+        """Multiply this pair by another one, as complex numbers."""
 
-        Args:
-            other: The other pair.
-            multiply: The product of two real parts, or another bilinear function of them.
-        """
-
-        def of(one: Part, two: Part) -> Part:
-            return 0 if is_zero(one) or is_zero(two) else multiply(one, two)
+        def multiply_unless_zero(x: Part, y: Part) -> Part:
+            return 0 if is_zero(x) or is_zero(y) else multiply(x, y)
 
         real, imaginary = other.real, other.imaginary
-        return Pair(
-            plus(of(self.real, real), -of(self.imaginary, imaginary)),
-            plus(of(self.real, imaginary), of(self.imaginary, real)),
+        return Complex(
+            add_parts(
+                multiply_unless_zero(self.real, real),
+                -multiply_unless_zero(self.imaginary, imaginary),
+            ),
+            add_parts(
+                multiply_unless_zero(self.real, imaginary),
+                multiply_unless_zero(self.imaginary, real),
+            ),
         )
 
     def squared_size(self) -> Part:
         """The square of the absolute value."""
-        return plus(times(self.real, self.real), times(self.imaginary, self.imaginary))
+        return add_parts(
+            multiply_parts(self.real, self.real), multiply_parts(self.imaginary, self.imaginary)
+        )
 
-    def reciprocal(self) -> Pair:
+    def reciprocal(self) -> Complex:
         """The reciprocal, 1 over the complex number."""
-        size = self.squared_size()
-        return self.conjugate() * Pair(1 / size if is_number(size) else size.reciprocal())
+        magnitude = self.squared_size()
+        return self.conjugate() * Complex(
+            1 / magnitude if is_number(magnitude) else magnitude.reciprocal()
+        )
 
 
 def is_number(part: Part) -> bool:
@@ -139,156 +125,154 @@ def is_zero(part: Part) -> bool:
     return is_number(part) and part == 0
 
 
-def plus(one: Part, two: Part) -> Part:
-    """Add two real tensors or numbers, which are real or imaginary parts of complex tensors.
-
-    If one of them is the number 0, the other one is returned without an addition.
-    """
-    if is_zero(one) or is_zero(two):
-        return two if is_zero(one) else one
-    return one + two
+def add_parts(x: Part, y: Part) -> Part:
+    """Add two real tensors or numbers, without an operator for the number 0."""
+    if is_zero(x) or is_zero(y):
+        return y if is_zero(x) else x
+    return x + y
 
 
-def times(one: Part, two: Part) -> Part:
-    """Multiply two real tensors or numbers, which are real or imaginary parts of complex tensors.
-
-    If one of them is the number 0 or 1, no operator is called.
-    """
-    for factor, other in ((one, two), (two, one)):
+def multiply_parts(x: Part, y: Part) -> Part:
+    """Multiply two real tensors or numbers, without an operator for the numbers 0 and 1."""
+    for factor, other in ((x, y), (y, x)):
         if is_number(factor) and factor in {0, 1}:
             return other if factor else 0
-    return one * two
+    return x * y
 
 
-LONGEST = 2048
+MAX_DFT_LENGTH = 2048
 """Most numbers of a Fourier transform. Its two matrices then take 32 MiB."""
 
-_MOST_FACTORS = 8
+_MAX_POWER = 8
 """The largest power of a complex number that is written as products."""
 
 
-def _transformed(_: Any, given: Any, axes: Sequence[int], mode: int, forward: bool) -> Pair:
+def _fft(_: Any, tensor: Any, axes: Sequence[int], mode: int, forward: bool) -> Complex:
     """``torch.fft.fftn`` or ``ifftn``."""
-    pair = Pair.of(given)
+    pair = Complex.of(tensor)
     extents = [pair.shape[axis] for axis in axes]
     for axis, extent in zip(axes, extents, strict=True):
-        pair = _along(pair, axis, _matrix(extent, extent, extent, forward=forward))
-    return _scaled(pair, extents, mode)
+        pair = _multiply_axis(pair, axis, _dft_matrix(extent, extent, extent, forward=forward))
+    return _normalize(pair, extents, mode)
 
 
-def _transformed_real(_: Any, given: Any, axes: Sequence[int], mode: int, onesided: bool) -> Pair:
+def _rfft(_: Any, tensor: Any, axes: Sequence[int], mode: int, onesided: bool) -> Complex:
     """``torch.fft.rfftn``. The last of the axes is transformed first."""
     *others, last = axes
-    extent = given.shape[last]
-    kept = extent // 2 + 1 if onesided else extent
-    pair = _along(Pair(given), last, _matrix(extent, extent, kept, forward=True))
-    extents = [given.shape[axis] for axis in axes]
-    return _scaled(_transformed(_, pair, others, 0, forward=True), extents, mode)
+    extent = tensor.shape[last]
+    columns = extent // 2 + 1 if onesided else extent
+    pair = _multiply_axis(Complex(tensor), last, _dft_matrix(extent, extent, columns, forward=True))
+    extents = [tensor.shape[axis] for axis in axes]
+    return _normalize(_fft(_, pair, others, 0, forward=True), extents, mode)
 
 
-def _transformed_to_real(
-    _: Any, given: Pair, axes: Sequence[int], mode: int, extent: int
-) -> torch.Tensor:
+def _irfft(_: Any, tensor: Complex, axes: Sequence[int], mode: int, extent: int) -> torch.Tensor:
     """``torch.fft.irfftn``, whose result has ``extent`` numbers along the last of the axes."""
     *others, last = axes
-    extents = [*(given.shape[axis] for axis in others), extent]
-    rows = given.shape[last]
-    # What is left out is the mirror image of what is there, but for both ends.
+    extents = [*(tensor.shape[axis] for axis in others), extent]
+    rows = tensor.shape[last]
+    # The missing half of the spectrum mirrors this one, apart from both ends.
     count = torch.arange(rows)[:, None]
     weight = 2.0 - (count == 0).float() - (2 * count == extent).float()
-    matrix = _matrix(extent, rows, extent, forward=False).each(lambda part: part * weight)
-    made = _along(_transformed(_, given, others, 0, forward=False), last, matrix)
-    return _scaled(Pair(made.real), extents, mode).real
+    matrix = _dft_matrix(extent, rows, extent, forward=False).each(lambda part: part * weight)
+    result = _multiply_axis(_fft(_, tensor, others, 0, forward=False), last, matrix)
+    return _normalize(Complex(result.real), extents, mode).real
 
 
-def _scaled(given: Pair, extents: Sequence[int], mode: int) -> Pair:
+def _normalize(tensor: Complex, extents: Sequence[int], mode: int) -> Complex:
     """Normalize a transform of n numbers: mode 0 does nothing, 1 divides by sqrt(n), 2 by n."""
     count = math.prod(extents)
-    return given * Pair((1.0, 1.0 / math.sqrt(count), 1.0 / count)[mode])
+    return tensor * Complex((1.0, 1.0 / math.sqrt(count), 1.0 / count)[mode])
 
 
-def _along(given: Pair, axis: int, matrix: Pair) -> Pair:
+def _multiply_axis(tensor: Complex, axis: int, matrix: Complex) -> Complex:
     """Multiply a tensor by a matrix along one axis."""
-    moved = given.each(lambda part: part.movedim(axis, -1))
+    moved = tensor.each(lambda part: part.movedim(axis, -1))
     return moved.product(matrix, torch.matmul).each(lambda part: part.movedim(-1, axis))
 
 
-def _matrix(extent: int, rows: int, columns: int, *, forward: bool) -> Pair:
+def _dft_matrix(extent: int, rows: int, columns: int, *, forward: bool) -> Complex:
     """The matrix ``exp(-2 pi i r c / extent)`` of rows r and columns c, or its conjugate."""
-    # The remainder first: a large angle has lost its last digits.
-    turns = torch.arange(rows)[:, None] * torch.arange(columns) % extent
-    angle = turns.float() * (2.0 * math.pi / extent)
-    # Half a turn is no exact float32; its sine is zero, and so is a real signal's imaginary part.
-    sine = torch.sin(angle) * (turns * 2 % extent != 0).float()
-    return Pair(torch.cos(angle), -sine if forward else sine)
+    # The remainder comes first, because large angles lose digits.
+    steps_of_angle = torch.arange(rows)[:, None] * torch.arange(columns) % extent
+    angle = steps_of_angle.float() * (2.0 * math.pi / extent)
+    # pi is no exact float32; the sine of half a turn is set to 0 exactly.
+    sine = torch.sin(angle) * (steps_of_angle * 2 % extent != 0).float()
+    return Complex(torch.cos(angle), -sine if forward else sine)
 
 
 def is_complex(node: Any) -> bool:
     """Whether a node of a program has a complex result."""
     leaves = pytree.tree_leaves(node.meta.get("val"))
-    return any(isinstance(one, torch.Tensor) and one.is_complex() for one in leaves)
+    return any(isinstance(x, torch.Tensor) and x.is_complex() for x in leaves)
 
 
-def _by_parts(operator: Any, *arguments: Any, **keywords: Any) -> Pair | list[Pair]:
+def _apply_to_parts(operator: Any, *arguments: Any, **keywords: Any) -> Complex | list[Complex]:
     """Apply a linear operator to the real and the imaginary part of complex tensors."""
-    both = [
+    results = [
         operator(
-            *pytree.tree_map_only(Pair, lambda one: one.tensors()[which], arguments),  # noqa: B023
+            *pytree.tree_map_only(Complex, lambda x: x.tensors()[part_index], arguments),  # noqa: B023
             **keywords,
         )
-        for which in (0, 1)
+        for part_index in (0, 1)
     ]
-    if isinstance(both[0], list | tuple):
-        return [Pair(*parts) for parts in zip(*both, strict=True)]
-    return Pair(*both)
+    if isinstance(results[0], list | tuple):
+        return [Complex(*parts) for parts in zip(*results, strict=True)]
+    return Complex(*results)
 
 
-def _exponential(_: Any, one: Pair) -> Pair:
-    real, imaginary = one.tensors()
-    return Pair.of_polar(real.exp(), imaginary)
+def _exponential(_: Any, x: Complex) -> Complex:
+    real, imaginary = x.tensors()
+    return Complex.of_polar(real.exp(), imaginary)
 
 
 _CONVERTERS: dict[str, Callable[..., Any]] = {
-    "add": lambda _, one, two, alpha=1: Pair.of(one) + Pair.of(two) * Pair.of(alpha),
-    "sub": lambda _, one, two, alpha=1: Pair.of(one) - Pair.of(two) * Pair.of(alpha),
-    "mul": lambda _, one, two: Pair.of(one) * Pair.of(two),
-    "div": lambda _, one, two: Pair.of(one) * Pair.of(two).reciprocal(),
-    "reciprocal": lambda _, one: one.reciprocal(),
-    "neg": lambda _, one: one * Pair(-1),
-    "pow": lambda _, one, exponent: math.prod([one] * exponent, start=Pair(1)),
+    "add": lambda _, x, y, alpha=1: Complex.of(x) + Complex.of(y) * Complex.of(alpha),
+    "sub": lambda _, x, y, alpha=1: Complex.of(x) - Complex.of(y) * Complex.of(alpha),
+    "mul": lambda _, x, y: Complex.of(x) * Complex.of(y),
+    "div": lambda _, x, y: Complex.of(x) * Complex.of(y).reciprocal(),
+    "reciprocal": lambda _, x: x.reciprocal(),
+    "neg": lambda _, x: x * Complex(-1),
+    "pow": lambda _, x, exponent: math.prod([x] * exponent, start=Complex(1)),
     "exp": _exponential,
-    "abs": lambda _, one: one.squared_size().sqrt(),
-    "angle": lambda _, one: torch.atan2(*reversed(one.tensors())),
+    "abs": lambda _, x: x.squared_size().sqrt(),
+    "angle": lambda _, x: torch.atan2(*reversed(x.tensors())),
     **dict.fromkeys(
         ("mm", "bmm", "matmul"),
-        lambda operator, one, two: Pair.of(one).product(Pair.of(two), operator),
+        lambda operator, x, y: Complex.of(x).product(Complex.of(y), operator),
     ),
     **dict.fromkeys(
         ("cat", "stack"),
-        lambda operator, parts, *axis: _by_parts(operator, list(map(Pair.of, parts)), *axis),
+        lambda operator, parts, *axis: _apply_to_parts(
+            operator, list(map(Complex.of, parts)), *axis
+        ),
     ),
-    "where": lambda operator, condition, *both: _by_parts(operator, condition, *map(Pair.of, both)),
+    "where": lambda operator, condition, *operands: _apply_to_parts(
+        operator, condition, *map(Complex.of, operands)
+    ),
     **dict.fromkeys(
         ("copy", "slice_scatter", "select_scatter"),
-        lambda operator, one, two, *rest: _by_parts(operator, Pair.of(one), Pair.of(two), *rest),
+        lambda operator, x, y, *rest: _apply_to_parts(
+            operator, Complex.of(x), Complex.of(y), *rest
+        ),
     ),
-    "full": lambda operator, shape, value, **options: Pair(
+    "full": lambda operator, shape, value, **options: Complex(
         operator(shape, value.real, **options), operator(shape, value.imag, **options)
     ),
-    "_to_copy": lambda operator, one, **options: Pair.of(one).each(partial(operator, **options)),
-    "complex": lambda _, real, imaginary: Pair(real, imaginary),
-    "polar": lambda _, size, angle: Pair.of_polar(size, angle),
-    "view_as_complex": lambda _, both: Pair.of_last_axis(both),
-    "view_as_real": lambda _, one: torch.stack(one.tensors(), -1),
-    "real": lambda _, one: one.tensors()[0],
-    "imag": lambda _, one: one.tensors()[1],
-    "_fft_c2c": _transformed,
-    "_fft_r2c": _transformed_real,
-    "_fft_c2r": _transformed_to_real,
+    "_to_copy": lambda operator, x, **options: Complex.of(x).each(partial(operator, **options)),
+    "complex": lambda _, real, imaginary: Complex(real, imaginary),
+    "polar": lambda _, magnitude, angle: Complex.of_polar(magnitude, angle),
+    "view_as_complex": lambda _, x: Complex.of_last_axis(x),
+    "view_as_real": lambda _, x: torch.stack(x.tensors(), -1),
+    "real": lambda _, x: x.tensors()[0],
+    "imag": lambda _, x: x.tensors()[1],
+    "_fft_c2c": _fft,
+    "_fft_r2c": _rfft,
+    "_fft_c2r": _irfft,
     **dict.fromkeys(
-        ("conj", "_conj", "conj_physical", "_conj_physical"), lambda _, one: one.conjugate()
+        ("conj", "_conj", "conj_physical", "_conj_physical"), lambda _, x: x.conjugate()
     ),
-    **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, one: one),
+    **dict.fromkeys(("resolve_conj", "resolve_neg"), lambda _, x: x),
     **dict.fromkeys(
         (
             *("permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "slice", "select"),
@@ -296,12 +280,12 @@ _CONVERTERS: dict[str, Callable[..., Any]] = {
             *("roll", "unfold", "split", "split_with_sizes", "unbind", "sum", "mean", "cumsum"),
             *("diagonal", "as_strided"),
         ),
-        _by_parts,
+        _apply_to_parts,
     ),
-    # The parts of a pair may have other strides than the complex tensor, of which torch has a view.
+    # Unlike the complex tensor, the parts may have strides that allow no view.
     **dict.fromkeys(
         ("view", "_unsafe_view", "reshape"),
-        lambda _, one, shape: _by_parts(torch.reshape, one, shape),
+        lambda _, x, shape: _apply_to_parts(torch.reshape, x, shape),
     ),
 }
 """Functions by the operator's name. Each computes the operator from the operator itself and its
@@ -309,109 +293,95 @@ arguments, in which complex values are pairs."""
 
 
 def has_complex(program: Any) -> bool:
-    """Whether a torch program computes complex numbers anywhere.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-    """
+    """Whether a torch program computes complex numbers anywhere."""
     return any(is_complex(node) for node in program.graph.nodes)
 
 
-def without_complex(program: Any) -> Any:
-    """Rewrite a program so that pairs of real numbers replace its complex numbers.
-
-    Args:
-        program: A ``torch.export.ExportedProgram`` in core operators, which is changed. Decompose
-            it again afterwards, since its graph calls Python functions on pairs.
-
-    Raises:
-        ConfigError: An input or output is complex, or an operator on complex numbers is not
-            supported.
-    """
-    # Decomposing hands on mappings of the user's program, which others run beside this one.
+def remove_complex(program: Any) -> Any:
+    """Rewrite a program so that pairs of real numbers replace its complex numbers."""
+    # The decomposed program shares mappings with the user's program, which must not change.
     program._state_dict = dict(program.state_dict)  # noqa: SLF001 - it cannot be given otherwise
     program._constants = dict(program.constants)  # noqa: SLF001
     graph = program.graph
     pairs: set[Any] = set()
     for node in list(graph.nodes):
-        touched = not pairs.isdisjoint(node.all_input_nodes)
+        reads_pair = not pairs.isdisjoint(node.all_input_nodes)
         if node.op == "output":
-            if touched:
+            if reads_pair:
                 raise ConfigError(
                     "an output of the network is complex",
                     hint="Return torch.view_as_real(...) of it.",
                 )
         elif node.op == "placeholder":
             if is_complex(node):
-                pairs.add(_stored_as_pair(program, node))
-        elif touched and node.target.__name__.startswith("_assert"):
-            graph.erase_node(node)  # a check of what torch knew while it exported
-        elif touched or is_complex(node):
+                pairs.add(_store_as_pair(program, node))
+        elif reads_pair and node.target.__name__.startswith("_assert"):
+            graph.erase_node(node)  # an assertion of torch's export
+        elif reads_pair or is_complex(node):
             if is_complex(node):
                 pairs.add(node)
             if node.target is not getitem:
-                node.target = _on_pairs(node)
+                node.target = _pair_function(node)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
     return program
 
 
-def _stored_as_pair(program: Any, node: Any) -> Any:
+def _store_as_pair(program: Any, node: Any) -> Any:
     """Store a complex constant as real numbers, and return the node that makes a pair of them."""
     signature = program.graph_signature
-    known = {
+    targets = {
         **signature.inputs_to_parameters,
         **signature.inputs_to_buffers,
         **signature.inputs_to_lifted_tensor_constants,
     }
-    if node.name not in known:
+    if node.name not in targets:
         raise ConfigError(
             f"the input {node.name} of the network is complex",
             hint="Give it torch.view_as_real(...) of it, and call view_as_complex inside.",
         )
-    name = known[node.name]
-    held = program.state_dict if name in program.state_dict else program.constants
-    parts = torch.view_as_real(held[name].detach().resolve_conj()).clone()
-    kept = isinstance(held[name], torch.nn.Parameter)
-    held[name] = torch.nn.Parameter(parts, requires_grad=False) if kept else parts
+    name = targets[node.name]
+    tensors = program.state_dict if name in program.state_dict else program.constants
+    parts = torch.view_as_real(tensors[name].detach().resolve_conj()).clone()
+    is_parameter = isinstance(tensors[name], torch.nn.Parameter)
+    tensors[name] = torch.nn.Parameter(parts, requires_grad=False) if is_parameter else parts
     with program.graph.inserting_after(node):
-        pair = program.graph.call_function(Pair.of_last_axis)
+        pair = program.graph.call_function(Complex.of_last_axis)
     node.replace_all_uses_with(pair)
     pair.args, pair.meta = (node,), dict(node.meta)
     node.meta["val"] = torch.view_as_real(node.meta["val"])
     return pair
 
 
-def _on_pairs(node: Any) -> Callable[..., Any]:
-    """The function of pairs that replaces a node's operator on complex numbers.
-
-    Raises:
-        ConfigError: The operator is not supported.
-    """
+def _pair_function(node: Any) -> Callable[..., Any]:
+    """The function of pairs that replaces a node's operator on complex numbers."""
     operator, name = node.target, node.target.__name__.partition(".")[0]
-    convert, has_pairs = _CONVERTERS.get(name), is_complex(node)
+    convert, is_complex_result = _CONVERTERS.get(name), is_complex(node)
     if convert is None:
         raise ConfigError(
             f"{location_of(node).sentence} cannot be compiled: it is one of complex numbers",
             hint=WAY_OUT,
         )
-    if name == "pow" and node.args[1] not in range(1, _MOST_FACTORS + 1):
+    if name == "pow" and node.args[1] not in range(1, _MAX_POWER + 1):
         raise ConfigError(
             f"the compiler has no power {node.args[1]} of complex numbers", hint=WAY_OUT
         )
     if name.startswith("_fft"):
-        whole = node if name == "_fft_c2r" else node.args[0]
-        longest = max(whole.meta["val"].shape[axis] for axis in node.args[1])
-        if longest > LONGEST:
+        complex_node = node if name == "_fft_c2r" else node.args[0]
+        longest = max(complex_node.meta["val"].shape[axis] for axis in node.args[1])
+        if longest > MAX_DFT_LENGTH:
             raise ConfigError(
                 f"a Fourier transform of {longest} numbers is too long",
-                hint=f"Up to {LONGEST} are computed, as a matrix product; compute it outside.",
+                hint=f"Up to {MAX_DFT_LENGTH} are computed, as a matrix product; "
+                "compute it outside.",
             )
 
     def computed(*arguments: Any, **keywords: Any) -> Any:
         keywords = pytree.tree_map_only(torch.dtype, torch.dtype.to_real, keywords)
-        made = convert(operator, *arguments, **keywords)
-        # As torch does, which warns of it: the imaginary part is left out.
-        return made if has_pairs or not isinstance(made, Pair) else made.tensors()[0]
+        result = convert(operator, *arguments, **keywords)
+        # Like torch, drop the imaginary part.
+        return (
+            result if is_complex_result or not isinstance(result, Complex) else result.tensors()[0]
+        )
 
     return computed

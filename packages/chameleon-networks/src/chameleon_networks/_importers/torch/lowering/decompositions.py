@@ -18,15 +18,12 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from chameleon_networks._importers.torch.lowering import (
     linear_algebra,
-    orders,
+    sorting,
     special_functions,
     windows,
 )
-from chameleon_networks._importers.torch.lowering.complex_numbers import (
-    has_complex,
-    without_complex,
-)
-from chameleon_networks._importers.torch.lowering.few_numbers import without_empty_tensors
+from chameleon_networks._importers.torch.lowering.complex_numbers import has_complex, remove_complex
+from chameleon_networks._importers.torch.lowering.empty_tensors import remove_empty_tensors
 
 try:
     from torch._decomp import _core_aten_decompositions_post_autograd as core_decompositions
@@ -38,65 +35,52 @@ except ImportError:  # other versions of torch have other private functions
     core_decompositions = None
 try:
     from torch.nn.modules import linear_cross_entropy
-except ImportError:  # versions before 2.13 have no such loss
+except ImportError:  # torch before 2.13
     linear_cross_entropy = None
 
 _ATEN = torch.ops.aten
 
-_FIRST_ALONE = {
+_FIRST_RESULT_ONLY = {
     *(_ATEN.native_layer_norm.default, _ATEN.native_group_norm.default),
     *(_ATEN.max_pool2d_with_indices.default, _ATEN.max_pool3d_with_indices.default),
     _ATEN._native_batch_norm_legit.no_stats,  # noqa: SLF001 - the operator is called so
 }
-"""Operators whose first result is the only one that the importers can give."""
+"""Operators of which the importer supports only the first result."""
 
 
-def decomposed(program: Any, readable: Container[str]) -> Any:
-    """Rewrite a program in torch's core operators, or in simpler ones that an importer can read.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-        readable: Names of the operators that TVM's importer and Chameleon's converters read.
-    """
-    if _sparse(program):
-        return program  # torch cannot decompose it; TVM reads some operators as they are
+def decompose(program: Any, readable: Container[str]) -> Any:
+    """Rewrite a program in torch's core operators, or in simpler ones that an importer can read."""
+    if _is_sparse(program):
+        return (
+            program  # torch cannot decompose sparse programs; TVM reads some operators as they are
+        )
     table = decomposition_table()
-    made = _in_core_operators.pop(program, None) or with_decompositions(program, table)
-    if has_complex(made):
-        made = with_decompositions(without_complex(made), table)
-    while further := _further_decompositions(made, readable, table):
-        table.update(further)
-        made = with_decompositions(made, table)
-    for part in made.graph_module.modules():  # also branches of torch.cond
+    result = _EARLY_DECOMPOSITIONS.pop(program, None) or run_decompositions(program, table)
+    if has_complex(result):
+        result = run_decompositions(remove_complex(result), table)
+    while more_decompositions := _missing_decompositions(result, readable, table):
+        table.update(more_decompositions)
+        result = run_decompositions(result, table)
+    for part in result.graph_module.modules():  # also branches of torch.cond
         if isinstance(part, torch.fx.GraphModule):
-            _convert_whole_numbers(part)
-    without_empty_tensors(made)
-    _drop_what_computes_nothing(made)
-    return made
+            _promote_integers(part)
+    remove_empty_tensors(result)
+    _remove_non_tensors(result)
+    return result
 
 
-_in_core_operators: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_EARLY_DECOMPOSITIONS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """Programs that were rewritten before they are imported. Rewriting takes seconds."""
 
 
-def in_core_operators(program: Any) -> Any:
-    """Rewrite a program in torch's core operators. The next ``decomposed`` takes the result over.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-    """
-    _in_core_operators[program] = made = with_decompositions(program, decomposition_table())
-    return made
+def decompose_early(program: Any) -> Any:
+    """Rewrite a program in torch's core operators. The next ``decompose`` takes the result over."""
+    _EARLY_DECOMPOSITIONS[program] = result = run_decompositions(program, decomposition_table())
+    return result
 
 
-def _convert_whole_numbers(module: torch.fx.GraphModule) -> None:
-    """Convert integers and booleans to fractions before operators that give fractions of them.
-
-    Torch does so inside ``exp``, ``reciprocal`` and many others; TVM's importer does not.
-
-    Args:
-        module: A module of an exported program, which is changed in place.
-    """
+def _promote_integers(module: torch.fx.GraphModule) -> None:
+    """Cast integers to float before operators that do so in torch, unlike in TVM."""
     graph = module.graph
     for node in list(graph.nodes):
         value, tensors = node.meta.get("val"), node.all_input_nodes
@@ -104,63 +88,51 @@ def _convert_whole_numbers(module: torch.fx.GraphModule) -> None:
             continue
         if getattr(node.target, "namespace", "") != "aten" or node.target in _CONVERSIONS:
             continue
-        known = [one.meta.get("val") for one in tensors]
-        if not all(isinstance(one, torch.Tensor) for one in known):
+        values = [item.meta.get("val") for item in tensors]
+        if not all(isinstance(item, torch.Tensor) for item in values):
             continue
-        if any(one.is_floating_point() or one.is_complex() for one in known):
+        if any(item.is_floating_point() or item.is_complex() for item in values):
             continue
-        for one, whole in zip(tensors, known, strict=True):
+        for item, integer_value in zip(tensors, values, strict=True):
             with graph.inserting_before(node):
                 options = {"dtype": value.dtype}
-                made = graph.call_function(_ATEN._to_copy.default, (one,), options)  # noqa: SLF001
-            made.meta = {**node.meta, "val": whole.to(value.dtype)}
-            node.replace_input_with(one, made)
+                result = graph.call_function(_ATEN._to_copy.default, (item,), options)  # noqa: SLF001
+            result.meta = {**node.meta, "val": integer_value.to(value.dtype)}
+            node.replace_input_with(item, result)
     module.recompile()
 
 
 _CONVERSIONS = {_ATEN._to_copy.default, _ATEN.view.dtype}  # noqa: SLF001
-"""Operators that say what fractions to make of whole numbers."""
+"""Operators that define how integers become floats."""
 
 
 def decomposition_table() -> Any:
-    """Torch's core decompositions and Chameleon's, by operator; see ``with_decompositions``."""
+    """Torch's core decompositions and Chameleon's, by operator; see ``run_decompositions``."""
     table = (core_decompositions or torch.export.default_decompositions)()
     table.update(DECOMPOSITIONS)
     return table
 
 
-def with_decompositions(program: Any, table: Any) -> Any:
-    """The result of ``program.run_decompositions`` with a table, in less time.
-
-    torch's own ``run_decompositions`` overrides every composite operator of torch, which takes a
-    third of a second. Only operators in the table, and operators that torch preserves, need to be
-    overridden. If torch lacks the private functions for that, ``run_decompositions`` itself runs.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-        table: A table of ``decomposition_table``, possibly with further operators.
-    """
+def run_decompositions(program: Any, table: Any) -> Any:
+    """Decompose a program as ``run_decompositions`` does, in less time."""
+    # torch overrides every composite operator, which takes a third of a second.
     if core_decompositions is None:
         return program.run_decompositions(table)
     composite = dict.fromkeys(PRESERVED_ATEN_CIA_OPS, _special_op_to_preserve_cia)
-    composite |= {one: table[one] for one in table if _is_preservable_cia_op(one)}
-    others = {one: table[one] for one in table if one not in composite}
+    composite |= {item: table[item] for item in table if _is_preservable_cia_op(item)}
+    others = {item: table[item] for item in table if item not in composite}
     # The program has no backward pass. Older versions of torch lack one of these arguments.
-    more = {"joint_loss_index": None, "decompose_custom_triton_ops": False}
-    known = signature(_decompose_exported_program).parameters
-    more = {name: value for name, value in more.items() if name in known}
+    options = {"joint_loss_index": None, "decompose_custom_triton_ops": False}
+    parameters = signature(_decompose_exported_program).parameters
+    options = {name: value for name, value in options.items() if name in parameters}
     with unset_fake_temporarily():
         return _decompose_exported_program(
-            program, cia_to_decomp=composite, python_decomp_table=others, **more
+            program, cia_to_decomp=composite, python_decomp_table=others, **options
         )
 
 
-def calls_of(program: Any) -> list[Any]:
-    """All calls of a program, those in the branches of ``torch.cond`` included.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-    """
+def function_calls(program: Any) -> list[Any]:
+    """All calls of a program, those in the branches of ``torch.cond`` included."""
     return [
         node
         for part in program.graph_module.modules()
@@ -170,7 +142,7 @@ def calls_of(program: Any) -> list[Any]:
     ]
 
 
-def _further_decompositions(
+def _missing_decompositions(
     program: Any, readable: Container[str], table: Container[Any]
 ) -> dict[Any, Callable[..., Any]]:
     """Decompositions of the operators in a program that cannot be read, mostly torch's own."""
@@ -178,37 +150,34 @@ def _further_decompositions(
     varying = {spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT}
     lacking = {
         node.target
-        for node in calls_of(program)
+        for node in function_calls(program)
         if node.target.__name__ not in readable
-        or (node.target in _FIRST_ALONE and _uses_more(node))
+        or (node.target in _FIRST_RESULT_ONLY and _uses_later_results(node))
         or (node.target is _ATEN.convolution.default and node.args[1].name in varying)
     }
-    written = {**global_decomposition_table["post_autograd"], **windows.SOME}
+    known_decompositions = {
+        **global_decomposition_table["post_autograd"],
+        **windows.FALLBACK_DECOMPOSITIONS,
+    }
     return {
-        operator: written[operator]
+        operator: known_decompositions[operator]
         for operator in lacking
-        if operator in written and operator not in table
+        if operator in known_decompositions and operator not in table
     }
 
 
-def _drop_what_computes_nothing(program: Any) -> None:
-    """Remove assertions, and inputs and outputs that are no tensors.
-
-    Raises:
-        ConfigError: No output is left.
-    """
+def _remove_non_tensors(program: Any) -> None:
+    """Remove assertions, and inputs and outputs that are no tensors."""
     signature, graph = program.graph_signature, program.graph_module.graph
     effects = [node for node in graph.nodes if node.target is with_effects]
-    checked = all(map(_is_check, effects))
-    constants = {spec.arg.name for spec in signature.input_specs if _is_nothing(spec, checked)}
-    signature.input_specs[:] = [
-        spec for spec in signature.input_specs if spec.arg.name not in constants
-    ]
+    only_assertions = all(map(_is_assertion, effects))
+    constants = {s.arg.name for s in signature.input_specs if _is_non_tensor(s, only_assertions)}
+    signature.input_specs[:] = [s for s in signature.input_specs if s.arg.name not in constants]
     last = graph.output_node()
     outputs = [
         (spec, value)
         for spec, value in zip(signature.output_specs, last.args[0], strict=True)
-        if not _is_nothing(spec, checked)
+        if not _is_non_tensor(spec, only_assertions)
     ]
     if all(spec.kind is not OutputKind.USER_OUTPUT for spec, _ in outputs):
         raise ConfigError(
@@ -217,42 +186,46 @@ def _drop_what_computes_nothing(program: Any) -> None:
     signature.output_specs[:] = [spec for spec, _ in outputs]
     last.args = (tuple(value for _, value in outputs),)
     for node in reversed(list(graph.nodes)):
-        if (checked and _is_check(node)) or (node.op == "placeholder" and node.name in constants):
+        if (only_assertions and _is_assertion(node)) or (
+            node.op == "placeholder" and node.name in constants
+        ):
             graph.erase_node(node)
     graph.eliminate_dead_code()
     program.graph_module.recompile()
 
 
-def _is_check(node: Any) -> bool:
+def _is_assertion(node: Any) -> bool:
     """Whether a node only raises an error, or only orders nodes that do."""
     if node.target is getitem:
-        return bool(node.args[0].target is with_effects and _is_check(node.args[0]))
+        return bool(node.args[0].target is with_effects and _is_assertion(node.args[0]))
     if node.target is with_effects:
         check = _ATEN._linalg_check_errors.default  # noqa: SLF001 - it is called so
         return bool(node.args[1] is check)
     return node.op == "call_function" and str(node.target.__name__).startswith("_assert")
 
 
-def _uses_more(node: Any) -> bool:
+def _uses_later_results(node: Any) -> bool:
     """Whether a node reads another than the first of several results of ``node``."""
     return any(user.target is getitem and user.args[1] and user.users for user in node.users)
 
 
-def _is_nothing(spec: Any, checked: bool) -> bool:
+def _is_non_tensor(spec: Any, only_assertions: bool) -> bool:
     """Whether an input or output is no tensor: a constant, or a token that only orders checks."""
-    token = checked and spec.kind in (InputKind.TOKEN, OutputKind.TOKEN)
+    token = only_assertions and spec.kind in (InputKind.TOKEN, OutputKind.TOKEN)
     return token or isinstance(spec.arg, ConstantArgument)
 
 
-def _sparse(program: Any) -> bool:
+def _is_sparse(program: Any) -> bool:
     tensors = [*program.state_dict.values(), *program.constants.values()]
-    return any(getattr(one, "layout", torch.strided) != torch.strided for one in tensors)
+    return any(getattr(item, "layout", torch.strided) != torch.strided for item in tensors)
 
 
 def _trilinear(*args: Any) -> Any:
     """The sum of products of three tensors, each of which first gets some more axes."""
-    one, two, three = (functools.reduce(torch.unsqueeze, args[at + 3], args[at]) for at in range(3))
-    return (one * two * three).sum(args[6])
+    item, two, three = (
+        functools.reduce(torch.unsqueeze, args[at + 3], args[at]) for at in range(3)
+    )
+    return (item * two * three).sum(args[6])
 
 
 def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: Any) -> Any:
@@ -260,7 +233,7 @@ def _rrelu(x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, *_: A
     return torch.where(x >= 0, x, x * ((lower + upper) / 2)), noise
 
 
-def _variance_and_mean(
+def _var_mean(
     x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Any:
     dims = list(range(x.ndim)) if dim is None else dim
@@ -270,19 +243,19 @@ def _variance_and_mean(
     )
 
 
-def _normalised_by_batch(*args: Any) -> Any:
+def _batch_norm_training(*args: Any) -> Any:
     """Batch normalization in training mode, by the statistics of the batch."""
     _, _, _, _, _, training, *_ = args
     operator = _ATEN._native_batch_norm_legit_functional.default  # noqa: SLF001
-    written = global_decomposition_table["post_autograd"][operator]
-    return written(*args) if training else NotImplemented
+    decompose = global_decomposition_table["post_autograd"][operator]
+    return decompose(*args) if training else NotImplemented
 
 
-_NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
-"""The number that changes nothing in a reduction, by torch's name for the reduction."""
+_IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -math.inf, "amin": math.inf}
+"""The identity element of each reduction, by torch's name."""
 
 
-def _scattered(
+def _scatter_reduce(
     x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     """``scatter_reduce`` to means, or without the numbers of the input (``include_self=False``)."""
@@ -290,14 +263,14 @@ def _scattered(
         return NotImplemented
     ones = torch.ones(index.shape, dtype=x.dtype, device=x.device)
     count = torch.zeros_like(x).scatter_add(dim, index, ones)
-    there = x if include_self else torch.where(count > 0, _NEUTRAL[reduce], x)
+    initial = x if include_self else torch.where(count > 0, _IDENTITY[reduce], x)
     if reduce != "mean":
-        return there.scatter_reduce(dim, index, source, reduce)
-    total = there.scatter_add(dim, index, source)
+        return initial.scatter_reduce(dim, index, source, reduce)
+    total = initial.scatter_add(dim, index, source)
     return total / (count + 1.0 if include_self else count.clamp(min=1.0))
 
 
-def _reduced_by_segment(
+def _segment_reduce(
     x: Any, reduce: str, *, axis: int = 0, initial: float | None = None, **segments: Any
 ) -> Any:
     """``segment_reduce``: reductions of parts of an axis that follow each other."""
@@ -311,11 +284,11 @@ def _reduced_by_segment(
     member = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
     member = member.reshape(*member.shape, *inner)
     name = {"max": "amax", "min": "amin"}.get(reduce, reduce)
-    first = _NEUTRAL[name] if initial is None else initial
-    parts = torch.where(member, x.unsqueeze(axis), _NEUTRAL[name])
+    first = _IDENTITY[name] if initial is None else initial
+    parts = torch.where(member, x.unsqueeze(axis), _IDENTITY[name])
     if reduce in {"max", "min"}:
-        whole = torch.full_like(parts.narrow(axis + 1, 0, 1), first)
-        return getattr(torch.cat([parts, whole], axis + 1), name)(axis + 1)
+        integer_value = torch.full_like(parts.narrow(axis + 1, 0, 1), first)
+        return getattr(torch.cat([parts, integer_value], axis + 1), name)(axis + 1)
     if reduce == "prod":
         return parts.prod(axis + 1) * first
     total = parts.sum(axis + 1) + first
@@ -325,11 +298,11 @@ def _reduced_by_segment(
     return torch.where(count > 0, total / count, math.nan if initial is None else initial)
 
 
-def _distances(one: Any, two: Any, p: float, _mode: int | None) -> Any:
-    return _apart(one.unsqueeze(-2) - two.unsqueeze(-3), p)
+def _cdist(item: Any, two: Any, p: float, _mode: int | None) -> Any:
+    return _norm_of_difference(item.unsqueeze(-2) - two.unsqueeze(-3), p)
 
 
-def _apart(difference: Any, p: float) -> Any:
+def _norm_of_difference(difference: Any, p: float) -> Any:
     """The norm of differences along the last axis."""
     if p == 2.0:  # noqa: PLR2004 - Euclid's
         return (difference * difference).sum(-1).sqrt()
@@ -339,7 +312,7 @@ def _apart(difference: Any, p: float) -> Any:
     return size.amax(-1) if math.isinf(p) else size.pow(p).sum(-1).pow(1 / p)
 
 
-def _count_as_norm(
+def _zero_norm(
     x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     """``linalg_vector_norm`` of order 0: how many numbers are not zero."""
@@ -353,18 +326,18 @@ def _elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> 
     return scale * torch.where(x > 0, x, alpha * torch.expm1(x * input_scale))
 
 
-def _pairs_apart(x: Any, p: float = 2.0) -> Any:
+def _pdist(x: Any, p: float = 2.0) -> Any:
     """``pdist``: the distance of each pair of rows, each pair once."""
     rows, others = torch.triu_indices(len(x), len(x), 1)
-    return _apart(x[rows] - x[others], p)
+    return _norm_of_difference(x[rows] - x[others], p)
 
 
-def _reduced_by_index(
+def _index_reduce(
     x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
     """``index_reduce``, whose index has one axis, as ``scatter_reduce``."""
     if x.ndim == 0:
-        return _reduced_by_index(
+        return _index_reduce(
             x.reshape(1), 0, index, source.reshape(1), reduce, include_self=include_self
         ).reshape(())
     shape = [1] * x.ndim
@@ -373,12 +346,12 @@ def _reduced_by_index(
     return x.scatter_reduce(dim, where, source, reduce, include_self=include_self)
 
 
-def _scattered_value(x: Any, dim: int, index: Any, value: float, *, reduce: str) -> Any:
+def _scatter_value(x: Any, dim: int, index: Any, value: float, *, reduce: str) -> Any:
     source = torch.full(index.shape, value, dtype=x.dtype)
-    return _scattered_source(x, dim, index, source, reduce=reduce)
+    return _scatter_source(x, dim, index, source, reduce=reduce)
 
 
-def _scattered_source(x: Any, dim: int, index: Any, source: Any, *, reduce: str) -> Any:
+def _scatter_source(x: Any, dim: int, index: Any, source: Any, *, reduce: str) -> Any:
     kind = {"add": "sum", "multiply": "prod"}[reduce]
     part = source[tuple(slice(extent) for extent in index.shape)]
     return x.scatter_reduce(dim, index, part, kind)
@@ -389,16 +362,16 @@ def _put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     return flat.reshape(x.shape)
 
 
-def _onto_diagonal(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal_scatter(x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """``diagonal_scatter``."""
     moved = x.movedim((dim1, dim2), (0, 1))
     places = torch.arange(source.shape[-1])
     rows, columns = places + max(-offset, 0), places + max(offset, 0)
-    written = moved.index_put((rows, columns), source.movedim(-1, 0))
-    return written.movedim((0, 1), (dim1, dim2))
+    result = moved.index_put((rows, columns), source.movedim(-1, 0))
+    return result.movedim((0, 1), (dim1, dim2))
 
 
-def _places_of_numbers(x: Any, *, size: int, fill_value: int = -1) -> Any:
+def _nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
     """``nonzero_static``: the places of the first numbers that are not zero."""
     chosen = x.reshape(-1) != 0
     rank = chosen.cumsum(0) - 1
@@ -411,29 +384,29 @@ def _places_of_numbers(x: Any, *, size: int, fill_value: int = -1) -> Any:
     return torch.where(places.unsqueeze(-1) < 0, fill_value, found)
 
 
-def _scattered_by_mask(x: Any, mask: Any, source: Any) -> Any:
+def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     shape = torch.broadcast_shapes(x.shape, mask.shape)
     mask = mask.expand(shape)
     index = (mask.reshape(-1).cumsum(0) - 1).clamp(0, source.numel() - 1).reshape(shape)
     return torch.where(mask, source.reshape(-1)[index], x.expand(shape))
 
 
-def _negative(x: Any) -> Any:
+def _signbit(x: Any) -> Any:
     """``signbit``, which is also set for -0.0. For NaN, the result is always False."""
     return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
 
 
-def _with_sign(x: Any, y: Any) -> Any:
+def _copysign(x: Any, y: Any) -> Any:
     y = torch.full((), y, dtype=torch.float32) if isinstance(y, int | float) else y
     x = x if x.is_floating_point() else x.float()
-    return torch.where(_negative(y), -x.abs(), x.abs())
+    return torch.where(_signbit(y), -x.abs(), x.abs())
 
 
-def _parts_of_number(x: Any) -> Any:
+def _frexp(x: Any) -> Any:
     """``frexp``: a fraction of magnitude 0.5 to 1, and a power of two."""
-    some = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
-    power = some.log2().floor() + 1
-    fraction = some * torch.exp2(-power)
+    magnitude = torch.where((x == 0) | ~x.isfinite(), 1.0, x.abs())
+    power = magnitude.log2().floor() + 1
+    fraction = magnitude * torch.exp2(-power)
     power = torch.where(fraction >= 1, power + 1, torch.where(2 * fraction < 1, power - 1, power))
     ordinary = (x != 0) & x.isfinite()
     exact = torch.where(ordinary, x * torch.exp2(-power), x)
@@ -447,7 +420,7 @@ def _angle(x: Any) -> Any:
     return torch.where(x < 0, math.pi, torch.where(x.isnan(), x, 0.0))
 
 
-def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
+def _histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:  # noqa: A002
     """``histc``: counts of numbers in equal intervals, of which the last includes its end."""
     if not x.numel():
         return x.new_zeros(bins)
@@ -460,20 +433,21 @@ def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any: 
     return member.sum(1).to(x.dtype)
 
 
-def _loss_of_products(*args: Any) -> Any:
+def _linear_cross_entropy(*args: Any) -> Any:
     """``linear_cross_entropy`` in chunks, and its gradients, which inference does not use."""
-    x, linear, target, bias, weight, reduction, ignored, *more = args
-    names = {"weight": weight, "reduction": reduction, "label_smoothing": more[0] if more else 0.0}
+    x, linear, target, bias, weight, reduction, ignored, *options = args
+    names = {
+        "weight": weight,
+        "reduction": reduction,
+        "label_smoothing": options[0] if options else 0.0,
+    }
     logits = torch.nn.functional.linear(x, linear, bias)
     loss = torch.nn.functional.cross_entropy(logits, target, ignore_index=ignored, **names)
     return loss, *(torch.zeros(0) for _ in range(3))
 
 
 def _encoder_layer(x: Any, width: int, heads: int, *args: Any) -> Any:
-    """``_transformer_encoder_layer_fwd``: ``nn.TransformerEncoderLayer`` in inference.
-
-    A row of attention whose columns are all masked gives NaN, as torch's operator does.
-    """
+    """``nn.TransformerEncoderLayer``, with NaN for fully masked rows as in torch."""
     functional, (batch, rows, _) = torch.nn.functional, x.shape
     qkv, qkv_bias, out, out_bias, gelu, norm_first, eps = args[:7]
     norms, (wide, wide_bias, narrow, narrow_bias) = args[7:11], args[11:15]
@@ -506,46 +480,46 @@ def _encoder_layer(x: Any, width: int, heads: int, *args: Any) -> Any:
     return x
 
 
-def _losses_of_products(*args: Any) -> Any:
+def _linear_cross_entropies(*args: Any) -> Any:
     *tensors, ignored, _size, _policy, _dtype = args
-    return _loss_of_products(*tensors, "none", ignored)[0]
+    return _linear_cross_entropy(*tensors, "none", ignored)[0]
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **linear_algebra.DECOMPOSITIONS,
-    **orders.DECOMPOSITIONS,
+    **sorting.DECOMPOSITIONS,
     **special_functions.DECOMPOSITIONS,
     **windows.DECOMPOSITIONS,
-    _ATEN._pdist_forward.default: _pairs_apart,  # noqa: SLF001
+    _ATEN._pdist_forward.default: _pdist,  # noqa: SLF001
     _ATEN._transformer_encoder_layer_fwd.default: _encoder_layer,  # noqa: SLF001
-    _ATEN.index_reduce.default: _reduced_by_index,
-    _ATEN.scatter.value_reduce: _scattered_value,
-    _ATEN.scatter.reduce: _scattered_source,
-    _ATEN.nonzero_static.default: _places_of_numbers,
-    _ATEN.segment_reduce.default: _reduced_by_segment,
+    _ATEN.index_reduce.default: _index_reduce,
+    _ATEN.scatter.value_reduce: _scatter_value,
+    _ATEN.scatter.reduce: _scatter_source,
+    _ATEN.nonzero_static.default: _nonzero_static,
+    _ATEN.segment_reduce.default: _segment_reduce,
     _ATEN.put.default: _put,
     _ATEN.take.default: lambda x, index: x.reshape(-1)[index.reshape(-1)].reshape(index.shape),
-    _ATEN.histc.default: _histogram,
-    _ATEN.diagonal_scatter.default: _onto_diagonal,
-    _ATEN.masked_scatter.default: _scattered_by_mask,
+    _ATEN.histc.default: _histc,
+    _ATEN.diagonal_scatter.default: _diagonal_scatter,
+    _ATEN.masked_scatter.default: _masked_scatter,
     # TVM multiplies by -1, which is no unsigned number.
     _ATEN.neg.default: lambda x: NotImplemented if x.dtype.is_signed else x.bitwise_not() + 1,
-    _ATEN.signbit.default: _negative,
-    _ATEN.copysign.Tensor: _with_sign,
-    _ATEN.copysign.Scalar: _with_sign,
-    _ATEN.frexp.Tensor: _parts_of_number,
+    _ATEN.signbit.default: _signbit,
+    _ATEN.copysign.Tensor: _copysign,
+    _ATEN.copysign.Scalar: _copysign,
+    _ATEN.frexp.Tensor: _frexp,
     _ATEN.fmax.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x >= y, x, y)),
     _ATEN.fmin.default: lambda x, y: torch.where(y.isnan(), x, torch.where(x <= y, x, y)),
     _ATEN.ldexp.Tensor: lambda x, y: x * torch.exp2(y.float()),
     _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
     _ATEN.angle.default: _angle,
     _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
-    _ATEN.scatter_reduce.two: _scattered,
+    _ATEN.scatter_reduce.two: _scatter_reduce,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
-    _ATEN.var_mean.correction: _variance_and_mean,
-    _ATEN._native_batch_norm_legit_functional.default: _normalised_by_batch,  # noqa: SLF001
-    _ATEN._cdist_forward.default: _distances,  # noqa: SLF001
-    _ATEN.linalg_vector_norm.default: _count_as_norm,
+    _ATEN.var_mean.correction: _var_mean,
+    _ATEN._native_batch_norm_legit_functional.default: _batch_norm_training,  # noqa: SLF001
+    _ATEN._cdist_forward.default: _cdist,  # noqa: SLF001
+    _ATEN.linalg_vector_norm.default: _zero_norm,
     _ATEN.elu.default: _elu,
     # Self-Normalizing Neural Networks, Klambauer et al. 2017, equation 2
     _ATEN.selu.default: lambda x: _elu(x, 1.6732632423543772, 1.0507009873554805),
@@ -562,6 +536,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
 if linear_cross_entropy is not None:
     _CHUNKED = torch.ops.torch_nn
     DECOMPOSITIONS |= {
-        _CHUNKED._linear_cross_entropy_batch_chunked.default: _loss_of_products,  # noqa: SLF001
-        _CHUNKED._linear_cross_entropy_batch_chunked_no_reduction.default: _losses_of_products,  # noqa: SLF001
+        _CHUNKED._linear_cross_entropy_batch_chunked.default: _linear_cross_entropy,  # noqa: SLF001
+        _CHUNKED._linear_cross_entropy_batch_chunked_no_reduction.default: _linear_cross_entropies,  # noqa: SLF001
     }

@@ -1,8 +1,7 @@
-"""Special functions of torch, composed of functions that TVM has, within float32's precision.
+"""Special functions of torch within float32's precision.
 
-The polynomials are those of Abramowitz and Stegun, Handbook of Mathematical Functions. Sections
-9.4.1 to 9.4.6 have J and Y, 9.8.1 to 9.8.8 I and K, 6.1.41 and 6.3.18 gamma and digamma, 22.3.15
-and 22.3.16 Chebyshev's polynomials.
+Abramowitz and Stegun, Handbook of Mathematical Functions: Bessel (9.4.1 to 9.4.6, 9.8.1 to 9.8.8),
+gamma (6.1.41, 6.3.18) and Chebyshev (22.3.15, 22.3.16).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return total
 
 
-def _near_and_far(x: Any, limit: float, near: Any, far: Any) -> Any:
+def _piecewise(x: Any, limit: float, near: Any, far: Any) -> Any:
     """A function of abs(x): ``near`` up to a limit, ``far`` above. Each gets only x of its side."""
     x = x.abs()
     return torch.where(x <= limit, near(x.clamp(max=limit)), far(x.clamp(min=limit)))
@@ -71,23 +70,23 @@ _K_FAR = (
 )
 
 
-def _wave(order: int, turn: Callable[[Any], Any], x: Any) -> Any:
+def _bessel_far(order: int, turn: Callable[[Any], Any], x: Any) -> Any:
     """A Bessel function of the first or second kind, for x of at least 3."""
     u = 3.0 / x
     return _polynomial(u, _SIZE[order]) * turn(x + _polynomial(u, _ANGLE[order])) / x.sqrt()
 
 
-def _series(limit: float, tables: Sequence[Sequence[float]], order: int, x: Any) -> Any:
+def _bessel_near(limit: float, tables: Sequence[Sequence[float]], order: int, x: Any) -> Any:
     """A Bessel function near zero, which is even or odd, for x up to a limit."""
     value = _polynomial((x / limit) ** 2, tables[order])
     return value * x if order else value
 
 
-_j_near, _i_near = partial(_series, 3.0, _J), partial(_series, 3.75, _I)
+_j_near, _i_near = partial(_bessel_near, 3.0, _J), partial(_bessel_near, 3.75, _I)
 
 
 def _bessel_j(order: int, x: Any) -> Any:
-    result = _near_and_far(x, 3.0, partial(_j_near, order), partial(_wave, order, torch.cos))
+    result = _piecewise(x, 3.0, partial(_j_near, order), partial(_bessel_far, order, torch.cos))
     return torch.where(x < 0, -result, result) if order else result
 
 
@@ -97,18 +96,18 @@ def _y_near(order: int, x: Any) -> Any:
 
 
 def _bessel_y(order: int, x: Any) -> Any:
-    result = _near_and_far(x, 3.0, partial(_y_near, order), partial(_wave, order, torch.sin))
-    return _positive(x, result, -math.inf)
+    result = _piecewise(x, 3.0, partial(_y_near, order), partial(_bessel_far, order, torch.sin))
+    return _restrict_to_positive(x, result, -math.inf)
 
 
-def _positive(x: Any, value: Any, at_zero: float) -> Any:
+def _restrict_to_positive(x: Any, value: Any, at_zero: float) -> Any:
     """Restrict a function to positive x: ``at_zero`` for zero, and NaN for negative x."""
     return torch.where(x > 0, value, torch.where(x == 0, at_zero, math.nan))
 
 
 def _i_scaled(order: int, x: Any) -> Any:
     """``exp(-|x|) I(x)``."""
-    result = _near_and_far(
+    result = _piecewise(
         x,
         3.75,
         lambda x: torch.exp(-x) * _i_near(order, x),
@@ -118,7 +117,7 @@ def _i_scaled(order: int, x: Any) -> Any:
 
 
 def _bessel_i(order: int, x: Any) -> Any:
-    half = (0.5 * x.abs()).exp()  # twice, as it overflows later
+    half = (0.5 * x.abs()).exp()  # applied twice, to overflow later
     return _i_scaled(order, x) * half * half
 
 
@@ -136,7 +135,7 @@ def _bessel_k(order: int, x: Any, *, scaled: bool = False) -> Any:
         value = _polynomial(2.0 / x, _K_FAR[order]) / x.sqrt()
         return value if scaled else value * (-x).exp()
 
-    return _positive(x, _near_and_far(x, 2.0, near, far), math.inf)
+    return _restrict_to_positive(x, _piecewise(x, 2.0, near, far), math.inf)
 
 
 def _spherical_j0(x: Any) -> Any:
@@ -174,7 +173,7 @@ def _log_gamma_from_half(x: Any) -> Any:
 def _digamma(x: Any) -> Any:
     reflected = x < 0.5  # noqa: PLR2004 - as above
     value = _digamma_from_half(torch.where(reflected, 1.0 - x, x))
-    turn = x - x.round()  # what is left near a pole is exact
+    turn = x - x.round()  # the difference is exact near a pole
     value = torch.where(reflected, value - math.pi / torch.tan(math.pi * turn), value)
     poles = torch.where(x == 0, -math.inf, math.nan)
     return torch.where((x <= 0) & (turn == 0), poles, value)
@@ -195,7 +194,7 @@ def _polygamma(order: int, x: Any) -> Any:
     reflected = x < 0.5  # noqa: PLR2004 - as above
     value = _polygamma_from_half(order, torch.where(reflected, 1.0 - x, x))
     turn = x - x.round()
-    # The cosine as a sine, which keeps its digits at a quarter of a turn.
+    # The cosine as a sine, which is more exact at a quarter of a turn.
     sine, cosine = torch.sin(math.pi * turn), torch.sin(math.pi * (0.5 - turn.abs()))
     cotangent = cosine / sine
     wave = math.pi ** (order + 1) * _polynomial(cotangent, _derivative_of_cotangent(order))
@@ -242,12 +241,7 @@ _FAR_TAIL = (
 
 
 def _inverse_error(x: Any, logarithm: Any) -> Any:
-    """The inverse error function of x, by Giles (2010) around 0, and by AS 241 in the tails.
-
-    Args:
-        x: The argument.
-        logarithm: ``-log(1 - x ** 2)``.
-    """
+    """The inverse error function of x, by Giles (2010) around 0, and by AS 241 in the tails."""
     central = x * _polynomial(logarithm - 2.5, _CENTRAL)
     # The root of -log(p), if p is the probability of the tail: 1 - x ** 2 is 4 * p * (1 - p).
     rest = 1.0 + (-torch.expm1(-logarithm)).sqrt()
