@@ -43,19 +43,19 @@ from case_suite import (
 )
 from chameleon_core._errors import ChameleonError
 from chameleon_core._plugins import NoOptions
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network
+from chameleon_networks._evaluation.verify import QUANTIZED_TOLERANCE, ROUNDINGS, compare_outputs
 from chameleon_networks._export.bundles import write_c_bundle
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import with_fastest_specs
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.options import DEFAULT
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._precision.typed_networks import TypedNetworks
 from chameleon_networks._quantize.simulated_network import SimulatedNetwork, first_guess_kernels
 from chameleon_networks._quantize.simulation_process import Calibrator
-from chameleon_networks._running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
 from chameleon_system._processor import own_architecture
 from chameleon_tvm._device.cpus.features import (
     LINUX_NAMES,
@@ -242,7 +242,7 @@ class KindNetwork:
             **network.facts,
         }
         folder = Path(self._folder.name)
-        write_package(folder, network.executable, manifest)
+        write_artifact(folder, network.executable, manifest)
         if self._kind.mcpu:
             return load(folder, threads=2)
         return Emulated(folder, manifest)
@@ -306,7 +306,7 @@ def _check_reduced(got: Sequence[Any], expected: Sequence[Any], precision: str) 
     """
     tolerance = _TOLERANCES.get(precision) or ROUNDINGS * STORAGE[precision].rounding
     arrays = [[np.asarray(array, np.float64) for array in side] for side in (got, expected)]
-    check = agreement(*arrays, tolerance=tolerance)
+    check = compare_outputs(*arrays, tolerance=tolerance)
     if check.problem is not None:
         raise WrongAnswerError(check.problem)
 

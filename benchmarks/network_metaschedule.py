@@ -33,11 +33,12 @@ import numpy as np
 from chameleon_core._run_files import RunFile
 from chameleon_core._run_view import RunView
 from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._evaluation.latency import time_in_turns
+from chameleon_networks._evaluation.messages import describe_network
+from chameleon_networks._evaluation.processes import delivered_process, framework_process
+from chameleon_networks._evaluation.verify import SAMPLES
+from chameleon_networks._evaluation.verify import compare as compare_outputs
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._running.latency import turn_seconds
-from chameleon_networks._running.processes import delivered_process, framework_process
-from chameleon_networks._running.requests import request_of
-from chameleon_networks._running.verify import SAMPLES, compared
 from chameleon_system._cores import usable_cores
 from chameleon_system._processes.conversation import Message
 from chameleon_tvm._rivals.launch import run_process, tuning_limit
@@ -92,7 +93,7 @@ def tuned_by_metaschedule(
         MetaSchedule's own timing, or None while a task has no time.
     """
     request = {
-        **request_of(network),
+        **describe_network(network),
         "folder": str(folder.absolute()),
         "target": target,
         "launched": time.time(),
@@ -148,12 +149,13 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
             for name, folder in folders.items()
         ]
         verdicts = {
-            process.name: compared(process.outputs, samples, expected) for process in processes
+            process.name: compare_outputs(process.outputs, samples, expected)
+            for process in processes
         }
         for name, verdict in verdicts.items():
             if verdict.problem is not None:
                 raise SystemExit(f"{name}'s network is wrong: {verdict.problem}")
-        times = turn_seconds(processes, samples[0], threads=options.threads)
+        times = time_in_turns(processes, samples[0], threads=options.threads)
     medians = {name: statistics.median(found) if found else None for name, found in times.items()}
     own, their = medians[OURS], medians[THEIRS]
     return {

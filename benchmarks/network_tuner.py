@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._evaluation.messages import network_from
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import relax, tvm
-from chameleon_networks._package.package import manifest_of, write_package
-from chameleon_networks._running.requests import requested_network
 from chameleon_system._processes.conversation import Message
 from chameleon_tvm._device.targets import tvm_target
 from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
@@ -39,7 +39,7 @@ def tune(request: Message, scratch: str) -> Message:
     adapted = not request["as_shipped"]
     if adapted:
         load_tensor_intrinsics()
-    module = prepare_module(requested_network(request).imported, request["layout"])
+    module = prepare_module(network_from(request).imported, request["layout"])
     fused = _fused(module, target)
     weights = [float(task.weight) for task in relax_integration.extract_tasks(fused, target)]
     progress = Progress(
@@ -67,7 +67,7 @@ def tune(request: Message, scratch: str) -> Message:
     executable = relax_integration.compile_relax(database, module, target, params=None)
     kernels = empty_kernels(request["target"])
     manifest = manifest_of(module, (), kernels, request["target"], threads)
-    write_package(Path(request["folder"]), executable, manifest)
+    write_artifact(Path(request["folder"]), executable, manifest)
     return {
         "seconds": time.time() - progress.started,
         "trials": progress.trials,

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 from chameleon_core._run_files import RunFile
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._c_runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
 from chameleon_networks._compile.sequence.weights import WEIGHTS
-from chameleon_networks._package.package import read_manifest, write_manifest
-from chameleon_networks._runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
-from chameleon_networks._serving.streams import network_request
+from chameleon_networks._throughput.comparison import network_request
 from served_processes import random_inputs, turn
 from tvm_ffi.libinfo import include_paths
 

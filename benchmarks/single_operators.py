@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from chameleon_core._errors import ChameleonError
 from chameleon_networks._backends.onnx_networks import untuned
-from chameleon_networks._frameworks.running import onnx_bytes, onnx_session, torch_network
+from chameleon_networks._frameworks.inference import onnx_bytes, onnx_session, torch_network
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.torch.lowering.importer import torch_graph
 from chameleon_networks._importers.torch.programs import export_module

@@ -11,8 +11,8 @@ import attrs
 from chameleon_core._loop.end.result import RunResult
 from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
-from chameleon_networks._package.package import read_manifest
-from chameleon_networks._serving.streams import network_request
+from chameleon_networks._artifact.writer import read_manifest
+from chameleon_networks._throughput.comparison import network_request
 from chameleon_transforms._session import Session
 from served_processes import random_inputs, turn
 

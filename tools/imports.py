@@ -1,7 +1,7 @@
 """Who imports whom in this repository, imports that a reader overlooks included.
 
 Counted are imports at the top of a module, in functions, under ``TYPE_CHECKING``, and by name:
-``import_module("chameleon_networks._package.load")``. A factory in a plugin's record is no import.
+``import_module("chameleon_networks._artifact.load")``. A factory in a plugin's record is no import.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 from chameleon_core._plugins import NoOptions
+from chameleon_networks._evaluation.processes import delivered_process
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork
-from chameleon_networks._running.processes import delivered_process
 from chameleon_tvm._device.targets import TVMTargets
 from network_metaschedule import tuned_by_metaschedule
 

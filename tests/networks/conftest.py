@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from chameleon_core._plugins import NoOptions
 from chameleon_core._stages import Delivery, Winner
+from chameleon_networks._evaluation import latency, processes
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork
-from chameleon_networks._running import latency, processes
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions

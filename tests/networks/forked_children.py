@@ -32,9 +32,9 @@ _IMPORTED = (
     # First, since it imports TVM without torch.
     "chameleon_tvm._quick_tvm",
     "chameleon_networks._compile.compile",
-    "chameleon_networks._package.load",
-    "chameleon_networks._running.serve",
-    "chameleon_networks._delivery.examine",
+    "chameleon_networks._artifact.load",
+    "chameleon_networks._evaluation.worker",
+    "chameleon_networks._checks.worker",
     "chameleon_networks._importers.sources",
     "chameleon_networks._quantize.simulation_process",
     "chameleon_networks._quantize.simulated_network",

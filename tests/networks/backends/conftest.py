@@ -33,7 +33,7 @@ def no_delivery(monkeypatch):
     """Nothing is delivered."""
 
     refusal = Mock(side_effect=AssertionError("a run was started"))
-    monkeypatch.setattr(deliveries, "waiting_run", refusal)
+    monkeypatch.setattr(deliveries, "idle_run_process", refusal)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def children(monkeypatch):
                 log=log, stdin=io.BytesIO(), stop=lambda _: status, wait=lambda _: work(folder)
             )
 
-        monkeypatch.setattr(deliveries, "waiting_run", child)
+        monkeypatch.setattr(deliveries, "idle_run_process", child)
         return folders
 
     return script

@@ -83,7 +83,7 @@ def test_the_fastest_network_computes_beside_tuning(seconds, fastest, tmp_path, 
 def test_a_refusal_of_tuning_leaves_the_predicted_network(tmp_path, eager_is_slow, monkeypatch):
     def refused(delivery, **_):
         if delivery._seconds is not None:
-            raise deliveries.StaysError("an earlier attempt failed")
+            raise deliveries.FallbackError("an earlier attempt failed")
         return tmp_path / "predicted" / "network"
 
     for method in ("prepare", "folder"):

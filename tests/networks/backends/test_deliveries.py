@@ -12,10 +12,10 @@ import torch
 from chameleon_core._fallbacks import STRICT
 from chameleon_core._loop.start import shared_records
 from chameleon_networks._backends import graph_deliveries as deliveries
-from chameleon_networks._backends import graph_exports, waiting_run
+from chameleon_networks._backends import graph_exports, idle_run
 from chameleon_networks._backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_networks._evaluation.network_cache import NetworkCache
 from chameleon_networks._importers.torch.lowering import decompositions
-from chameleon_networks._running.kept_networks import KeptNetwork
 from structlog.testing import capture_logs
 from torch import nn
 from torch._dynamo.convert_frame import compile_lock
@@ -44,7 +44,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
         monkeypatch.undo()
         monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
         monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
-        monkeypatch.setattr(deliveries, "waiting_run", None)
+        monkeypatch.setattr(deliveries, "idle_run_process", None)
         monkeypatch.setitem(sys.modules, "chameleon_networks._backends.graph_exports", None)
         torch._dynamo.reset()
         again = torch.compile(net, backend=chameleon)
@@ -168,7 +168,7 @@ def test_a_refused_import_starts_no_run(cache, children):
 
 def test_an_unexpected_error_of_an_import_is_logged(children, monkeypatch):
     children(lambda _: True, 2, "error: the same error")
-    monkeypatch.setattr(KeptNetwork, "keep_graph", Mock(side_effect=OverflowError("too deep")))
+    monkeypatch.setattr(NetworkCache, "keep_graph", Mock(side_effect=OverflowError("too deep")))
     with torch.no_grad(), capture_logs() as logs:
         torch.compile(lambda value: value * 2.0, backend=chameleon)(torch.ones(3))
     [entry] = [log for log in logs if log["event"] == "a graph is not kept for its run"]
@@ -196,15 +196,15 @@ def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):
 
 
 def test_one_delivery_takes_the_process_that_was_started_early(tmp_path, monkeypatch):
-    monkeypatch.setattr(waiting_run, "ChildProcess", lambda *_, **__: Mock())
-    with waiting_run.started_early():
-        [early] = waiting_run._early
-        assert waiting_run.waiting_run(tmp_path, idle=True) is not early
-        assert waiting_run.waiting_run(tmp_path) is early
-        assert waiting_run.waiting_run(tmp_path) is not early
+    monkeypatch.setattr(idle_run, "ChildProcess", lambda *_, **__: Mock())
+    with idle_run.early_process():
+        [early] = idle_run._early
+        assert idle_run.idle_run_process(tmp_path, idle=True) is not early
+        assert idle_run.idle_run_process(tmp_path) is early
+        assert idle_run.idle_run_process(tmp_path) is not early
     assert not early.kill.called
-    with waiting_run.started_early():
-        [unused] = waiting_run._early
+    with idle_run.early_process():
+        [unused] = idle_run._early
     assert unused.kill.called
 
 
@@ -230,7 +230,7 @@ def test_two_that_want_one_network_deliver_it_once(children):
 def test_no_graph_with_other_weights_is_exported_again(monkeypatch):
     """Its network would get the name of the earlier weights."""
     run = Mock(side_effect=AssertionError("a run was started"))
-    monkeypatch.setattr(deliveries, "waiting_run", run)
+    monkeypatch.setattr(deliveries, "idle_run_process", run)
     graph, weight = torch.fx.symbolic_trace(lambda w, x: (w * x,)), torch.ones(3)
     delivery = deliveries.Delivery(graph, [weight, torch.ones(3)], [0], seconds=5.0)
     delivery.prepare()
@@ -238,7 +238,7 @@ def test_no_graph_with_other_weights_is_exported_again(monkeypatch):
     with pytest.raises(AssertionError, match="a run was started"):
         delivery.folder(nice=True)
     weight.mul_(2.0)
-    with pytest.raises(deliveries.StaysError, match="weights have changed"):
+    with pytest.raises(deliveries.FallbackError, match="weights have changed"):
         delivery.folder(nice=True)
 
 
@@ -302,7 +302,7 @@ def test_other_threads_compute_but_do_not_trace_while_a_graph_is_exported(monkey
 
     monkeypatch.setattr(torch.export, "export", export)
     known = torch.compiler.is_exporting
-    with pytest.raises(deliveries.StaysError, match="cannot export it"):
+    with pytest.raises(deliveries.FallbackError, match="cannot export it"):
         deliveries.Delivery(DOUBLED, [torch.ones(3)], [], seconds=None).prepare()
     assert states == [(False, True, False, 6.0), True]
     assert torch.compiler.is_exporting is known
@@ -327,7 +327,7 @@ def test_the_backend_imports_nothing_that_only_a_first_process_needs(run_python)
     assert not [name for name in run_python(program).split() if name.startswith(UNUSED)]
 
 
-def test_a_waiting_run_imports_no_rich_tracebacks(run_python):
-    program = "import sys, chameleon_networks._backends.waiting_run as child\n"
-    program += "list(map(child.load_factory, child._IMPORTS)); print('rich' in sys.modules)"
+def test_an_idle_run_imports_no_rich_tracebacks(run_python):
+    program = "import sys, chameleon_networks._backends.idle_run as child\n"
+    program += "sys.stdin = open('/dev/null'); child.wait(); print('rich' in sys.modules)"
     assert run_python(program) == "False\n"

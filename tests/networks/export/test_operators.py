@@ -10,10 +10,10 @@ from chameleon_core._pipeline.load import from_dict
 from chameleon_core._plugins import NoOptions
 from chameleon_core._run_view import RunView
 from chameleon_core._stages import Winner
+from chameleon_networks._artifact.load import load
+from chameleon_networks._c_runtime.pack import pack_weights
 from chameleon_networks._commands.runs import winners_of
 from chameleon_networks._export.operators import deliver_operator
-from chameleon_networks._package.load import load
-from chameleon_networks._runtime.pack import pack_weights
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace

@@ -4,12 +4,12 @@ from functools import cache
 
 import attrs
 import pytest
+from chameleon_networks._comparison import reduced_precision
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._delivery import reduced_rivals
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation.processes import framework_process
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork
-from chameleon_networks._running.processes import framework_process
 
 from .sequence.conftest import deliverer
 
@@ -87,7 +87,7 @@ def by_default(monkeypatch):
             return opened(precision, network, name, threads=threads)
 
         monkeypatch.setattr(module, "reduces_by_default", lambda *_: precision is not None)
-        monkeypatch.setattr(reduced_rivals, "reduced_process", reduced_process)
-        monkeypatch.setattr(reduced_rivals, "left_out_reduced", lambda *_: {})
+        monkeypatch.setattr(reduced_precision, "reduced_process", reduced_process)
+        monkeypatch.setattr(reduced_precision, "missing_packages", lambda *_: {})
 
     return make

@@ -9,14 +9,14 @@ import pytest
 from chameleon_core._errors import ChameleonError
 from chameleon_core._network_result import LayoutResult
 from chameleon_core._plugins import NoOptions
+from chameleon_networks._artifact import writer
+from chameleon_networks._c_runtime.linking import OBJECTS, link_library
 from chameleon_networks._delivery import delivery_steps
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation import processes
+from chameleon_networks._evaluation.verify import TOLERANCE
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, OnnxNetwork
-from chameleon_networks._package import package
-from chameleon_networks._running import processes
-from chameleon_networks._running.verify import TOLERANCE
-from chameleon_networks._runtime.linking import OBJECTS, link_library
 from chameleon_system._permissions import AMX, request_permission
 from chameleon_system._processes.child import ChildProcess
 from chameleon_tvm._device.targets import TVMTargets
@@ -140,7 +140,7 @@ except ValueError as error:
 
 
 def test_a_process_that_times_kernels_imports_tvm_only_for_its_virtual_machine(run_python):
-    program = "import sys, chameleon_networks._running.profile; print('tvm' in sys.modules)"
+    program = "import sys, chameleon_networks._evaluation.profile; print('tvm' in sys.modules)"
     assert run_python(program) == "False\n"
 
 
@@ -156,10 +156,10 @@ def test_a_fresh_process_needs_numpy_alone(tiny, delivery_of, tmp_path, run_pyth
         "image must have shape [1, 3, 8, 8], not [1, 3, 6, 8]",
         "the network takes image, not 0 arrays",
     ]
-    manifest = package.read_manifest(moved)
+    manifest = writer.read_manifest(moved)
     manifest["cpu_features"].append("flight")
     link_library(moved / OBJECTS, manifest, moved / manifest["module"], "network")
-    package.write_manifest(moved, manifest)
+    writer.write_manifest(moved, manifest)
     with pytest.raises(RuntimeError, match="this CPU lacks flight"):
         chameleon_networks.load(moved)
 
@@ -168,10 +168,10 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
     delivery = delivery_of(NetworkFrontend(tiny))
     suspects = [delivery.winners[1], delivery.winners[2]]
     delivery = attrs.evolve(delivery, winners=suspects)
-    guilty = suspects[0].task.name
-    doubling(lambda kernels, fusion: kernels.task_of(fusion).name == guilty)
+    culprit = suspects[0].task.name
+    doubling(lambda kernels, fusion: kernels.task_of(fusion).name == culprit)
     result = NetworkFrontend(tiny).deliver(delivery)
-    assert f"the kernel of {guilty} is to blame" in result.failure
+    assert f"the kernel of {culprit} is to blame" in result.failure
     assert result.max_relative_error > TOLERANCE
     assert not delivery.folder.exists()
 

@@ -12,7 +12,7 @@ from chameleon_core._stages import Winner
 from chameleon_core._task import Task
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import TURNS, repaired
-from chameleon_networks._running.verify import OutputCheck
+from chameleon_networks._evaluation.verify import OutputCheck
 from chameleon_tvm._words import one_line
 from hypothesis import given
 from hypothesis import strategies as st

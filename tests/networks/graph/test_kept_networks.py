@@ -12,12 +12,22 @@ import pytest
 import torch
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_core._stages import Delivery
+from chameleon_networks._checks.check import CheckReport
+from chameleon_networks._comparison import baselines
 from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
 from chameleon_networks._compile.unsupported_operator import empty_kernels
-from chameleon_networks._delivery import baselines, networks
-from chameleon_networks._delivery.checking import CheckReport
 from chameleon_networks._delivery.delivery_steps import DeliverySteps
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation import network_cache
+from chameleon_networks._evaluation.messages import (
+    describe_network,
+    network_from,
+    read_arrays,
+    write_arrays,
+)
+from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs, cache_of
+from chameleon_networks._evaluation.processes import PendingImport, importer_process
+from chameleon_networks._frontends import network as network_frontend
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import extract_constants, relax, restore_constants, tvm
@@ -30,15 +40,6 @@ from chameleon_networks._importers.sources import (
     network_of,
 )
 from chameleon_networks._importers.torch import programs
-from chameleon_networks._running import kept_networks
-from chameleon_networks._running.kept_networks import KeptAnswers, KeptNetwork, kept_network
-from chameleon_networks._running.processes import Begun, reading_process
-from chameleon_networks._running.requests import (
-    read_arrays,
-    request_of,
-    requested_network,
-    write_arrays,
-)
 from chameleon_system import _disk_cache as kept_files
 from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.auto import AutoSpace
@@ -72,12 +73,12 @@ def test_large_constants_keep_their_dtype(dtype):
 
 
 def kept_under(name):
-    return KeptNetwork((kept_files.user_cache_folder() / "networks") / name)
+    return NetworkCache((kept_files.user_cache_folder() / "networks") / name)
 
 
 def keeping(network):
     """A network that keeps its graph, as a run reads it."""
-    network.kept = kept_network(network)
+    network.kept = cache_of(network)
     return network
 
 
@@ -108,7 +109,7 @@ def test_options_that_make_another_network_have_files_of_their_own():
         ({"layout": "NCHW"}, True),
         ({"batch": 2}, False),
     ):
-        kept = kept_network(BuiltinNetwork(attrs.evolve(SMALL, **change)))
+        kept = cache_of(BuiltinNetwork(attrs.evolve(SMALL, **change)))
         assert (kept.graph() is not None) is same, change
 
 
@@ -122,13 +123,13 @@ def test_changed_bytes_and_changed_code_make_another_network(tmp_path, monkeypat
         return keeping(TorchNetwork(options))
 
     saved(4).keep()
-    known = kept_network(TorchNetwork(options))
+    known = cache_of(TorchNetwork(options))
     assert known.graph() is not None
-    changed = kept_network(saved(5))
+    changed = cache_of(saved(5))
     assert changed.graph() is None
     saved(4).keep()
-    monkeypatch.setattr(kept_networks, "_cache_key", lambda: ["another version"])
-    updated = kept_network(TorchNetwork(options))
+    monkeypatch.setattr(network_cache, "_cache_key", lambda: ["another version"])
+    updated = cache_of(TorchNetwork(options))
     assert updated.graph() is None
 
 
@@ -164,9 +165,9 @@ def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(tmp
 
 
 def test_nothing_is_kept_of_code_of_the_user_nor_without_a_check():
-    assert kept_network(network_of(TorchOptions(source="net.py:make"))) is None
-    assert kept_network(network_of(TorchOptions(source="missing.pt2"))) is None
-    assert kept_network(network_of(attrs.evolve(SMALL, check=False))) is None
+    assert cache_of(network_of(TorchOptions(source="net.py:make"))) is None
+    assert cache_of(network_of(TorchOptions(source="missing.pt2"))) is None
+    assert cache_of(network_of(attrs.evolve(SMALL, check=False))) is None
 
 
 def test_answers_are_those_of_the_same_inputs():
@@ -174,7 +175,7 @@ def test_answers_are_those_of_the_same_inputs():
     samples = [[rng.standard_normal((2, 3))] for _ in range(2)]
     outputs = [[2 * inputs[0], inputs[0][:1]] for inputs in samples]
     assert kept.answers(samples) is None
-    kept.keep_answers(KeptAnswers(reference="torch", outputs=outputs), samples)
+    kept.store_outputs(ReferenceOutputs(reference="torch", outputs=outputs), samples)
     known = kept_under("a network").answers(samples)
     assert (known.reference, known.day is None) == ("torch", False)
     np.testing.assert_equal(known.outputs, outputs)
@@ -246,7 +247,7 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch, target):
         checked.append(arguments[1:])
         return CheckReport(layout="NHWC", max_relative_error=1e-7, reference="torch")
 
-    monkeypatch.setattr(networks, "tried", tried)
+    monkeypatch.setattr(network_frontend, "tried", tried)
     first = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
     second = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
     assert len(checked) == 1
@@ -262,7 +263,7 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch, target):
 def test_a_network_is_checked_again_after_a_crash(monkeypatch, target):
     reports = [CheckReport(layout="NCHW", refused={"NHWC": "SIGKILL"}, crashed=True)]
     reports += [CheckReport(layout="NHWC"), None]
-    monkeypatch.setattr(networks, "tried", lambda *_: reports.pop(0))
+    monkeypatch.setattr(network_frontend, "tried", lambda *_: reports.pop(0))
     layouts = [
         NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)["layout"] for _ in "abc"
     ]
@@ -316,10 +317,10 @@ def test_another_process_reads_a_network_and_then_runs_it(check, tmp_path, monke
     # What is kept without a check is of this run alone.
     options = attrs.evolve(SMALL, compare=False, check=check)
     network = BuiltinNetwork(options)
-    reader = reading_process(network)
+    reader = importer_process(network)
     assert reader is not None
-    frontend = NetworkFrontend(network, Begun(network, reader, unmeasured.threads))
-    assert reading_process(network) is None
+    frontend = NetworkFrontend(network, PendingImport(network, reader, unmeasured.threads))
+    assert importer_process(network) is None
     programs_kept: list[set[str]] = []
     keep = DeliverySteps.keep
 
@@ -347,11 +348,11 @@ def test_a_process_reads_no_other_file_than_the_run(tmp_path):
         torch.export.save(program, file)
 
     save(4)
-    request = json.loads(json.dumps(request_of(TorchNetwork(TorchOptions(source=str(file))))))
-    assert requested_network(request).input_names() == ["input"]
+    request = json.loads(json.dumps(describe_network(TorchNetwork(TorchOptions(source=str(file))))))
+    assert network_from(request).input_names() == ["input"]
     save(5)
     with pytest.raises(ConfigError, match="has changed since the run read it"):
-        requested_network(request)
+        network_from(request)
 
 
 FUNCTION = """
@@ -365,11 +366,11 @@ def make():
 def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypatch, unmeasured):
     (tmp_path / "net.py").write_text(FUNCTION)
     network = TorchNetwork(TorchOptions(source=f"{tmp_path}/net.py:make", compare=False))
-    reader = reading_process(network)
+    reader = importer_process(network)
     assert reader is not None
     monkeypatch.setattr(programs, "export_source", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
-    begun = Begun(network, reader, unmeasured.threads)
+    begun = PendingImport(network, reader, unmeasured.threads)
     result = NetworkFrontend(network, begun).deliver(unmeasured)
     assert (result.failure, result.reference) == (None, "torch")
     assert result.max_relative_error < 1e-5
@@ -378,16 +379,16 @@ def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypa
 def test_a_network_is_read_here_if_the_other_process_dies(tmp_path, monkeypatch, unmeasured):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     network = BuiltinNetwork(attrs.evolve(SMALL, compare=False))
-    reader = reading_process(network)
+    reader = importer_process(network)
     assert reader is not None
     reader._child.signal(signal.SIGKILL)
-    frontend = NetworkFrontend(network, Begun(network, reader, unmeasured.threads))
+    frontend = NetworkFrontend(network, PendingImport(network, reader, unmeasured.threads))
     assert frontend.reader is None
     assert frontend.deliver(unmeasured).failure is None
 
 
 def test_no_process_reads_what_needs_no_torch(tmp_path):
-    assert reading_process(OnnxNetwork(OnnxOptions(source=str(tmp_path / "net.onnx")))) is None
+    assert importer_process(OnnxNetwork(OnnxOptions(source=str(tmp_path / "net.onnx")))) is None
 
 
 def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():
@@ -399,7 +400,7 @@ def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():
 
     known = reader(messages=[{"event": "left_out", "log_level": "warning", "what": "chance"}])
     with capture_logs() as messages:
-        assert networks._finished(known) is known
+        assert network_frontend._finished(known) is known
     assert messages == [{"event": "left_out", "log_level": "warning", "what": "chance"}]
     known.opened = failed
-    assert networks._finished(known) is None
+    assert network_frontend._finished(known) is None

@@ -1,7 +1,7 @@
 """The loader delivered with a network goes by the processor's flags."""
 
 import pytest
-from chameleon_networks._package import machine
+from chameleon_networks._artifact import machine
 from chameleon_tvm._device.cpus.features import LINUX_NAMES, flag_of
 
 

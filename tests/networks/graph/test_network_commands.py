@@ -14,7 +14,7 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._plugins import Registry
 from chameleon_core._stages import CostModel
-from chameleon_networks._frameworks.reductions import default_precision
+from chameleon_networks._frameworks.reduced_precision import default_precision
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

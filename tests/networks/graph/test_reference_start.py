@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from chameleon_core._errors import ChameleonError
-from chameleon_networks._delivery import baselines
-from chameleon_networks._delivery.baselines import Baselines
+from chameleon_networks._comparison import baselines
+from chameleon_networks._comparison.baselines import Baselines
 
 
 class Process(contextlib.AbstractContextManager[Any]):

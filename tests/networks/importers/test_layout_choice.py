@@ -4,12 +4,12 @@ import pytest
 from chameleon_core._stages import Trials
 from chameleon_networks._compile import prepared_networks
 from chameleon_networks._delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
-from chameleon_networks._delivery.networks import NetworkFrontend
+from chameleon_networks._evaluation.messages import describe_network, network_from
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._graph.operators import count_transposed_elements
 from chameleon_networks._graph.prepare import LayoutError
 from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
 from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks._running.requests import request_of, requested_network
 from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 
@@ -188,7 +188,7 @@ def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path):
     again = NetworkFrontend(BuiltinNetwork(BuiltinOptions(network="resnet_small")))
     again.restore(settled)
     assert again.choice == frontend.choice
-    assert requested_network(request_of(frontend.network)).layout == "NCHW"
+    assert network_from(describe_network(frontend.network)).layout == "NCHW"
 
 
 def test_what_the_pipeline_says_is_not_measured():

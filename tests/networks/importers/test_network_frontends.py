@@ -13,7 +13,7 @@ import structlog
 import torch
 from chameleon_core._errors import ConfigError
 from chameleon_core._pipeline.load import from_dict
-from chameleon_networks._delivery.bucketed import work_on
+from chameleon_networks._frontends.bucketed import make_frontend
 from chameleon_networks._importers import sources
 from chameleon_networks._importers.options import (
     NETWORKS,
@@ -151,7 +151,7 @@ def file(tmp_path):
 
 
 def _torch_tasks(source, layout="NHWC"):
-    return work_on(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
+    return make_frontend(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
 
 
 def _summary(tasks):
@@ -315,7 +315,7 @@ def test_a_file_that_is_no_saved_program(tmp_path):
     ],
 )
 def test_built_in_networks(network, expected):
-    assert _summary(work_on(BuiltinOptions(network=network)).tasks("llvm")) == expected
+    assert _summary(make_frontend(BuiltinOptions(network=network)).tasks("llvm")) == expected
 
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
@@ -350,15 +350,15 @@ def _onnx_file(folder, last="Identity"):
 def test_an_onnx_file(tmp_path):
     path = _onnx_file(tmp_path)
     with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
-        work_on(OnnxOptions(source=str(path))).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
     options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
-    [task] = work_on(options).tasks("llvm")
+    [task] = make_frontend(options).tasks("llvm")
     assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ConfigError, match="no valid ONNX file"):
-        work_on(options).tasks("llvm")
+        make_frontend(options).tasks("llvm")
     with pytest.raises(ConfigError, match="there is no file"):
-        work_on(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
 def test_outputs_of_an_onnx_file_may_lack_shapes(tmp_path):
@@ -367,7 +367,7 @@ def test_outputs_of_an_onnx_file_may_lack_shapes(tmp_path):
     model.graph.output[0].type.tensor_type.ClearField("shape")
     onnx.save(model, path)
     options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
-    assert [task.name for task in work_on(options).tasks("llvm")]
+    assert [task.name for task in make_frontend(options).tasks("llvm")]
     assert not onnx.load(path).graph.output[0].type.tensor_type.HasField("shape")
 
 
@@ -377,7 +377,7 @@ def test_a_cycle_of_an_onnx_file_names_its_nodes(tmp_path):
         "(float[3] x) => (float[3] y) { [first] a = Add (x, b) [second] b = Relu (a) y = Abs (b) }",
     )
     with pytest.raises(ConfigError, match=r"its nodes form a cycle: .*(first|second) -> "):
-        work_on(OnnxOptions(source=str(path))).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
 
 
 def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkeypatch):
@@ -443,7 +443,7 @@ def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
     }"""
     weights = {"w": np.ones((4, 3, 3, 3), np.float32), "k": np.asarray(True)}
     path = onnx_file(tmp_path / "net.onnx", text, **weights)
-    [task] = work_on(OnnxOptions(source=str(path))).tasks("llvm")
+    [task] = make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
     assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
 
 
@@ -464,7 +464,7 @@ def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
 def test_what_an_onnx_file_does_not_fit(more, shapes, words, hint, tmp_path):
     path = _onnx_file(tmp_path, *more)
     with pytest.raises(ConfigError, match=words) as caught:
-        work_on(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
     assert re.search(hint, caught.value.hint or "")
 
 

@@ -8,8 +8,8 @@ import onnxruntime
 import pytest
 from chameleon_core._errors import ConfigError
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
+from chameleon_networks._frameworks.inference import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.options import OnnxOptions
 from chameleon_networks._importers.sources import OnnxNetwork
 from onnxruntime import quantization

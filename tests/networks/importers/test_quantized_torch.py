@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._frameworks.running import TORCH
+from chameleon_networks._frameworks.inference import TORCH
 from chameleon_networks._graph.operators import count_unfused_operators
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import TorchNetwork

@@ -9,10 +9,10 @@ from chameleon_core._stages import Delivery, Trials, Winner
 from chameleon_networks._compile.compile import compile_baseline
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery.bucketed import work_on
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._delivery.typed import decisions as settling
-from chameleon_networks._delivery.typed import delivery as delivering
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision import delivery as delivering
+from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import candidate_specs
 from chameleon_networks._graph.prepare import prepare_module
@@ -107,10 +107,10 @@ def _delivered(
     def median_seconds(processes, *_, **__):
         return {p.name: 1.0 if p.name == "float32" else together for p in processes}
 
-    def seconds_in_network(variants, *_, **__):
+    def kernel_seconds_in_networks(variants, *_, **__):
         return [_seconds(variant, alone, in_network) for variant in variants]
 
-    frontend = work_on(network.options)
+    frontend = make_frontend(network.options)
     frontend.compute_in(precision)
     frontend.restore(settled)
     winners = []
@@ -121,7 +121,7 @@ def _delivered(
     delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivering, "median_seconds", median_seconds)
-        patch.setattr(delivering, "seconds_in_network", seconds_in_network)
+        patch.setattr(delivering, "kernel_seconds_in_networks", kernel_seconds_in_networks)
         result = frontend.deliver(delivery)
     return result, folder
 

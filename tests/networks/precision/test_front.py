@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from chameleon_core._network_result import FrontPoint
 from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._delivery.typed.operator_seconds import OperatorSeconds
+from chameleon_networks._delivery.mixed_precision.operator_seconds import OperatorSeconds
 from chameleon_networks._precision.exchanged_tensors import exchanged_tensors, execution_order
 from chameleon_networks._precision.points import ParetoFront, Point, dtype_counts_text
 from chameleon_networks._precision.section import Precision

@@ -2,14 +2,14 @@
 
 import numpy as np
 from chameleon_core._stages import Winner
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._evaluation.profile import kernel_seconds
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_networks._precision.typed_networks import TypedNetworks
 from chameleon_networks._quantize.ranges import Affine
-from chameleon_networks._running.profile import kernel_seconds
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
 
@@ -45,10 +45,10 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
     assert [kernels.task_of(c).name for c in typed.fusions] == ["one int8", "one int8", "one"]
     network = compile_network(typed.module, typed.fusions, kernels, target)
     manifest = manifest_of(typed.module, typed.fusions, kernels, target, 1) | network.facts
-    write_package(tmp_path / "types", network.executable, manifest)
+    write_artifact(tmp_path / "types", network.executable, manifest)
     plain = compile_network(module, fusions, Kernels({}, space, target), target)
     manifest = manifest_of(module, fusions, Kernels({}, space, target), target, 1)
-    write_package(tmp_path / "plain", plain.executable, manifest)
+    write_artifact(tmp_path / "plain", plain.executable, manifest)
     x = np.random.default_rng(1).standard_normal(SHAPE).astype("float32")
     output, wanted = (load(tmp_path / name)(x) for name in ("types", "plain"))
     assert 1e-4 < np.abs(output - wanted).max() / np.abs(wanted).max() < 0.1

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from chameleon_core._errors import TargetError
 from chameleon_core._plugins import NoOptions
-from chameleon_networks._delivery.reduced_rivals import precisions_beside
-from chameleon_networks._delivery.typed import decisions as settling
-from chameleon_networks._delivery.typed.operator_seconds import OperatorSeconds
+from chameleon_networks._artifact.writer import check_target
+from chameleon_networks._comparison.reduced_precision import compared_precisions
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision.operator_seconds import OperatorSeconds
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._package.package import check_target
 from chameleon_networks._precision.exchanged_tensors import exchanged_tensors
 from chameleon_networks._precision.points import ParetoFront, dtype_counts_text
 from chameleon_networks._precision.section import Precision
@@ -147,6 +147,6 @@ def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(asked):
 
 
 def test_others_are_compared_with_in_int8():
-    assert precisions_beside(["float32", *KINDS]) == ("int8", "as-it-comes")
+    assert compared_precisions(["float32", *KINDS]) == ("int8", "as-it-comes")
     assert dtype_counts_text({0: "int7", 1: "int8"}, 2) == "int8"
     assert chosen_types(["int7", "float32"]) == ("int8",)

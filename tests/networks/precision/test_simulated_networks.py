@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery.typed.errors import Simulation
+from chameleon_networks._delivery.mixed_precision.simulation import Simulation
+from chameleon_networks._evaluation.messages import describe_network
+from chameleon_networks._evaluation.verify import magnitudes, relative_error
 from chameleon_networks._graph.relax_utils import relax
 from chameleon_networks._importers.options import BuiltinOptions
 from chameleon_networks._importers.sources import BuiltinNetwork
@@ -15,8 +17,6 @@ from chameleon_networks._quantize.ranges import MIN_MAX, Affine
 from chameleon_networks._quantize.simulated_network import SimulatedNetwork
 from chameleon_networks._quantize.simulation_process import CORRECTED_BIASES, Calibrator, Server
 from chameleon_networks._quantize.weights import channel_means, constants_for
-from chameleon_networks._running.requests import request_of
-from chameleon_networks._running.verify import error_between, magnitudes
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -86,8 +86,8 @@ def test_a_simulated_network_computes_what_the_typed_one_does(types, network, si
     ours = simulated.outputs([x], types, calibration.ranges)
     typed = apply_dtypes(module, fusions, types, calibration.ranges, calibration.means)
     # A number next to the middle of two steps may be rounded to the other one.
-    assert error_between(ours, ran(typed, x)) < 2e-3
-    assert (error_between(ours, simulated.outputs([x])) > 0) == bool(types)
+    assert relative_error(ours, ran(typed, x)) < 2e-3
+    assert (relative_error(ours, simulated.outputs([x])) > 0) == bool(types)
 
 
 def test_what_is_observed_is_what_chains_read_in_float32(network, simulated):
@@ -141,8 +141,8 @@ def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(network_of
     x, types = _normal(5, 4, 8), dict.fromkeys(able, "int8")
     ours = simulated.outputs([x], types, calibration.ranges)
     typed = apply_dtypes(module, fusions, types, calibration.ranges, calibration.means)
-    assert error_between(ours, ran(typed, x)) < 2e-3
-    assert error_between(simulated.outputs([x]), ran(module, x)) < 1e-5
+    assert relative_error(ours, ran(typed, x)) < 2e-3
+    assert relative_error(simulated.outputs([x]), ran(module, x)) < 1e-5
 
 
 def test_outputs_of_a_network_have_ranges_of_their_own(network_of, target):
@@ -232,7 +232,7 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target
         exact = [simulation.outputs(sample.inputs, {}) for sample in batches.samples]
         scales = magnitudes(exact)
         assert error == max(
-            error_between(simulation.outputs(sample.inputs, every), expected, scales)
+            relative_error(simulation.outputs(sample.inputs, every), expected, scales)
             for sample, expected in zip(batches.samples, exact, strict=True)
         )
         simulation.restore(ranges, means)
@@ -244,6 +244,6 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target
 
 
 def test_a_process_with_another_network_says_so(residual, target):
-    request = {"target": target, "names": ["x0"], **request_of(residual)}
+    request = {"target": target, "names": ["x0"], **describe_network(residual)}
     with pytest.raises(ConfigError, match="reads the network differently"):
         Server().answer({"do": "open", **request})

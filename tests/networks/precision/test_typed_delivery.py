@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from chameleon_core._errors import ChameleonError, ConfigError, TargetError
 from chameleon_core._plugins import NoOptions
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._delivery.typed import decisions as settling
-from chameleon_networks._delivery.typed import delivery as candidates
-from chameleon_networks._delivery.typed import delivery as delivering
-from chameleon_networks._package.load import load
+from chameleon_networks._artifact.load import load
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision import delivery as candidates
+from chameleon_networks._delivery.mixed_precision import delivery as delivering
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._precision.section import Precision
 from chameleon_networks._quantize import eligibility
 from chameleon_tvm._device.targets import TVMTargets
@@ -67,9 +67,9 @@ def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(tiny, ta
 
 def test_each_step_says_what_it_has_taken(whole, settled):
     result, _ = whole
-    in_types = {f"{step} types" for step in ("simulating", "choosing")}
-    in_types |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
-    assert set(result.delivery_seconds) == {"reference", "compiling and verifying", *in_types}
+    steps = {f"{step} types" for step in ("simulating", "choosing")}
+    steps |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
+    assert set(result.delivery_seconds) == {"reference", "compiling and verifying", *steps}
     assert set(settled["types"]["seconds"]) == {"types", "calibration"}
 
 

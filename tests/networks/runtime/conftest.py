@@ -15,18 +15,18 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_networks._compile.kernels import Kernels
-from chameleon_networks._delivery.deliver_buckets import share_weights
-from chameleon_networks._graph.prepare import prepare_module
-from chameleon_networks._graph.relax_utils import relax, tvm
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import (
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import (
     manifest_of,
+    write_artifact,
     write_loader,
     write_manifest,
-    write_package,
 )
-from chameleon_networks._runtime.pack import pack_weights
+from chameleon_networks._c_runtime.pack import pack_weights
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery.buckets import share_weights
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax, tvm
 from chameleon_tvm._operators.specs import DenseSpec
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
@@ -98,7 +98,7 @@ def interpreted(tmp_path_factory):
         relax.get_pipeline("zero")(module), tvm.target.Target(json.loads(TARGET))
     )
     kernels = Kernels({}, AutoSpace(AutoOptions()), TARGET)
-    write_package(folder, executable, manifest_of(module, [], kernels, TARGET, THREADS))
+    write_artifact(folder, executable, manifest_of(module, [], kernels, TARGET, THREADS))
     return _sampled(folder, RNG.standard_normal((3, 5), np.float32))
 
 

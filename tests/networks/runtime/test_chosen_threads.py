@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from chameleon_networks._package.load import load
+from chameleon_networks._artifact.load import load
 from chameleon_system._cores import usable_cores
 
 from .conftest import THREADS, in_child

@@ -2,7 +2,7 @@
 
 import pytest
 from chameleon_core._errors import TargetError
-from chameleon_networks._runtime import linking
+from chameleon_networks._c_runtime import linking
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import structlog
 from chameleon_core._errors import ChameleonError, TargetError
-from chameleon_networks._package import machine
+from chameleon_networks._artifact import machine
 from chameleon_system._permissions import AMX, AMX_CALL
 from chameleon_system._processor import own_architecture
 from chameleon_tvm._building.kernel import Program, TVMKernel

@@ -95,15 +95,7 @@ class Dimension:
 
 
 def dimensions_of(shapes: Mapping[str, Shape]) -> tuple[Dimension, ...]:
-    """Find the dimensions that have several extents, in the order of their first axes.
-
-    Args:
-        shapes: The shape of each input in the pipeline file, by the input's name.
-
-    Raises:
-        ConfigError: Axes with the same name have different extents, or only some of these axes have
-            a ``pad``. Or a dimension with a ``pad`` has a single extent.
-    """
+    """Find the dimensions that have several extents, in the order of their first axes."""
     groups: dict[Any, list[tuple[Buckets, Axis]]] = {}
     for name, shape in shapes.items():
         for number, extent in enumerate(shape):
@@ -143,16 +135,7 @@ def _dimension(together: Sequence[tuple[Buckets, Axis]]) -> Dimension:
 
 
 def check_shapes(shapes: Mapping[str, Shape]) -> None:
-    """Check the input shapes that a pipeline file asks for.
-
-    Args:
-        shapes: The shape of each input, by the input's name.
-
-    Raises:
-        ConfigError: An extent is below 1, or there are more than ``MOST`` combinations of extents.
-            Or axes with the same ``name`` have different extents, or only some of these axes have a
-            ``pad``. Or an axis with a ``pad`` has a single extent.
-    """
+    """Check the input shapes that a pipeline file asks for."""
     for name, shape in shapes.items():
         if any(isinstance(extent, int) and extent < 1 for extent in shape):
             raise ConfigError(
@@ -194,13 +177,7 @@ def buckets_of(shapes: Mapping[str, Shape]) -> tuple[Bucket, ...]:
 def bucket_with(
     shapes: Mapping[str, Shape], dimensions: Sequence[Dimension], extents: Sequence[int]
 ) -> Bucket:
-    """Make one combination of extents, which need not be one that the pipeline file lists.
-
-    Args:
-        shapes: The shape of each input in the pipeline file, by the input's name.
-        dimensions: The result of ``dimensions_of`` for these shapes.
-        extents: One extent for each dimension.
-    """
+    """Make one combination of extents, which need not be one that the pipeline file lists."""
     chosen = {
         (axis.input, axis.axis): extent
         for dimension, extent in zip(dimensions, extents, strict=True)

@@ -52,11 +52,7 @@ class SourceLocation:
 
 
 def location_of(node: Any) -> SourceLocation:
-    """Find the torch module of a node of an exported program, and the line of code that calls it.
-
-    Args:
-        node: A node of a ``torch.export.ExportedProgram``.
-    """
+    """The torch module of a node of an exported program, and the line that calls it."""
     modules = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     owner = modules[-1] if modules else ""
     inside = f" in module {owner}" if owner else ""

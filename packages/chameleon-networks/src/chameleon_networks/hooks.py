@@ -24,10 +24,10 @@ FRONTENDS = tuple(
     FrontendRecord(
         name=name,
         summary=f"The operators of {summary}",
-        factory="chameleon_networks._delivery.frontends:NetworksFrontend",
+        factory="chameleon_networks._frontends.lazy:LazyFrontend",
         options=options,
         precisions=PRECISIONS,
-        complete="chameleon_networks._package.load:check_files",
+        complete="chameleon_networks._artifact.load:check_files",
         detect=detect and f"chameleon_networks._importers.source_checks:{detect}",
     )
     for name, summary, options, detect in (

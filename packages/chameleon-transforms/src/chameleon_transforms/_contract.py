@@ -38,7 +38,7 @@ class Transform(ABC):
         """
 
 
-class Judged(ABC):
+class UntrainedNetwork(ABC):
     """A network with random initial weights and a minibatch, as a score gets it."""
 
     images: Tensor
@@ -86,7 +86,7 @@ class NetworkScore(ABC):
         self.options = options
 
     @abstractmethod
-    def score(self, network: Judged) -> float:
+    def score(self, network: UntrainedNetwork) -> float:
         """Compute the score of a network; larger is better.
 
         The score is not finite if the network cannot be scored.

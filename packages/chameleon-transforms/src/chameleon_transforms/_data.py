@@ -19,19 +19,7 @@ _IMAGE = 4
 
 
 def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) -> Iterable[Any]:
-    """Batches of data, each a pair of images and classes.
-
-    Args:
-        source: ``synthetic``, ``digits``, or ``file.py:function``, a function that takes no
-            argument and returns a DataLoader.
-        shape: Shape of an image (channels, rows, columns).
-        classes: Number of outputs of the network.
-        batch: Number of samples of a batch, for built-in data.
-        seed: Seed of the samples' order, for built-in data.
-
-    Raises:
-        ConfigError: The source does not exist, or it fails.
-    """
+    """Batches of data, each a pair of images and classes."""
     built_in = BUILT_IN.get(source)
     if built_in is not None:
         images, labels = built_in(shape, classes, seed)
@@ -64,21 +52,7 @@ def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) 
 def minibatch(
     loader: Iterable[Any], shape: Shape, classes: int, batch: int
 ) -> tuple[Tensor, Tensor]:
-    """The first samples of a loader, checked and put together.
-
-    Args:
-        loader: Batches of images and classes.
-        shape: Shape of an image (channels, rows, columns) that the network takes.
-        classes: Number of outputs of the network.
-        batch: Number of samples to return, if the loader has that many.
-
-    Returns:
-        Images, shape (n, channels, rows, columns), and classes, shape (n,).
-
-    Raises:
-        ConfigError: Shapes or classes do not fit the network, numbers are not finite, or there are
-            fewer than two samples.
-    """
+    """The first checked samples: images (n, channels, rows, columns), and classes (n,)."""
     pairs: list[tuple[Tensor, Tensor]] = []
     count = 0
     for pair in loader:
@@ -97,16 +71,7 @@ def minibatch(
 
 
 def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
-    """Check one batch of a user's data: images as floats, and classes as integers.
-
-    Args:
-        pair: The batch as the loader yields it.
-        shape: Shape of an image (channels, rows, columns) that the network takes.
-        classes: Number of outputs of the network.
-
-    Raises:
-        ConfigError: The batch does not fit the network.
-    """
+    """Check one batch of a user's data: images as floats, and classes as integers."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004
         raise ConfigError(
             f"the data yields a {type(pair).__name__} instead of a pair of images and classes",
@@ -119,8 +84,8 @@ def checked(pair: Any, shape: Shape, classes: int) -> tuple[Tensor, Tensor]:
             f"(n, {', '.join(map(str, shape))})",
             hint="Resize them in the data set, or change the network's example inputs.",
         )
-    whole = not labels.dtype.is_floating_point and labels.dtype != torch.bool
-    if labels.dim() != 1 or len(labels) != len(images) or not whole:
+    is_integer = not labels.dtype.is_floating_point and labels.dtype != torch.bool
+    if labels.dim() != 1 or len(labels) != len(images) or not is_integer:
         raise ConfigError(
             f"the data yields classes of shape {tuple(labels.shape)} and type {labels.dtype} for "
             f"{len(images)} images",
@@ -152,13 +117,7 @@ def synthetic(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def digits(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
-    """scikit-learn's 1797 images of handwritten digits, resized to the network's input shape.
-
-    Args:
-        shape: Shape of an image (channels, rows, columns) that the network takes.
-        classes: Number of outputs of the network.
-        seed: Seed of the samples' order.
-    """
+    """scikit-learn's 1797 images of handwritten digits, resized to the network's input shape."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 - only if it is asked for
 
     if classes < 10:  # noqa: PLR2004

@@ -22,13 +22,13 @@ from chameleon_tvm.api import named_object
 from torch import Tensor, nn
 
 from chameleon_transforms._data import batches, checked, minibatch
-from chameleon_transforms._delivery.point import write_point
+from chameleon_transforms._delivery.network_folder import write_point
 from chameleon_transforms._network.channels import TracedNetwork, checked_scores, traced
 from chameleon_transforms._network.space import NetworkSpace
-from chameleon_transforms._scores.judge import Judge
-from chameleon_transforms._search.figure import page, table
+from chameleon_transforms._scores.scorer import Scorer
 from chameleon_transforms._search.front import Point
 from chameleon_transforms._search.latency import OperatorTimes
+from chameleon_transforms._search.report import page, table
 from chameleon_transforms._search.search import TransformSearch
 from chameleon_transforms._section import Transformation
 
@@ -40,13 +40,7 @@ FRONT = "front.json"
 
 
 class Session:
-    """The work of ``chameleon transform`` on a pipeline.
-
-    Args:
-        pipeline: A pipeline with a section ``transform``.
-        listeners: Objects that receive the events of the runs that measure.
-        interruption: Object through which these runs can be asked to stop.
-    """
+    """The work of ``chameleon transform`` on a pipeline."""
 
     def __init__(
         self,
@@ -108,11 +102,11 @@ class Session:
         )
 
     @cached_property
-    def judge(self) -> Judge:
+    def scorer(self) -> Scorer:
         """The judge, which runs candidates on the minibatch."""
         images, labels = minibatch(self._loader(), self._shape, self.classes, self.options.batch)
         images = images.contiguous(memory_format=torch.channels_last)
-        return Judge(self.space, images, labels, self.pipeline.seed)
+        return Scorer(self.space, images, labels, self.pipeline.seed)
 
     def search(self) -> TransformSearch:
         """A new search, which has judged only the original network."""
@@ -126,7 +120,7 @@ class Session:
         )
         return TransformSearch(
             self.space,
-            self.judge,
+            self.scorer,
             {stage.name: stage.create() for stage in self.options.scores},
             times,
             self.options,
@@ -135,12 +129,7 @@ class Session:
         )
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> dict[str, Any]:
-        """Search, write the front as JSON, CSV and HTML, and return the content of the JSON.
-
-        Args:
-            progress: A function that is called with the number of judged networks and the number of
-                all networks to judge.
-        """
+        """Search, write the front as JSON, CSV and HTML, and return the content of the JSON."""
         began = time.monotonic()
         search = self.search()
         points = search.run(progress)
@@ -171,11 +160,8 @@ class Session:
         """The model and the design space to which a point's row of indices belongs."""
         return [self.pipeline.document["model"], self.space.design.fingerprint]
 
-    def known(self) -> dict[str, Any] | None:
-        """Read the front that an earlier ``chameleon transform`` wrote; None if there is none.
-
-        A front of another space of networks is ignored.
-        """
+    def read_front(self) -> dict[str, Any] | None:
+        """Read the front of an earlier run; None if missing or of another space."""
         file = self.folder / FRONT
         if not file.is_file():
             return None
@@ -183,18 +169,7 @@ class Session:
         return front if front["network"] == self._identity else None
 
     def deliver(self, result: dict[str, Any], number: int) -> tuple[Path, list[str]]:
-        """Write the folder of a network that the user chose from the front.
-
-        Args:
-            result: The content of the front's JSON.
-            number: The number of the network in the front.
-
-        Returns:
-            The folder, and the names of layers that keep initial weights.
-
-        Raises:
-            ConfigError: The front has no such point, or the network's code cannot be written.
-        """
+        """Write the folder of a network of the front, and name its layers with initial weights."""
         points = result["front"]
         if not 0 <= number < len(points):
             raise ConfigError(
@@ -208,11 +183,7 @@ class Session:
         return folder, write_point(self.space, point, self.source.images, self.data(), folder)
 
     def compile(self, folder: Path) -> RunResult:
-        """Tune and compile the chosen network, into the folder ``run`` inside its folder.
-
-        Args:
-            folder: The folder that ``deliver`` wrote.
-        """
+        """Tune and compile the chosen network, into the folder ``run`` inside its folder."""
         left_out = ("transform", "warm_start")
         rest = {key: item for key, item in self.pipeline.document.items() if key not in left_out}
         # Options that a torch network has as well, but for its shapes.
@@ -234,7 +205,6 @@ class SourceNetwork:
     """A network before it is transformed.
 
     Attributes:
-        module: The network with its weights.
         images: An example of its only input.
         trained: Whether the weights come from the user, not from random initialization.
     """
@@ -245,14 +215,7 @@ class SourceNetwork:
 
 
 def network_of(model: StageSpec) -> SourceNetwork:
-    """The network that a pipeline's section ``model`` names.
-
-    Args:
-        model: The frontend with its options.
-
-    Raises:
-        ConfigError: The model is no torch network with a batch of images as its only input.
-    """
+    """The network that a pipeline's section ``model`` names."""
     name = model.name.rpartition(":")[2]
     if name == "builtin":
         record = NETWORKS[model.options.network]
@@ -267,15 +230,7 @@ def network_of(model: StageSpec) -> SourceNetwork:
 
 
 def user_network(source: str) -> SourceNetwork:
-    """Call a user's function that returns a network and example inputs.
-
-    Args:
-        source: Name of the function, as ``path.py:function`` or ``package.module:function``.
-
-    Raises:
-        ConfigError: The function does not exist or fails, or its network does not take exactly one
-            batch of images.
-    """
+    """Call a user's function that returns a network and example inputs."""
     try:
         module, inputs = named_object(source, "frontend 'torch'")()
     except ConfigError:

@@ -1,4 +1,4 @@
-"""What authors of transforms and scores may import of this package: their contracts."""
+"""The public names of this package: the contracts of transforms and network scores."""
 
 from __future__ import annotations
 

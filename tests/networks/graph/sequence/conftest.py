@@ -9,14 +9,14 @@ import numpy as np
 from chameleon_core._loop.end.delivery import guesses_of
 from chameleon_core._plugins import NoOptions
 from chameleon_core._stages import Winner
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import CompiledNetwork, compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.fusion_groups import with_fastest_specs
 from chameleon_networks._graph.operators import specs_of
 from chameleon_networks._graph.prepare import prepare_module
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
@@ -69,7 +69,7 @@ def deliverer(base):
         result = compile_network(module, fusions, kernels, TARGET)
         folder = base / f"network{len(list(base.iterdir()))}"
         manifest = manifest_of(module, fusions, kernels, TARGET, THREADS) | result.facts
-        write_package(folder, result.executable, manifest)
+        write_artifact(folder, result.executable, manifest)
         return Delivered(run=load(folder), compiled=result, folder=folder)
 
     return deliver

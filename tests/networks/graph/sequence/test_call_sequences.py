@@ -4,9 +4,9 @@ import threading
 
 import numpy as np
 import pytest
+from chameleon_networks._artifact.load import load
+from chameleon_networks._evaluation.profile import AROUND, kernel_seconds
 from chameleon_networks._graph.relax_utils import relax, tvm
-from chameleon_networks._package.load import load
-from chameleon_networks._running.profile import AROUND, kernel_seconds
 from chameleon_system._cores import usable_cores
 from chameleon_tvm._quick_tvm import te, tirx
 

@@ -1,10 +1,10 @@
 """Memory that is needed at the same time does not overlap, and no constant is kept twice."""
 
 import numpy as np
+from chameleon_networks._c_runtime.pack import ALIGNMENT, aligned
 from chameleon_networks._compile.sequence.calls import Call, CallSequence, Storage, Tensor
 from chameleon_networks._compile.sequence.library import Lifetime, assign_offsets, plan_memory
 from chameleon_networks._graph.strides import dense_strides
-from chameleon_networks._runtime.pack import ALIGNMENT, aligned
 from hypothesis import given
 from hypothesis import strategies as st
 

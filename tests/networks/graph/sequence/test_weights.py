@@ -5,6 +5,8 @@ import zlib
 
 import numpy as np
 import pytest
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._compile.sequence import weights
 from chameleon_networks._compile.sequence.weights import (
     WEIGHTS,
@@ -14,8 +16,6 @@ from chameleon_networks._compile.sequence.weights import (
     write_weights,
 )
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import read_manifest, write_manifest
 from hypothesis import given
 from hypothesis import strategies as st
 from tvm.relax import op

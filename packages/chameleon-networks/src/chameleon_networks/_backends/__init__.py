@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from chameleon_system.api import cache_path, pause_garbage_collection, write_cached_bytes
 
-from chameleon_networks._backends.waiting_run import started_early
+from chameleon_networks._backends.idle_run import early_process
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,36 +23,12 @@ COMPILED_MODULES = "modules"
 _LOCK = threading.Lock()
 
 
-class StaysError(Exception):
-    """Chameleon cannot compile a graph of torch, so torch's own code keeps computing it.
-
-    The message names the reason.
-    """
+class FallbackError(Exception):
+    """The reason why Chameleon cannot compile a graph, so that torch computes it."""
 
 
 def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
-    """Compile a torch module for the shapes of an example, with ``torch.compile`` and Chameleon.
-
-    A call with other shapes compiles another network. torch itself computes calls that need
-    gradients.
-
-    Args:
-        module: A module in evaluation mode.
-        example: The arguments of one call: a tensor, a tuple of positional arguments, or a mapping
-            of keyword arguments.
-        options: Options of Chameleon's backend, such as ``mode="tuned"`` and ``seconds=120``. See
-            ``graph_options.BackendOptions``.
-
-    Returns:
-        A module that takes the same arguments as ``module`` and returns the same outputs.
-
-    Example:
-        >>> import torch
-        >>> from chameleon_networks._backends import compile
-        >>> layer = compile(torch.nn.Linear(8, 4).eval(), torch.zeros(2, 8))
-        >>> layer(torch.zeros(2, 8)).shape
-        torch.Size([2, 4])
-    """
+    """Compile a torch module for the shapes of an example, with ``torch.compile`` and Chameleon."""
     import torch  # noqa: PLC0415 - takes seconds, and ONNX's backend needs none
 
     with contextlib.ExitStack() as stack:
@@ -60,7 +36,7 @@ def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # no
             known = cache_path(COMPILED_MODULES, repr(module))
             if "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options:
                 # The process imports TVM while torch imports what it traces with.
-                stack.enter_context(started_early())
+                stack.enter_context(early_process())
             write_cached_bytes(known, b"")
         # Two threads at once would both register the backend's name in torch.
         with pause_garbage_collection(), _LOCK:

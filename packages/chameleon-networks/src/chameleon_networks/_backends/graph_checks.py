@@ -10,9 +10,9 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, nn
 
-from chameleon_networks._backends import StaysError
+from chameleon_networks._backends import FallbackError
 from chameleon_networks._backends.graph_deliveries import bytes_of
-from chameleon_networks._running.verify import TOLERANCE, agreement
+from chameleon_networks._evaluation.verify import TOLERANCE, compare_outputs
 
 _SAMPLES = 8
 """How many numbers of each weight a call compares, to notice changes that autograd does not."""
@@ -20,12 +20,8 @@ _OWNED = "_chameleon_sample"
 """The attribute of a weight with these numbers, for all graphs that have the weight."""
 
 
-def reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
-    """The reason why no network can compute a graph with such arguments, or None.
-
-    Args:
-        example_inputs: The arguments with which torch traced the graph.
-    """
+def fallback_reason(example_inputs: Sequence[Any]) -> str | None:
+    """The reason why no network can compute a graph with such arguments, or None."""
     if any(isinstance(value, torch.SymInt) for value in example_inputs):
         return "a size is left open; torch.compile(..., dynamic=False) gives a network per size"
     if not all(type(value) in {Tensor, nn.Parameter} for value in example_inputs):
@@ -38,72 +34,41 @@ def reason_to_stay(example_inputs: Sequence[Any]) -> str | None:
 
 
 def is_weight(value: Tensor) -> bool:
-    """Whether an argument is a parameter or buffer of a module; torch marks these as static.
-
-    A tensor that a module made in inference mode is an input, because torch does not count its
-    changes. An example is a bias that the module keeps for later calls.
-
-    Args:
-        value: The argument.
-    """
+    """Whether torch marks an argument as a parameter or buffer whose changes it counts."""
+    # A tensor made in inference mode is an input, as torch does not count its changes.
     marked = hasattr(value, "_dynamo_static_input_type") and not value.is_inference()
     return isinstance(value, nn.Parameter) or marked
 
 
 def check_answer(answer: Sequence[Any], inputs: Sequence[Tensor]) -> None:
-    """Check that a network can return such an answer to a call.
-
-    Args:
-        answer: The outputs of torch's code that the network is to compute.
-        inputs: The arguments of the call, without weights.
-
-    Raises:
-        StaysError: No network can return such an answer.
-    """
+    """Check that a network can return such an answer to a call."""
     if torch.is_autocast_enabled("cpu"):
-        raise StaysError("torch.autocast is on, whose dtypes a network does not have")
+        raise FallbackError("torch.autocast is on, whose dtypes a network does not have")
     if not all(isinstance(value, Tensor) for value in answer):
-        raise StaysError("an output is no tensor")
+        raise FallbackError("an output is no tensor")
     if any(value.requires_grad for value in answer):
-        raise StaysError("gradients of an output are wanted")
+        raise FallbackError("gradients of an output are wanted")
     if not all(value.numel() for value in (*answer, *inputs)):
-        raise StaysError("an input or output is empty")
+        raise FallbackError("an input or output is empty")
     for value in (*answer, *inputs):
         if value.is_floating_point() and value.element_size() < torch.float32.itemsize:
-            raise StaysError(f"an input or output is in {str(value.dtype)[6:]}")
+            raise FallbackError(f"an input or output is in {str(value.dtype)[6:]}")
         value.detach().numpy()  # raises TypeError if NumPy lacks the dtype
 
 
 def check_outputs(outputs: Sequence[Tensor], answer: Sequence[Tensor]) -> None:
-    """Check that a network's outputs are torch's.
-
-    Args:
-        outputs: The outputs of the network.
-        answer: The outputs of torch's code.
-
-    Raises:
-        StaysError: The dtypes or the numbers differ.
-    """
+    """Check that a network's outputs are torch's."""
     ours, torchs = ([value.detach().numpy() for value in side] for side in (outputs, answer))
     dtypes = [[value.dtype.name for value in side] for side in (ours, torchs)]
     if dtypes[0] != dtypes[1]:
-        raise StaysError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
-    check = agreement(ours, torchs, tolerance=TOLERANCE)
+        raise FallbackError(f"its network's outputs are {dtypes[0]}, not {dtypes[1]}")
+    check = compare_outputs(ours, torchs, tolerance=TOLERANCE)
     if check.problem is not None:
-        raise StaysError(f"its network gives other answers: {check.problem}")
+        raise FallbackError(f"its network gives other answers: {check.problem}")
 
 
 class Weights:
-    """The weights that are constants of a network, to be compared with those of each call.
-
-    autograd counts no change through ``.data`` or NumPy, so some numbers are compared as well. Each
-    weight owns a view of them, so weights of modules that are gone stay in no memory. The weights
-    themselves get no weak references, with which torch would not swap them.
-
-    Args:
-        arguments: The arguments of the call that the network is compiled for.
-        indices: Indices of the arguments that are weights.
-    """
+    """The weights of a network, compared at each call, as autograd misses changes by NumPy."""
 
     def __init__(self, arguments: Sequence[Tensor], indices: Collection[int]) -> None:
         self._weights: list[tuple[int, int, ReferenceType[Tensor], tuple[int, int]]] = []
@@ -111,6 +76,7 @@ class Weights:
         for index in indices:
             value = arguments[index]
             sample = _sample(value)
+            # torch does not swap weights with weak references, but a sample lives as long.
             self._weights.append((index, id(value), ref(sample), _state(value)))
             groups.setdefault(sample.dtype, []).append(sample)
         self._groups = [[ref(sample) for sample in group] for group in groups.values()]
@@ -128,14 +94,14 @@ class Weights:
             and _bits(samples) == self._sampled
         )
 
-    def are_others(self, arguments: Sequence[Tensor]) -> bool:
+    def are_different(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call is of another instance of the layer, or has replaced weights."""
         # Another tensor may have the identity of one that is gone.
         return any(
             id(arguments[i]) != own or sample() is None for i, own, sample, _ in self._weights
         )
 
-    def are_gone(self) -> bool:
+    def are_freed(self) -> bool:
         """Whether one of these weights exists no more."""
         return any(sample() is None for _, _, sample, _ in self._weights)
 

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 from torch._ops import OpOverloadPacket
 
-from chameleon_networks._backends import StaysError
-from chameleon_networks._backends.waiting_run import waiting_run
+from chameleon_networks._backends import FallbackError
+from chameleon_networks._backends.idle_run import idle_run_process
 
 log = structlog.get_logger()
 
@@ -68,18 +68,8 @@ _NAMED = {"torch", "_operator", "builtins", "math"}
 class Delivery:
     """The compiled network of one torch graph, in Chameleon's cache folder.
 
-    If the cache does not have the network yet, ``folder`` compiles it.
-
     Args:
-        graph: The graph, as torch traced it.
-        arguments: The arguments of one call of the graph.
-        weights: Indices of the arguments that become constants of the network.
         seconds: Wall-clock limit of tuning in seconds. With None, nothing is measured.
-        records: The record database, as the key ``records`` of a pipeline file names it. None means
-            the user's own database.
-
-    Raises:
-        StaysError: Chameleon cannot compute the graph.
     """
 
     def __init__(
@@ -121,19 +111,9 @@ class Delivery:
         return (self._network / "manifest.json").exists()
 
     def prepare(self, *, exported: Delivery | None = None, whole: bool = False) -> None:
-        """Write the graph as a file of ``torch.export``, and the pipeline file that compiles it.
-
-        Args:
-            exported: A delivery of the same graph whose file of the graph is used if it exists.
-            whole: Whether this process also imports the graph and computes torch's answers, if
-                nothing is measured. The run then needs no other process that imports torch.
-
-        Raises:
-            StaysError: torch cannot export the graph, the graph does more than return tensors, or
-                an earlier attempt to compile the graph failed.
-        """
+        """Write the graph as a file of ``torch.export``, and the pipeline file that compiles it."""
         if self._refusal.exists():
-            raise StaysError(self._refusal.read_text(encoding="utf-8"))
+            raise FallbackError(self._refusal.read_text(encoding="utf-8"))
         self._folder.mkdir(parents=True, exist_ok=True)
         if exported is not None:
             with contextlib.suppress(OSError):  # the graph is exported again
@@ -147,10 +127,10 @@ class Delivery:
             if whole and self._seconds is None:
                 try:
                     self._forget = graph_exports.kept_program(self._program, program)
-                except StaysError as error:
+                except FallbackError as error:
                     reason = str(error)[:_LONGEST]
                     write_atomic(self._refusal, reason)
-                    raise StaysError(reason) from error
+                    raise FallbackError(reason) from error
         # No other process removes the graph while this process lives.
         with contextlib.suppress(OSError):  # ``_deliver`` exports a graph again that is gone
             fcntl.flock(self._used.enter_context(self._program.open("rb")), fcntl.LOCK_SH)
@@ -174,16 +154,7 @@ class Delivery:
         write_atomic(self._folder / "pipeline.yaml", json.dumps(pipeline))
 
     def folder(self, *, nice: bool = False) -> Path:
-        """Return the folder of the delivered network in the cache.
-
-        If the cache does not have the network yet, the method runs the pipeline that compiles it.
-
-        Args:
-            nice: Whether the pipeline runs at low priority.
-
-        Raises:
-            StaysError: The network cannot be delivered.
-        """
+        """Return the folder of the delivered network in the cache."""
         with self._used:
             if self.is_there():
                 self._program.unlink(missing_ok=True)  # if it was prepared meanwhile
@@ -201,12 +172,12 @@ class Delivery:
         if nice and not self._program.exists():  # calls go on meanwhile, and may change weights
             digest = digest_of(self._graph, self._arguments, self._weights)
             if digest != self._home.name:
-                raise StaysError("weights have changed, and the exported graph was removed")
+                raise FallbackError("weights have changed, and the exported graph was removed")
         log.info("a graph is compiled", folder=str(self._folder))
         if (self._folder / "run" / _RESULT).exists():  # of a network that was damaged and removed
             shutil.rmtree(self._folder / "run")
         try:
-            with waiting_run(self._folder, idle=nice) as child:
+            with idle_run_process(self._folder, idle=nice) as child:
                 with pause_garbage_collection():  # of what torch and TVM hold for good
                     self.prepare(whole=not nice)
                     assert child.stdin is not None  # noqa: S101 - it is a pipe
@@ -230,7 +201,7 @@ class Delivery:
         if status in {ExitCode.USAGE, ExitCode.NO_VALID_RESULT}:
             shutil.rmtree(self._folder / "run", ignore_errors=True)
             write_atomic(self._refusal, reason)
-        raise StaysError(reason)
+        raise FallbackError(reason)
 
 
 @functools.cache
@@ -248,7 +219,7 @@ def _remove_abandoned(cache: Path) -> None:
 
 
 def _exports() -> Any:
-    """The module that exports graphs. Its imports take long, and most processes do not need it."""
+    """The module that exports graphs; its imports take long, and most processes do not need it."""
     from chameleon_networks._backends import graph_exports  # noqa: PLC0415
 
     return graph_exports
@@ -262,21 +233,7 @@ def _error_in(log: str) -> str:
 
 
 def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]) -> str:
-    """A digest that identifies a graph, as the name of its folder in this machine's cache.
-
-    The digest covers the graph's code, weights and shapes, and the versions of Chameleon, TVM and
-    torch. It covers the plugins of ``CHAMELEON_PLUGINS``, the CPU with its instructions, the
-    numbers of cores and threads, and torch's default dtype.
-
-    Args:
-        graph: The graph, as torch traced it.
-        arguments: The arguments of one call of the graph.
-        weights: Indices of the arguments that become constants of the network.
-
-    Raises:
-        StaysError: The graph calls a module or a custom operator, reads an object that is no
-            tensor, or has a sparse argument.
-    """
+    """A digest of a graph with its weights, shapes, versions, plugins, CPU and threads."""
     digest = hashlib.blake2b(digest_size=16)
     cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
     # A plugin that is not installed may replace a distribution.
@@ -291,17 +248,19 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):
-            raise StaysError(f"it calls a module of its own, {name}")
+            raise FallbackError(f"it calls a module of its own, {name}")
         for call in {node.target for node in module.graph.nodes}:
             if getattr(call, "namespace", "aten") not in _READ and not call._can_decompose():  # noqa: SLF001
-                raise StaysError(f"it calls the custom operator {call}, which cannot be compiled")
+                raise FallbackError(
+                    f"it calls the custom operator {call}, which cannot be compiled"
+                )
         digest.update(f"{name} {module.code}".encode())
         for target, value in _constants(module):
             digest.update(f"{target} {value.dtype} {value.shape} {value.stride()}".encode())
             digest.update(bytes_of(value))
     for index, value in enumerate(arguments):
         if value.layout != torch.strided:
-            raise StaysError("an argument is sparse")
+            raise FallbackError("an argument is sparse")
         facts = [value.dtype, value.shape, value.stride(), index in weights]
         digest.update(repr(facts).encode())
         if index in weights:
@@ -319,10 +278,7 @@ def _in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.Grap
 
 
 def _is_open(target: Any) -> bool:
-    """Whether a name is that of several overloads, or of a function that torch does not have.
-
-    Functions of ``torch.compiler.allow_in_graph`` may differ and have the same name.
-    """
+    """Whether a name stands for several overloads, or for a function that torch does not define."""
     if isinstance(target, OpOverloadPacket):
         return str(target).partition(".")[0] not in _READ
     return str(getattr(target, "__module__", None) or "torch").partition(".")[0] not in _NAMED
@@ -334,7 +290,7 @@ def _constants(module: fx.GraphModule) -> Iterator[tuple[str, Tensor]]:
         if isinstance(value, Tensor):
             yield str(node.target), value
         elif not isinstance(value, nn.Module):
-            raise StaysError(f"it reads {node.target}, which is no tensor")
+            raise FallbackError(f"it reads {node.target}, which is no tensor")
 
 
 def bytes_of(value: Tensor) -> memoryview:

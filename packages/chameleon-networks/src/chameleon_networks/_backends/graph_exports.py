@@ -23,8 +23,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from chameleon_networks._backends import StaysError
-from chameleon_networks._frameworks.running import TORCH, torch_inference
+from chameleon_networks._backends import FallbackError
+from chameleon_networks._evaluation.network_cache import ReferenceOutputs, cache_of
+from chameleon_networks._evaluation.verify import samples_of
+from chameleon_networks._frameworks.inference import TORCH, torch_inference
 from chameleon_networks._importers.options import TorchOptions
 from chameleon_networks._importers.sources import TorchNetwork
 from chameleon_networks._importers.torch import inference
@@ -32,8 +34,6 @@ from chameleon_networks._importers.torch.lowering.decompositions import (
     decompose_early,
     function_calls,
 )
-from chameleon_networks._running.kept_networks import KeptAnswers, kept_network
-from chameleon_networks._running.verify import samples_of
 
 log = structlog.get_logger()
 
@@ -63,12 +63,9 @@ class _Frozen(nn.Module):
 
 @contextlib.contextmanager
 def _tracing() -> Iterator[None]:
-    """Trace a graph in this thread, while other threads compute but do not trace.
-
-    Flags of torch count for all threads. While a graph is exported, ``torch.compile`` does nothing,
-    and calls of compiled functions may raise an error. They do so too while fx traces a graph
-    without the flag of a compilation. So code of other threads sees meanwhile that torch compiles.
-    """
+    """Trace in this thread, while other threads see torch's global flag of a compilation."""
+    # While a graph is exported, or traced without the flag of a compilation, torch.compile does
+    # nothing, and calls of compiled functions in other threads may raise an error.
     compiler: Any = torch.compiler
     own = threading.get_ident()
     with compile_lock:
@@ -86,88 +83,62 @@ def _tracing() -> Iterator[None]:
 
 
 def in_operators(graph: fx.GraphModule, arguments: Sequence[Tensor]) -> fx.GraphModule:
-    """Trace the operators of a graph, also those in functions that torch calls as a whole.
-
-    Args:
-        graph: The graph, as torch traced it.
-        arguments: The arguments of one call of the graph.
-
-    Raises:
-        StaysError: torch cannot trace the graph.
-    """
+    """Trace the operators of a graph, also those in functions that torch calls as a whole."""
     try:
         with _tracing():
             return make_fx(graph, tracing_mode="fake")(*arguments)
     except Exception as error:
-        raise StaysError(f"torch cannot trace it: {first_line(error)}") from error
+        raise FallbackError(f"torch cannot trace it: {first_line(error)}") from error
 
 
 def exported(
     graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Collection[int]
 ) -> ExportedProgram:
-    """Export a graph as a torch program, and check that its calls do nothing but return tensors.
-
-    Args:
-        graph: The graph, as torch traced it.
-        arguments: The arguments of one call of the graph.
-        weights: Indices of the arguments that become constants of the program.
-
-    Raises:
-        StaysError: torch cannot export the graph, or a call of it does something else.
-    """
+    """Export a graph as a torch program, and check that its calls do nothing but return tensors."""
     inputs = tuple(value.detach() for i, value in enumerate(arguments) if i not in weights)
     if not inputs:
-        raise StaysError("it has no inputs")
+        raise FallbackError("it has no inputs")
     try:
         with _tracing():
             program = torch.export.export(_Frozen(graph, arguments, weights), inputs, strict=False)
             # Changes in place of arguments and weights become outputs of their own.
             core = decompose_early(program)
     except Exception as error:
-        raise StaysError(f"torch cannot export it: {first_line(error)}") from error
+        raise FallbackError(f"torch cannot export it: {first_line(error)}") from error
     outputs = core.graph_signature.output_specs
     # Tokens order checks, such as that of a matrix to invert.
     if any(spec.kind not in {OutputKind.USER_OUTPUT, OutputKind.TOKEN} for spec in outputs):
-        raise StaysError("a call changes a tensor in place")
+        raise FallbackError("a call changes a tensor in place")
     for node in (*function_calls(program), *function_calls(core)):
         if inference.draws_random_numbers(node):
-            raise StaysError(f"it draws random numbers ({node.target})")
+            raise FallbackError(f"it draws random numbers ({node.target})")
     program.graph.eliminate_dead_code()  # torch cannot load a program with an unused ``item``
     for node in function_calls(program):
         offset = len(node.args) > _OFFSET or "storage_offset" in node.kwargs
         if node.target is _STRIDED and offset:
-            raise StaysError("as_strided reads from an offset in memory, which a call may change")
+            raise FallbackError(
+                "as_strided reads from an offset in memory, which a call may change"
+            )
     return program
 
 
 def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | None:
-    """Keep the graph of an exported program, and torch's answers, where a run looks for them.
-
-    The result is a function that removes them again. It is None if an unexpected error keeps them
-    from being kept, which the log names. The run then imports the graph itself.
-
-    Args:
-        file: The file of the program.
-        program: The program.
-
-    Raises:
-        StaysError: Chameleon cannot compile the program, so that no run is needed to find out.
-    """
+    """Keep the graph of an exported program, and torch's answers, where a run looks for them."""
     network = TorchNetwork(TorchOptions(source=str(file), compare=False))
     vars(network)["program"] = program
-    network.kept = kept = kept_network(network)
+    network.kept = kept = cache_of(network)
     assert kept is not None  # noqa: S101 - a file has an origin
     try:
         with _tracing():
             network.keep()
         samples = samples_of(network.samples)
         run = torch_inference(program.module(), program)
-        answers = KeptAnswers(reference=TORCH, outputs=[run(inputs) for inputs in samples])
+        answers = ReferenceOutputs(reference=TORCH, outputs=[run(inputs) for inputs in samples])
         if all(np.isfinite(array).all() for outputs in answers.outputs for array in outputs):
-            kept.keep_answers(answers, samples)
+            kept.store_outputs(answers, samples)
     except ConfigError as error:
         kept.forget()
-        raise StaysError(in_one_line(error)) from error
+        raise FallbackError(in_one_line(error)) from error
     except Exception as error:  # noqa: BLE001 - the run may succeed, or raises the same error
         log.info("a graph is not kept for its run", reason=in_one_line(error))
         kept.forget()

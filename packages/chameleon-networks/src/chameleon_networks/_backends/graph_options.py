@@ -40,15 +40,7 @@ class BackendOptions:
 
     @classmethod
     def of(cls, mode: str | None, options: Mapping[str, Any] | None) -> Self:
-        """The options that a call of ``torch.compile`` gives.
-
-        Args:
-            mode: The argument ``mode``, which overrides ``options["mode"]``.
-            options: The argument ``options``.
-
-        Raises:
-            ConfigError: An option is unknown or has a wrong value.
-        """
+        """The options that a call of ``torch.compile`` gives."""
         known = {field.name for field in attrs.fields(cls)}
         values = {**(options or {}), **({} if mode is None else {"mode": mode})}
         if unknown := sorted(values.keys() - known):

@@ -17,6 +17,8 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import TVMTargets
 from onnx.backend.base import Backend, BackendRep
 
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.unsupported_operator import empty_kernels
 from chameleon_networks._graph.fusion import find_fusions
@@ -28,8 +30,6 @@ from chameleon_networks._importers.onnx.models import sort_nodes
 from chameleon_networks._importers.onnx.quantized_operators import to_qdq
 from chameleon_networks._importers.options import DEFAULT
 from chameleon_networks._importers.unsupported_operators import UnsupportedOperatorsError
-from chameleon_networks._package.load import load
-from chameleon_networks._package.package import manifest_of, write_package
 
 _SMALL = 16
 """Largest size of a floating-point input whose values may be compiled into a network, such as the
@@ -37,22 +37,14 @@ scales of ``Resize`` or the bounds of ``Range``. Integer inputs may have any siz
 
 
 def untuned(graph: Any, threads: int = 1) -> Any:
-    """Compile a network without tuning for this machine, and return it as a function of arrays.
-
-    Args:
-        graph: The Relax ``IRModule`` that an importer made.
-        threads: Number of threads that compute one inference.
-
-    Raises:
-        ChameleonError: The network cannot be compiled or loaded.
-    """
+    """Compile a network without tuning for this machine, and return it as a function of arrays."""
     target = TVMTargets(NoOptions()).resolve("native")
     module = prepare_module(graph, DEFAULT)
     fusions, none = find_fusions(module), empty_kernels(target)
     executable = compile_network(module, fusions, none, target).executable
     folder = temporary_folder()
     manifest = {**manifest_of(module, fusions, none, target, threads), "untuned": {}}
-    write_package(Path(folder.name), executable, manifest)
+    write_artifact(Path(folder.name), executable, manifest)
     try:
         network: Any = load(folder.name)
     except RuntimeError as error:
@@ -123,10 +115,7 @@ class ChameleonRep(BackendRep):
         return tuple(from_interface(*pair) for pair in zip(result, kinds, strict=True))
 
     def _compiled(self, arrays: Mapping[str, Any]) -> Any:
-        """Compile a network for some inputs.
-
-        If operators need the values of inputs, the names of these inputs are added to ``fixed``.
-        """
+        """Compile a network, with the values that operators need as constants (``fixed``)."""
         shapes = {name: array.shape for name, array in arrays.items()}
         while True:
             values = {name: arrays[name] for name in self.fixed}

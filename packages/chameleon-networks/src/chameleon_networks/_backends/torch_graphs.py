@@ -25,11 +25,11 @@ from chameleon_system.api import write_atomic
 from torch import Tensor, fx
 from torch.autograd import forward_ad
 
-from chameleon_networks._backends import StaysError, graph_checks
+from chameleon_networks._artifact.load import load
+from chameleon_networks._backends import FallbackError, graph_checks
 from chameleon_networks._backends.graph_checks import Weights, check_outputs
 from chameleon_networks._backends.graph_deliveries import Delivery
 from chameleon_networks._backends.graph_options import BACKGROUND, PREDICTED, BackendOptions
-from chameleon_networks._package.load import load
 
 log = structlog.get_logger()
 
@@ -74,8 +74,8 @@ def chameleon(
         ConfigError: An option is unknown or has a wrong value.
     """
     chosen = BackendOptions.of(mode, options)
-    if reason := graph_checks.reason_to_stay(example_inputs):
-        _log_stay(reason)
+    if reason := graph_checks.fallback_reason(example_inputs):
+        _log_fallback(reason)
         unchanged: Graph = graph.forward
         return unchanged
     weights = [i for i, value in enumerate(example_inputs) if graph_checks.is_weight(value)]
@@ -108,18 +108,12 @@ def _clocked(function: Graph, arguments: Sequence[Tensor]) -> tuple[Any, float]:
     return answer, perf_counter() - start
 
 
-def _log_stay(reason: str) -> None:
+def _log_fallback(reason: str) -> None:
     log.info("torch's own code computes a graph", reason=reason)
 
 
 class _Comparisons:
-    """The latest comparisons of a network with torch's code, also those of earlier processes.
-
-    Each comparison belongs to another moment, so what disturbs a few of them does not matter.
-
-    Args:
-        folder: The folder of the network, beside which a file keeps the comparisons.
-    """
+    """The latest ratios of a network's time to torch's, kept in a file across processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -144,22 +138,7 @@ class _Comparisons:
 
 
 class CompiledGraph:
-    """A torch graph as a function. torch computes it until Chameleon has compiled a network.
-
-    The network takes over only if its outputs are right and it is faster than torch. As a few later
-    calls compare their times again, a disturbed comparison does not decide for ever.
-
-    If a graph break lies inside a repeated layer, torch calls one graph with the weights of several
-    instances. Each of them then has a network of its own.
-
-    Any number of threads may call the function.
-
-    Args:
-        graph: The graph, as torch traced it.
-        weights: Indices of the arguments that become constants of the network.
-        options: Options of the backend.
-        instances: Most sets of weights with networks of their own.
-    """
+    """A torch graph as a thread-safe function, by a network if it is right and faster."""
 
     def __init__(
         self,
@@ -202,9 +181,9 @@ class CompiledGraph:
                     if self._is_to_compare():
                         self._compare_again(network, arguments)
                     return answer
-            elif not self.weights.are_others(arguments):
+            elif not self.weights.are_different(arguments):
                 self._stay(_CHANGED)
-        if self.weights.are_others(arguments):
+        if self.weights.are_different(arguments):
             return self._answer_of_other(arguments)
         if self._stays or not self._first.acquire(blocking=False):
             return self._graph(*arguments)
@@ -234,13 +213,13 @@ class CompiledGraph:
         """Answer a call with other weights, which get a network if these here have one."""
         known = following = self.next
         if (
-            (known is None or known.weights.are_gone())
+            (known is None or known.weights.are_freed())
             and self.computes
             and self.settled
             and self._first.acquire(blocking=False)
         ):
             try:
-                while (following := self.next) is not None and following.weights.are_gone():
+                while (following := self.next) is not None and following.weights.are_freed():
                     self.next = following.next
                 if following is None:
                     self.next = self._following(arguments, is_first=known is None)
@@ -260,7 +239,7 @@ class CompiledGraph:
         # Weights that each call replaces do not come again, and need no network.
         following.weights = Weights(arguments, self._weight_indices)
         if is_first:
-            _log_stay(_OTHER)
+            _log_fallback(_OTHER)
         return following
 
     def _computed(self, network: Any, arguments: Sequence[Tensor]) -> Any:
@@ -298,20 +277,16 @@ class CompiledGraph:
         return answer
 
     def _begin(self, arguments: Sequence[Tensor], answer: Sequence[Any]) -> None:
-        """Have a network delivered: at once, or in the background while torch answers calls.
-
-        Raises:
-            StaysError: No network can return such an answer.
-        """
+        """Have a network delivered: at once, or in the background while torch answers calls."""
         if any(arguments[index].is_inference() for index in self._weight_indices):
-            raise StaysError("weights were made in inference mode, where changes go unseen")
+            raise FallbackError("weights were made in inference mode, where changes go unseen")
         self.weights = Weights(arguments, self._weight_indices)
         self._inputs = [i for i in range(len(arguments)) if i not in self._weight_indices]
         own, places = set(map(_memory, arguments)), range(len(answer))
         self._views = [place for place in places if _shares_memory(answer[place], own)]
         computed = [place for place in places if place not in self._views]
         if not computed:
-            raise StaysError("all outputs are views of arguments")
+            raise FallbackError("all outputs are views of arguments")
         inputs = [arguments[index] for index in self._inputs]
         graph_checks.check_answer([answer[place] for place in computed], inputs)
         outputs = [answer[place].detach() for place in computed]
@@ -335,19 +310,15 @@ class CompiledGraph:
             self._begin_beside(delivery)
 
     def _begin_beside(self, delivery: Delivery) -> None:
-        """Have a predicted and a tuned network delivered in a thread.
-
-        Raises:
-            StaysError: Chameleon cannot compute the graph.
-        """
+        """Have a predicted and a tuned network delivered in a thread."""
         predicted = delivery.predicted()
         try:
             if not predicted.is_there():
                 predicted.prepare()
-        except StaysError:  # tuning may find a better network
+        except FallbackError:  # tuning may find a better network
             delivery.prepare()
         else:
-            with contextlib.suppress(StaysError):  # the thread logs the refusal
+            with contextlib.suppress(FallbackError):  # the thread logs the refusal
                 delivery.prepare(exported=predicted)
         thread = threading.Thread(target=self._tune_beside, args=(predicted, delivery), daemon=True)
         self._awaits = True
@@ -372,13 +343,7 @@ class CompiledGraph:
             self._awaits = False
 
     def _adopted(self, folder: Path, arguments: Sequence[Tensor], answer: Any) -> Any:
-        """Load a network, which computes later calls if it returns torch's outputs in less time.
-
-        The result is the network. If it is slower, it stays loaded for later comparisons.
-
-        Raises:
-            StaysError: The network cannot be used, or its outputs differ.
-        """
+        """Load a network, which computes later calls if it returns torch's outputs in less time."""
         network: Any = None
         try:
             network = load(folder, threads=torch.get_num_threads())
@@ -387,7 +352,7 @@ class CompiledGraph:
             with contextlib.suppress(OSError):  # so that the next process compiles it again
                 if network is None:
                     (folder / "manifest.json").unlink()
-            raise StaysError(f"its network cannot be used: {error}") from error
+            raise FallbackError(f"its network cannot be used: {error}") from error
         check_outputs(outputs, answer)
         if not self._takes_over(network, folder, arguments):
             log.info("a network is not used", reason="it is slower than the earlier network")
@@ -406,10 +371,7 @@ class CompiledGraph:
         return True
 
     def _compare_again(self, network: Any, arguments: Sequence[Tensor]) -> None:
-        """Compare the network that computes with torch's code, unless another thread compares.
-
-        A tuned network that lost to this one gets another chance.
-        """
+        """Compare the network in use, or a slower tuned one, with torch's code again."""
         if not self._first.acquire(blocking=False):
             return
         candidate = self._candidate or network
@@ -430,11 +392,7 @@ class CompiledGraph:
     def _compare(
         self, network: Any, arguments: Sequence[Tensor], answer: Sequence[Tensor], torchs: float
     ) -> None:
-        """Compare one call of a network with torch's answer, which took some seconds.
-
-        Raises:
-            StaysError: The network's outputs differ, or weights have changed.
-        """
+        """Compare one call of a network with torch's answer, which took some seconds."""
         outputs, ours = _clocked(self._timed(network), arguments)
         check_outputs(outputs, answer)
         if self._comparisons is not None:
@@ -449,14 +407,14 @@ class CompiledGraph:
         if comparisons.wins and not before:
             log.info("a network computes a graph", folder=str(comparisons.folder), takes=share)
         elif not comparisons.wins and before is not False:
-            _log_stay(f"its network is slower: it takes {share}")
+            _log_fallback(f"its network is slower: it takes {share}")
 
     def _timed(self, network: Any) -> Graph:
         """All that a call does if a network computes it."""
 
         def call(*arguments: Tensor) -> Any:
             if not self.weights.are_same(arguments):
-                raise StaysError(_CHANGED)
+                raise FallbackError(_CHANGED)
             return self._computed(network, arguments)
 
         return call
@@ -464,10 +422,7 @@ class CompiledGraph:
     def _seconds(
         self, network: Any, rival: Graph, arguments: Sequence[Tensor]
     ) -> tuple[float, float]:
-        """The shortest of a few calls of a network, and of its rival, in seconds, timed in turns.
-
-        What disturbs a call only makes it longer.
-        """
+        """The shortest of a few interleaved calls of a network and of its rival, in seconds."""
         sides: list[Graph] = [self._timed(network), rival]
         seconds: list[list[float]] = [[], []]
         while len(seconds[1]) < _ROUNDS and sum(map(sum, seconds)) < _TIMING_SECONDS:
@@ -476,7 +431,7 @@ class CompiledGraph:
         return min(seconds[0]), min(seconds[1])
 
     def _drop(self, network: Any, error: Exception) -> None:
-        """Let go of a network after an error. Another network or torch's code computes."""
+        """Stop using a network after an error; another network or torch's code computes."""
         self._candidate = None
         if self._network is network:
             self._network = None
@@ -489,5 +444,5 @@ class CompiledGraph:
         """Let torch's own code compute all later calls, and log the reason once."""
         if not self._stays:
             self._stays = True
-            _log_stay(reason)
+            _log_fallback(reason)
         self._network = self._candidate = None

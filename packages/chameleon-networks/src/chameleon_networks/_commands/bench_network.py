@@ -114,14 +114,7 @@ def command(
 
 
 def stream_numbers(options: Sequence[str]) -> tuple[int, ...]:
-    """Read the numbers of concurrent clients from the values of the option --streams.
-
-    Args:
-        options: The values of the option. Each has one number, or several separated by commas.
-
-    Raises:
-        ConfigError: A value is no number from 1 to ``MOST``.
-    """
+    """Read the numbers of concurrent clients from the values of the option --streams."""
     words = [word.strip() for option in options for word in option.split(",")]
     wrong = [word for word in words if not word.isdecimal() or not 1 <= int(word) <= MOST]
     if wrong:

@@ -16,12 +16,12 @@ from chameleon_system.api import user_cache_folder
 
 from chameleon_networks._backends import COMPILED_MODULES
 from chameleon_networks._compile.sequence.library import OBJECT_CACHE
-from chameleon_networks._running.kept_networks import KEPT_NETWORKS
+from chameleon_networks._evaluation.network_cache import NETWORKS_FOLDER
 
 _DAY = 86_400.0
 _MIB = 1 << 20
 _TORCH = "torch"
-_STATES = {KEPT_NETWORKS: "read", OBJECT_CACHE: "kernels", COMPILED_MODULES: "compiled"}
+_STATES = {NETWORKS_FOLDER: "read", OBJECT_CACHE: "kernels", COMPILED_MODULES: "compiled"}
 """The state of entries, by their folder; entries of other folders have the folder's name."""
 
 

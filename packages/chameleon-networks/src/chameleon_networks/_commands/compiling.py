@@ -16,15 +16,7 @@ from chameleon_networks._commands import runs
 def compile_run(
     folder: Path, output: Path | None, max_error: float | None, *, trust_source: bool
 ) -> NetworkResult:
-    """Compile the network of a run folder again from stored measurements, without tuning.
-
-    Args:
-        folder: The run folder.
-        output: The folder for the network. None means the folder ``network`` in the run folder.
-        max_error: The largest accepted error, which replaces the limit in the pipeline. None keeps
-            the pipeline's limit.
-        trust_source: Whether code that the pipeline names may be imported.
-    """
+    """Compile the network of a run folder again from stored measurements, without tuning."""
     with results_alone(), RunView(folder) as run:
         pipeline = runs.pipeline_of(run, trust_source=trust_source)
         if max_error is not None:
@@ -42,13 +34,7 @@ def compile_run(
 
 
 def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
-    """Print the result of ``chameleon compile``; exit with an error if no network was delivered.
-
-    Args:
-        folder: The run folder.
-        result: The result of compiling the network.
-        as_json: Whether to print JSON instead of text.
-    """
+    """Print the result of ``chameleon compile``; exit with an error if no network was delivered."""
     if as_json:
         click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
     else:

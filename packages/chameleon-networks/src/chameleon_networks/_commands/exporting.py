@@ -13,9 +13,13 @@ from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner, recal
 from chameleon_tvm.api import Exported
 
 from chameleon_networks._commands.runs import pipeline_of, threads_of, winners_of
-from chameleon_networks._delivery.frontends import NetworksFrontend
-from chameleon_networks._export.bundles import network_to_c, to_c, to_libraries
-from chameleon_networks._export.metaschedule import to_metaschedule, to_tvmscript
+from chameleon_networks._export.bundles import (
+    write_c_bundles,
+    write_libraries,
+    write_network_bundle,
+)
+from chameleon_networks._export.metaschedule import write_metaschedule, write_tvmscript
+from chameleon_networks._frontends.lazy import LazyFrontend
 
 METASCHEDULE, TVMSCRIPT, C = "metaschedule", "tvmscript", "c"
 
@@ -29,19 +33,7 @@ def export_run(
     *,
     trust_source: bool,
 ) -> Exported:
-    """Write the winners of a run in another form.
-
-    Args:
-        folder: The run folder.
-        form: The value of the option ``--to``.
-        output: The folder for the files.
-        only: Names of the operators to write. Empty means all.
-        name: The name of a bundle for C. None means the name of the output folder.
-        trust_source: Whether code that the pipeline names may be imported.
-
-    Raises:
-        ChameleonError: The files cannot be written.
-    """
+    """Write the winners of a run in another form."""
     with results_alone():
         with RunView(folder) as run:
             # A MetaSchedule database alone needs the model beside the records.
@@ -51,27 +43,29 @@ def export_run(
             recalled(pipeline, frontend, run.store)
             threads = threads_of(run)
         space = pipeline.space
-        network_alone = form == C and not only and isinstance(frontend, NetworksFrontend)
+        network_alone = form == C and not only and isinstance(frontend, LazyFrontend)
         # The bundle of a network is made of the delivered folder, so predicted kernels will do.
         winners = [] if network_alone else _chosen(measured, only, folder)
         if name is not None and not (network_alone or (form == C and len(winners) == 1)):
             raise click.UsageError("--name is for one bundle for C, of a network or an operator")
         if form == METASCHEDULE:
-            buckets = frontend.work.by_bucket if isinstance(frontend, NetworksFrontend) else {}
+            buckets = frontend.work.by_bucket if isinstance(frontend, LazyFrontend) else {}
             network = buckets[""].network if "" in buckets else None
-            base = to_metaschedule(winners, space.create(), space.options, output, network=network)
+            base = write_metaschedule(
+                winners, space.create(), space.options, output, network=network
+            )
             if not buckets or network is not None:
                 return base
             note = "a network in buckets of shapes is no single module; there is no network.json"
             return attrs.evolve(base, notes=(*base.notes, note))
         if form == TVMSCRIPT:
-            return to_tvmscript(winners, space.create(), output)
+            return write_tvmscript(winners, space.create(), output)
         if network_alone:
-            return network_to_c(folder / RunFile.NETWORK, output, name)
+            return write_network_bundle(folder / RunFile.NETWORK, output, name)
         check_tasks(folder, [winner.task for winner in winners], trust_source=trust_source)
         if form == C:
-            return to_c(winners, space.create(), output, threads, name)
-        return to_libraries(winners, space.create(), output, threads)
+            return write_c_bundles(winners, space.create(), output, threads, name)
+        return write_libraries(winners, space.create(), output, threads)
 
 
 def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> list[Winner]:

@@ -16,13 +16,13 @@ from chameleon_core.api import InferenceResult, RivalTime, RunView, counted
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
 from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
-from chameleon_networks._delivery.networks import NetworkFrontend
-from chameleon_networks._delivery.reduced_rivals import ComputedIn
-from chameleon_networks._delivery.side_by_side import Compared, SideBySide, side_by_side
+from chameleon_networks._comparison.comparison import Compared, FrameworkTimes, compare_networks
+from chameleon_networks._comparison.reduced_precision import ComputedPrecision
 from chameleon_networks._frameworks import AS_IT_COMES
+from chameleon_networks._frontends.network import NetworkFrontend
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._serving.model_files import FRAMEWORKS
-from chameleon_networks._serving.streams import Served, served
+from chameleon_networks._throughput.comparison import ThroughputRequest, measure_throughput
+from chameleon_networks._throughput.model_files import FRAMEWORKS
 
 Summary = Mapping[str, Any]
 """Results of one comparison, as JSON values."""
@@ -57,7 +57,6 @@ class Timed:
 
     Attributes:
         folder: The absolute path of the run folder.
-        threads: Number of threads that the networks computed with.
         buckets: The results by the name of the bucket of shapes. A network for one shape has an
             empty name.
     """
@@ -68,16 +67,7 @@ class Timed:
 
 
 def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
-    """Time the delivered network of a run folder, in each bucket of shapes.
-
-    Args:
-        folder: The run folder.
-        timing: How the network is timed, and what it is compared with.
-        trust_source: Whether code that the pipeline names may be imported.
-
-    Raises:
-        RunFolderError: The run folder has no delivered network.
-    """
+    """Time the delivered network of a run folder, in each bucket of shapes."""
     with results_alone():
         with RunView(folder) as run:
             work = network_of(pipeline_of(run, trust_source=trust_source), run)
@@ -112,13 +102,10 @@ def show(timing: Timing, times: Timed, *, as_json: bool) -> None:
 def _served(
     frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
 ) -> Summary:
-    """The figures of each network, with the ratios of requests a second by the rivals' precision.
-
-    If the user named no rivals, missing frameworks are reported.
-    """
+    """The figures of each network, with ratios of requests a second by precision."""
     network = frontend.network
-    figures, left_out = served(
-        Served(
+    figures, left_out = measure_throughput(
+        ThroughputRequest(
             network=network,
             ours=OURS,
             folder=delivered,
@@ -147,7 +134,7 @@ def _compared(
     frontend: NetworkFrontend, timing: Timing, delivered: Path, bucket: str, threads: int
 ) -> Summary:
     network = frontend.network
-    comparison = side_by_side(
+    comparison = compare_networks(
         Compared(
             network=network,
             ours={OURS: delivered},
@@ -181,12 +168,8 @@ def _rivals(network: ImportedNetwork, timing: Timing) -> tuple[str, ...]:
     return names if timing.rivals is None else timing.rivals
 
 
-def _times(comparison: SideBySide) -> Summary:
-    """The median seconds of each network with interval, and the speedup over the best rival.
-
-    If rivals ran in several precisions, ``ratios`` has the speedup for each precision, and
-    ``ratio`` is that for the delivered network's own precision.
-    """
+def _times(comparison: FrameworkTimes) -> Summary:
+    """The median seconds of each network with interval, and the speedup over the best rival."""
     estimates = {name: estimate(seconds) for name, seconds in comparison.times.items() if seconds}
     medians = {name: interval.median for name, interval in estimates.items()}
     ratios = _ratios(medians, comparison.about)
@@ -206,17 +189,17 @@ def _times(comparison: SideBySide) -> Summary:
     return {**summary, "ratios": ratios} if comparison.about else summary
 
 
-def _facts(about: ComputedIn | None) -> Summary:
+def _facts(about: ComputedPrecision | None) -> Summary:
     """Facts about the precision of a network, without empty ones."""
     return {} if about is None else {k: v for k, v in attrs.asdict(about).items() if v != ()}
 
 
 def _known(seconds: float) -> float | None:
-    """An end of an interval in seconds. None if there was one turn, which has no interval."""
+    """An end of an interval in seconds; None if there was one turn, which has no interval."""
     return None if math.isnan(seconds) else seconds
 
 
-def _like(ratios: Mapping[str, float], comparison: SideBySide) -> float | None:
+def _like(ratios: Mapping[str, float], comparison: FrameworkTimes) -> float | None:
     """The ratio to rivals in the delivered network's own precision, or else in float32, or None."""
     if not comparison.about:
         return next(iter(ratios.values()), None)
@@ -224,11 +207,10 @@ def _like(ratios: Mapping[str, float], comparison: SideBySide) -> float | None:
     return next((ratios[asked] for asked in (*own, FLOAT32) if asked in ratios), None)
 
 
-def _ratios(medians: Mapping[str, float], about: Mapping[str, ComputedIn]) -> dict[str, float]:
-    """The speedup over the best rival, by the precision that the rivals were asked for.
-
-    The precision of the delivered network comes first, then ``as-it-comes``, then the others.
-    """
+def _ratios(
+    medians: Mapping[str, float], about: Mapping[str, ComputedPrecision]
+) -> dict[str, float]:
+    """The speedup over the best rival by precision, that of the delivered network first."""
     ours = medians.get(OURS)
     if ours is None:
         return {}

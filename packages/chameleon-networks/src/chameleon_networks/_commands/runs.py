@@ -29,24 +29,12 @@ from chameleon_core.plugin_api import (
     winner,
 )
 
-from chameleon_networks._delivery.bucketed import NetworkWork
-from chameleon_networks._delivery.frontends import NetworksFrontend
+from chameleon_networks._frontends.bucketed import ShapeFrontend
+from chameleon_networks._frontends.lazy import LazyFrontend
 
 
 def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
-    """Read the model and the design space of a run's pipeline.
-
-    Plugins for the search (explorer, cost model and others) need not be installed, since nothing is
-    searched.
-
-    Args:
-        run: The run folder.
-        trust_source: Whether code that the pipeline names may be imported.
-
-    Raises:
-        RunFolderError: The folder has no pipeline.
-        ConfigError: The pipeline names code, and ``trust_source`` is False.
-    """
+    """Read a run's model and design space, without the plugins that only a search needs."""
     document = run.document
     if not document:
         raise RunFolderError(
@@ -60,16 +48,7 @@ def pipeline_of(run: RunView, *, trust_source: bool) -> Subject:
 
 
 def with_max_error(pipeline: Subject, max_error: float) -> Subject:
-    """Return a pipeline in which another largest error of the network's outputs is accepted.
-
-    Args:
-        pipeline: The pipeline of a run.
-        max_error: The largest accepted error.
-
-    Raises:
-        ConfigError: The pipeline has no section ``precision``. Its run measured operators in
-            float32 only, so another accepted error would not lead to other dtypes.
-    """
+    """Return a pipeline in which another largest error of the network's outputs is accepted."""
     precision = pipeline.sections.get("precision")
     if precision is None:
         raise ConfigError(
@@ -80,18 +59,10 @@ def with_max_error(pipeline: Subject, max_error: float) -> Subject:
     return attrs.evolve(pipeline, sections={**pipeline.sections, "precision": precision})
 
 
-def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
-    """Read the network of a run, in the layout (order of axes) that the run chose.
-
-    Args:
-        pipeline: The pipeline of the run.
-        run: The run folder.
-
-    Raises:
-        ConfigError: The model of the run is no network.
-    """
+def network_of(pipeline: Subject, run: RunView) -> ShapeFrontend:
+    """Read the network of a run, in the layout (order of axes) that the run chose."""
     frontend = frontend_of(pipeline)
-    if not isinstance(frontend, NetworksFrontend):
+    if not isinstance(frontend, LazyFrontend):
         raise ConfigError(
             f"the model of this run, {pipeline.model.name!r}, is no network",
             hint="Runs on builtin, torch and onnx models can be compiled.",
@@ -101,14 +72,7 @@ def network_of(pipeline: Subject, run: RunView) -> NetworkWork:
 
 
 def delivered_in(folder: Path) -> Path:
-    """The folder of the network that was delivered in a run folder.
-
-    Args:
-        folder: The run folder.
-
-    Raises:
-        RunFolderError: No network was delivered.
-    """
+    """The folder of the network that was delivered in a run folder."""
     delivered = folder / RunFile.NETWORK
     if not delivered.is_dir():
         raise RunFolderError(
@@ -124,15 +88,7 @@ def threads_of(run: RunView) -> int:
 
 
 def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
-    """The best guess for each task that was never measured.
-
-    It is the configuration that a trained predictor chose, or else the first guess of the design
-    space. Commands that write kernels use it.
-
-    Args:
-        run: The run folder.
-        pipeline: The pipeline of the run.
-    """
+    """The predicted configuration, or the first guess, of each task without measurements."""
     operators = () if run.result is None else run.result.operators
     predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
     unmeasured = [
@@ -147,12 +103,7 @@ def guesses_for(run: RunView, pipeline: Subject) -> tuple[Winner, ...]:
 
 
 def winners_of(run: RunView) -> tuple[Winner, ...]:
-    """The best configuration of each measured task.
-
-    It is the winner of the final comparison if there was one, else the fastest measured
-    configuration. A run with a budget of 0 has only a final comparison, of recommended
-    configurations.
-    """
+    """The winner of each measured task's final comparison, or else its fastest configuration."""
     winners, store, shared = [], run.store, shares_records(run.store)
     for stored in store.tasks():
         records = TaskRecords(store, stored)

@@ -20,18 +20,18 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitC
 from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
 
+from chameleon_networks._artifact.writer import MANIFEST, manifest_of, read_manifest, write_artifact
 from chameleon_networks._commands import runs
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._evaluation import verify
+from chameleon_networks._evaluation.processes import delivered_process, framework_process
 from chameleon_networks._graph.fusion import find_fusions
 from chameleon_networks._graph.prepare import prepare_module
 from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
 from chameleon_networks._graph.tvm_warnings import warnings_once
 from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._package.package import MANIFEST, manifest_of, read_manifest, write_package
 from chameleon_networks._quantize.calibration_batches import user_samples
-from chameleon_networks._running import verify
-from chameleon_networks._running.processes import delivered_process, framework_process
 from chameleon_networks._source_location import SourceLocation
 
 log = structlog.get_logger()
@@ -59,7 +59,6 @@ class Verification:
     """The result of comparing a network with its framework.
 
     Attributes:
-        reference: The name of the framework.
         batches: Number of compared batches of inputs.
         tolerance: The largest allowed error. None if any error is allowed.
         outputs: The error of each output.
@@ -75,21 +74,7 @@ class Verification:
 
 
 def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping[str, Verification]:
-    """Compare the delivered network of a run folder with its framework, in each bucket of shapes.
-
-    Args:
-        folder: The run folder, or the delivered folder in it.
-        inputs: ``path.py:function`` of a function that yields batches of inputs. None for random
-            inputs.
-        trust_source: Whether code that the pipeline names may be imported.
-
-    Returns:
-        The result for each bucket, by name. A network for one shape has an empty name.
-
-    Raises:
-        RunFolderError: The run folder has no delivered network.
-        ConfigError: The inputs do not fit the network.
-    """
+    """Compare a delivered network with its framework, by bucket (``""`` for one shape)."""
     if folder.name == RunFile.NETWORK and (folder / MANIFEST).exists():
         folder = folder.parent
     with results_alone(), RunView(folder) as run:
@@ -115,13 +100,7 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
 
 
 def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) -> None:
-    """Print the results of ``chameleon verify``; exit with an error if an output is wrong.
-
-    Args:
-        folder: The run folder, or the delivered folder in it.
-        buckets: The result for each bucket of shapes, by name.
-        as_json: Whether to print JSON instead of text.
-    """
+    """Print the results of ``chameleon verify``; exit with an error if an output is wrong."""
     if as_json:
         results = {name: attrs.asdict(one) for name, one in buckets.items()}
         alone = results.get("")
@@ -154,7 +133,7 @@ def _show_bucket(name: str, one: Verification) -> None:
 
 
 def _folder_of(delivered: Path, bucket: str) -> Path:
-    """The folder of a bucket. With an empty name, the delivered folder itself."""
+    """The folder of a bucket, or the delivered folder itself for an empty name."""
     if not bucket:
         return delivered
     known = read_manifest(delivered)["buckets"]
@@ -162,11 +141,7 @@ def _folder_of(delivered: Path, bucket: str) -> Path:
 
 
 def _samples(network: ImportedNetwork, source: str | None) -> list[verify.Sample]:
-    """The batches of inputs to compare: the user's, or random ones.
-
-    Raises:
-        ConfigError: The user's function yields no batch.
-    """
+    """The batches of inputs to compare: the user's, or random ones."""
     if source is None:
         return [verify.Sample(inputs=inputs) for inputs in verify.samples_of(network.samples)]
     samples = list(user_samples(network, source, "--inputs"))
@@ -180,12 +155,9 @@ class Comparison:
     """Compares a delivered network with its framework, and also parts of the network.
 
     Attributes:
-        network: The imported network.
         folder: The delivered folder.
         manifest: The manifest of the network in the folder.
         kernels: The tuned kernels that the network was compiled with.
-        target: The resolved target.
-        threads: Number of threads that the network computes with.
     """
 
     network: ImportedNetwork
@@ -196,11 +168,7 @@ class Comparison:
     threads: int
 
     def of(self, samples: Sequence[verify.Sample]) -> Verification:
-        """Compare the delivered network's outputs with its framework's outputs for some samples.
-
-        Args:
-            samples: The inputs of several inferences.
-        """
+        """Compare the delivered network's outputs with its framework's outputs for some samples."""
         reference = self.network.frameworks[0]
         inputs = [sample.inputs for sample in samples]
         with framework_process(self.network, reference, threads=self.threads) as process:
@@ -233,7 +201,7 @@ class Comparison:
         """The error that the delivery allowed, or more if the framework rounds by more."""
         allowed = self.manifest["verification"]["tolerance"]
         allowed = math.inf if allowed is None else float(allowed)
-        if error <= allowed or error > verify.ILL_CONDITIONED or self._is_reduced:
+        if error <= allowed or error > verify.LARGEST_TOLERANCE or self._is_reduced:
             return allowed
         rounded = self.network.has_quantized_activations
         name = self.network.frameworks[0] if rounded else self.network.exact
@@ -241,27 +209,20 @@ class Comparison:
             return allowed
         try:
             with framework_process(self.network, name, threads=self.threads) as process:
-                others = [process.outputs(verify.nudged(one) if rounded else one) for one in inputs]
+                others = [
+                    process.outputs(verify.perturbed(one) if rounded else one) for one in inputs
+                ]
         except ChameleonError as problem:
             log.warning("network_not_run", by=name, problem=str(problem))
             return allowed
-        return max(allowed, verify.Conditioning.of(answers, others, nudged=rounded).tolerance)
+        return max(allowed, verify.Conditioning.of(answers, others, perturbed=rounded).tolerance)
 
     @property
     def _is_reduced(self) -> bool:
         return "max_relative_error" in self.manifest.get("precision", {})
 
     def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
-        """Find the operator at which the errors of an output begin.
-
-        The method compiles parts of the network, and compares their results with the framework's.
-        It returns a sentence that names the operator.
-
-        Args:
-            inputs: Inputs for which the output of the delivered network is wrong.
-            output: The number of the output, from 0.
-            tolerance: The largest allowed error.
-        """
+        """A sentence that names the operator at which the errors of an output begin."""
         if self._is_reduced:
             return "errors are larger than allowed; in reduced precision each operator adds to them"
         graph = _Places.of(self.network, output)
@@ -273,17 +234,14 @@ class Comparison:
                 location = graph.locations[variable]
                 [wanted] = self.network.values([location.output], inputs)
                 kernels[variable], got = self._part(graph.numbers[variable], inputs)
-                check = verify.agreement(got, [wanted], tolerance=tolerance)
+                check = verify.compare_outputs(got, [wanted], tolerance=tolerance)
                 error = check.max_relative_error
                 log.info("part_compared", operator=location.sentence, error=error)
                 problems[variable] = check.problem
             return problems[variable] is not None
 
         def begins(variable: Any) -> Any:
-            """Find the first wrong variable among those that a wrong variable depends on.
-
-            The function searches by bisection. Errors begin at the variable that it returns.
-            """
+            """The first wrong variable that a wrong variable depends on, by bisection."""
             before = graph.before(variable)
             first = bisect.bisect_left(before, True, key=fails)
             if first < len(before):
@@ -312,7 +270,7 @@ class Comparison:
         manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
         manifest |= part.facts
         with temporary_folder() as folder:
-            write_package(Path(folder), part.executable, manifest)
+            write_artifact(Path(folder), part.executable, manifest)
             with delivered_process("a part", Path(folder), threads=self.threads) as process:
                 outputs = process.outputs(inputs)
         return frozenset(task["name"] for task in manifest["tasks"]), outputs
@@ -336,12 +294,7 @@ class _Places:
 
     @classmethod
     def of(cls, network: ImportedNetwork, output: int) -> _Places:
-        """Find the variables of a network's graph that one of its outputs depends on.
-
-        Args:
-            network: The imported network.
-            output: The number of the output, from 0.
-        """
+        """Find the variables of a network's graph that one of its outputs depends on."""
         main, known = network.imported["main"], network.graph.locations
         bindings = {binding.var: binding.value for binding in bindings_of(main)}
         result = main.body.body
@@ -362,10 +315,7 @@ class _Places:
         return attrs.evolve(places, last=nearest[-1] if nearest else None)
 
     def parents(self, variable: Any) -> list[Any]:
-        """The nearest variables before a variable that have a source location in the user's model.
-
-        Only such variables can be compared with the framework. The result is in graph order.
-        """
+        """The nearest variables before one that a framework can compute, in graph order."""
         return self._located(variable, nearest=True)
 
     def before(self, variable: Any) -> list[Any]:
@@ -390,7 +340,7 @@ def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.flo
     return np.array(
         [
             [
-                verify.error_between([got], [want], [scale])
+                verify.relative_error([got], [want], [scale])
                 for got, want, scale in zip(outputs, answers, scales, strict=True)
             ]
             for outputs, answers in zip(given, wanted, strict=True)

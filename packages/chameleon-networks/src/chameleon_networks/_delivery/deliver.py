@@ -13,12 +13,16 @@ from chameleon_core.api import LayoutResult, NetworkResult
 from chameleon_core.plugin_api import Delivery
 from chameleon_system.api import replace_folder
 
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
 from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
-from chameleon_networks._delivery.delivery_steps import DeliverySteps, SettledNetwork, blamed
-from chameleon_networks._delivery.typed.delivery import in_types
-from chameleon_networks._package.package import read_manifest, write_manifest
-from chameleon_networks._running.latency import first_answer
-from chameleon_networks._running.verify import SAMPLES, OutputCheck
+from chameleon_networks._delivery.delivery_steps import (
+    DeliverableNetwork,
+    DeliverySteps,
+    find_wrong_kernels,
+)
+from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
+from chameleon_networks._evaluation.latency import measure_footprint
+from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
 
 log = structlog.get_logger()
 
@@ -30,22 +34,12 @@ all guesses, because each search for the cause compiles the network several time
 def repaired(
     steps: DeliverySteps, staged: Path | None, verdict: OutputCheck
 ) -> tuple[Path | None, OutputCheck]:
-    """Replace kernels that were never checked (guesses) until the network's outputs are right.
-
-    Args:
-        steps: The delivery, whose kernels are replaced.
-        staged: The folder of the compiled network. None if the network could not be compiled.
-        verdict: The result of comparing that network with the reference.
-
-    Returns:
-        The folder of the network that was compiled last, and the result of its comparison. The
-        comparison still has a problem if no guess causes it.
-    """
+    """Replace kernels that were never checked (guesses) until the network's outputs are right."""
     for turn in range(TURNS + 1):
         guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
         if verdict.problem is None or not guesses:
             break
-        wrong = guesses if turn == TURNS else blamed(steps, guesses)
+        wrong = guesses if turn == TURNS else find_wrong_kernels(steps, guesses)
         if not wrong:
             break
         for key in wrong:
@@ -59,29 +53,15 @@ def repaired(
     return staged, verdict
 
 
-def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
-    """Compile, verify and time a network. Only a network with right outputs gets into the folder.
-
-    The folder is written as soon as the network is verified. The times are added to its manifest
-    later.
-
-    Args:
-        settled: The network, with its chosen layout and the dtypes that it may have.
-        delivery: The winners to compile the network with, and the folder.
-
-    Returns:
-        The result of the delivery. It has a ``failure`` if nothing was written into the folder.
-
-    Raises:
-        ChameleonError: The network cannot be compiled at all, or nothing can verify it.
-    """
+def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
+    """Compile and verify a network, write its folder if its outputs are right, and then time it."""
     started = time.perf_counter()
     with contextlib.ExitStack() as stack:
         steps = DeliverySteps(settled, delivery, stack)
         staged, result = verified(steps, settled)
         if staged is None:
             return result
-        staged, result = in_types(steps, settled.precision, staged, result)
+        staged, result = choose_dtypes(steps, settled.precision, staged, result)
         # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
         replace(staged, delivery.folder)
         seconds, each = time.perf_counter() - started, steps.seconds.until_now()
@@ -91,7 +71,7 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
         ours = stack.enter_context(steps.running(staged))
         result = steps.timed(result, ours)
         compare = settled.network.options.compare
-        footprint = {"network": first_answer(delivery.folder)} if compare else {}
+        footprint = {"network": measure_footprint(delivery.folder)} if compare else {}
         footprint |= result.footprint
         kernels = steps.kernel_seconds(ours)
         result = attrs.evolve(result, footprint=footprint, kernels=kernels)
@@ -99,18 +79,11 @@ def delivered(settled: SettledNetwork, delivery: Delivery) -> NetworkResult:
     return attrs.evolve(result, folder=str(delivery.folder))
 
 
-def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None, NetworkResult]:
-    """Compile and verify a network in the dtypes that its source has.
-
-    Args:
-        steps: The delivery of the network.
-        settled: The network, with its chosen layout and the dtypes that it may have.
-
-    Returns:
-        The temporary folder of the network with its complete manifest, and the result. If the
-        network must not be delivered, the folder is None and the result has a ``failure``.
-    """
-    staged = steps.best_in_place() if settled.network.options.in_place else None
+def verified(
+    steps: DeliverySteps, settled: DeliverableNetwork
+) -> tuple[Path | None, NetworkResult]:
+    """Compile and verify a network in its source's dtypes; no folder if it fails."""
+    staged = steps.choose_kernels_in_network() if settled.network.options.in_place else None
     if staged is None:
         staged, verdict = steps.tried(steps.kernels, "network")
     else:
@@ -131,7 +104,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
         result = attrs.evolve(result, conditioning=why)
         log.warning("rounding_is_large", why=why)
     if settled.network.half is not None:
-        own = steps.in_own_precision(staged, settled.network.half)
+        own = steps.check_in_source_precision(staged, settled.network.half)
         failure = own.problem and f"the network is not delivered: {own.problem}"
         result = attrs.evolve(result, own_precision=own, failure=failure)
         if failure:
@@ -149,14 +122,7 @@ def verified(steps: DeliverySteps, settled: SettledNetwork) -> tuple[Path | None
 
 
 def replace(staged: Path, folder: Path) -> None:
-    """Copy a finished folder to its final place in one step. An earlier folder there is removed.
-
-    Processes that have loaded the earlier network can still read its files.
-
-    Args:
-        staged: The finished folder.
-        folder: The final place.
-    """
+    """Copy a finished folder to its place in one step, past readers of an earlier one."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:

@@ -15,40 +15,36 @@ from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import STORAGE, one_line
 
+from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
+from chameleon_networks._c_runtime.linking import compiler_command
+from chameleon_networks._comparison.baselines import Baselines
+from chameleon_networks._comparison.reduced_precision import ReducedComparison
 from chameleon_networks._compile.compile import compile_network
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.prepared_networks import prepared_network
-from chameleon_networks._delivery.baselines import Baselines
-from chameleon_networks._delivery.in_network import (
-    choices,
-    fastest,
-    seconds_in_network,
-)
+from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_seconds_in_networks
 from chameleon_networks._delivery.layout_choice import LayoutChoice
-from chameleon_networks._delivery.reduced_rivals import ReducedRequest
-from chameleon_networks._delivery.typed.decisions import PrecisionDecisions
-from chameleon_networks._frameworks import AS_IT_COMES
-from chameleon_networks._frameworks.running import TORCH
-from chameleon_networks._graph.fusion_groups import FusionGroup
-from chameleon_networks._graph.tvm_warnings import warnings_once
-from chameleon_networks._importers.imported_network import ImportedNetwork
-from chameleon_networks._package.package import check_target, manifest_of, write_package
-from chameleon_networks._precision.typed_networks import TypedNetwork
-from chameleon_networks._running.kept_networks import KeptAnswers, KeptNetwork
-from chameleon_networks._running.processes import NetworkProcess, delivered_process, waiting_process
-from chameleon_networks._running.verify import (
+from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
+from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs
+from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process, idle_process
+from chameleon_networks._evaluation.verify import (
     ROUNDINGS,
     Expected,
     OutputCheck,
     Run,
     Sample,
-    check_comparable,
-    compared,
-    guilty,
+    check_finite,
+    compare,
+    find_failing,
     samples_of,
 )
-from chameleon_networks._runtime.linking import compiler_command
-from chameleon_networks._step_seconds import StepSeconds
+from chameleon_networks._frameworks import AS_IT_COMES
+from chameleon_networks._frameworks.inference import TORCH
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._precision.typed_networks import TypedNetwork
+from chameleon_networks._step_times import Stopwatch
 
 log = structlog.get_logger()
 
@@ -59,16 +55,15 @@ FIRST, PREDICTED = "first guess", "configuration predicted to be best"
 ANOTHER, DEFAULT = "another guess", "default schedule"
 """Phrases that say what an operator without a measured time is delivered with."""
 
-_UNBLAMED = (
+_NOT_A_KERNEL = (
     "it fails without any tuned kernel too, as if the model had other weights each time it is built"
 )
 
 
-class SettledNetwork(Frontend):
+class DeliverableNetwork(Frontend):
     """A network with its chosen layout and the dtypes that it may have, ready for delivery.
 
     Attributes:
-        network: The imported network.
         choice: The layout of the whole graph, with the reason for it.
         precision: The dtypes that the operators may have. None if they keep those of the source.
         answered: Whether this run's check kept the reference's outputs.
@@ -87,63 +82,39 @@ class SettledNetwork(Frontend):
     def named_tasks(self, target: str) -> list[Task]:
         """The network's tasks for a resolved target, without checking the weights."""
 
-    def reduced_request(self, run: Run) -> ReducedRequest | None:
-        """The request to compare with frameworks that compute in reduced precision.
-
-        None if the network keeps the dtypes of its source.
-
-        Args:
-            run: A function that computes the reference's outputs for some inputs.
-        """
-        return None if self.precision is None else self.precision.reduced_request(run)
+    def reduced_comparison(self, run: Run) -> ReducedComparison | None:
+        """The comparison in reduced precision; None if the source's dtypes stay."""
+        return None if self.precision is None else self.precision.reduced_comparison(run)
 
 
-def blamed(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
-    """Find the kernels because of which a network cannot be compiled or has wrong outputs.
-
-    The function compiles the network without some of the suspected kernels, and compares again.
-
-    Args:
-        steps: The delivery of the network.
-        suspects: The keys (``Task.key``) of the tasks whose kernels are suspected.
-
-    Returns:
-        The keys of the tasks with bad kernels. Empty if the network fails without all of these
-        kernels too.
-    """
+def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
+    """The tasks whose kernels break the network, by compiling it without suspects."""
 
     def fails(keys: frozenset[str]) -> bool:
         others = frozenset(suspects) - keys
         _, verdict = steps.tried(steps.kernels.without(others), "suspects")
         return verdict.problem is not None
 
-    return guilty(suspects, fails)
+    return find_failing(suspects, fails)
 
 
 class DeliverySteps:
     """The steps with which a network is delivered: compile, compare with the reference, time.
-
-    Args:
-        settled: The network, with its chosen layout and the dtypes that it may have.
-        delivery: The winners to compile the network with, and the folder.
-        stack: The exit stack that ends processes and removes temporary files.
 
     Attributes:
         kernels: The kernels that the network is compiled with.
         replaced: The reason why a guess was not used, by ``Task.key``.
         baselines: Other ways to run the network, among them its reference.
         seconds: The wall-clock seconds of each step.
-        target: The resolved target.
-        threads: Number of threads that networks compute with.
     """
 
     def __init__(
-        self, settled: SettledNetwork, delivery: Delivery, stack: contextlib.ExitStack
+        self, settled: DeliverableNetwork, delivery: Delivery, stack: contextlib.ExitStack
     ) -> None:
         # What cannot be compiled or run here is told before anything starts.
         check_target(delivery.target)
         compiler_command()
-        self.seconds = StepSeconds(COMPILING)
+        self.seconds = Stopwatch(COMPILING)
         self._settled = settled
         self._delivery = delivery
         self.target, self.threads = delivery.target, delivery.threads
@@ -160,7 +131,7 @@ class DeliverySteps:
         self._samples = samples_of(settled.network.samples)
         self.replaced: dict[str, str] = {}
         kept = settled.network.kept
-        self._kept = kept if isinstance(kept, KeptNetwork) else None
+        self._kept = kept if isinstance(kept, NetworkCache) else None
         self._known = None if self._kept is None else self._kept.answers(self._samples)
         self.baselines = Baselines(
             settled.network,
@@ -173,22 +144,15 @@ class DeliverySteps:
         self._waiting = [] if settled.runner is None else [stack.enter_context(settled.runner)]
 
     def _waiting_process(self) -> NetworkProcess:
-        return self._stack.enter_context(waiting_process())
+        return self._stack.enter_context(idle_process())
 
     @cached_property
     def _tasks(self) -> list[Task]:
         return self._settled.named_tasks(self.target)
 
     @cached_property
-    def answers(self) -> KeptAnswers:
-        """The reference's outputs for the sample inputs, to compare the network's outputs with.
-
-        They are read from the cache if an earlier run or this run's check kept them. Otherwise this
-        waits until the reference has computed them.
-
-        Raises:
-            ChameleonError: There is no reference, or its outputs have NaN or infinity.
-        """
+    def answers(self) -> ReferenceOutputs:
+        """The reference's outputs for the samples, from the cache or its process."""
         if self._known is not None:
             return self._known
         with self.seconds.during("reference"):
@@ -196,8 +160,8 @@ class DeliverySteps:
             outputs = reference.first_outputs or [
                 reference.outputs(inputs) for inputs in self._samples
             ]
-        check_comparable(reference.name, outputs)
-        return KeptAnswers(reference=reference.name, outputs=outputs)
+        check_finite(reference.name, outputs)
+        return ReferenceOutputs(reference=reference.name, outputs=outputs)
 
     def keep(self) -> None:
         """Keep the imported network and the reference's outputs in the cache for later runs."""
@@ -207,15 +171,11 @@ class DeliverySteps:
         network.keep()
         # What TVM computes without tuning depends on more than the network.
         if self._known is None and self.answers.reference in network.frameworks:
-            self._kept.keep_answers(self.answers, self._samples)
+            self._kept.store_outputs(self.answers, self._samples)
 
     @cached_property
     def expected(self) -> Expected:
-        """The outputs that a network must have, with a way to compute them in float64.
-
-        Raises:
-            ChameleonError: There is no reference, or its outputs have NaN or infinity.
-        """
+        """The outputs that a network must have, with a way to compute them in float64."""
         answers = self.answers.outputs
         exact = partial(self.baselines.exact, self._samples)
         rounded = self._settled.network.has_quantized_activations
@@ -250,16 +210,7 @@ class DeliverySteps:
         return tuple(operators)
 
     def compile(self, kernels: Kernels, name: str, network: TypedNetwork | None = None) -> Path:
-        """Compile the network with the kernels of some tasks into a temporary folder.
-
-        Args:
-            kernels: The kernels. Other operators get default schedules.
-            name: The name of the folder.
-            network: The prepared network with chosen dtypes. None leaves the dtypes as they are.
-
-        Returns:
-            The folder.
-        """
+        """Compile the network with the kernels of some tasks into a temporary folder."""
         module = self._module if network is None else network.module
         fusions = self._fusions if network is None else network.fusions
         log.info("compiling_network", kernels=len(kernels.winners), fusions=len(fusions))
@@ -275,20 +226,11 @@ class DeliverySteps:
                 **built.facts,
                 "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
             }
-            write_package(folder, built.executable, manifest)
+            write_artifact(folder, built.executable, manifest)
         return folder
 
-    def best_in_place(self) -> Path | None:
-        """Choose among nearly equal kernels those that are fastest inside the network.
-
-        The method times whole networks with the winners and with their alternatives. It stores the
-        chosen kernels in ``kernels``.
-
-        Returns:
-            The folder of a network that is compiled with ``kernels``. If it is None, the caller has
-            to compile such a network. It is None if other kernels than the winners are faster, and
-            also if the network with the winners does not run.
-        """
+    def choose_kernels_in_network(self) -> Path | None:
+        """Keep the kernels that are fastest in the network, whose folder is returned if built."""
         variants: list[Kernels] = []
         networks: list[NetworkProcess] = []
         with contextlib.ExitStack() as stack:
@@ -306,7 +248,9 @@ class DeliverySteps:
                 return networks[0].folder
             _ = self.expected  # what still starts would disturb what is timed
             try:
-                seconds = seconds_in_network(networks, self._samples[0], threads=self.threads)
+                seconds = kernel_seconds_in_networks(
+                    networks, self._samples[0], threads=self.threads
+                )
             except ChameleonError as error:
                 log.warning("network_not_tried", problem=str(error), hint=error.hint)
                 return networks[0].folder
@@ -315,20 +259,7 @@ class DeliverySteps:
         return None if better else networks[0].folder
 
     def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
-        """Compile the network with some kernels, and compare it with the reference.
-
-        Args:
-            kernels: The kernels. Other operators get default schedules.
-            name: The name of the network's temporary folder.
-
-        Returns:
-            The folder and the result of the comparison. The folder is None if the network cannot be
-            compiled because of a kernel that was never measured.
-
-        Raises:
-            Exception: The network cannot be compiled, although measurements checked all its
-                kernels.
-        """
+        """Compile and compare; no folder if a kernel without measurement fails."""
         # It imports modules while this process compiles.
         self._waiting = self._waiting or [self._waiting_process()]
         try:
@@ -342,13 +273,7 @@ class DeliverySteps:
         return folder, self.verdict(folder)
 
     def verdict(self, folder: Path) -> OutputCheck:
-        """Compare the outputs of a compiled network with the reference's outputs.
-
-        The network runs in a separate process, because a wrong kernel may crash it.
-
-        Args:
-            folder: The folder of the network.
-        """
+        """Compare with the reference, in another process that a wrong kernel may crash."""
         try:
             process = self._waiting.pop() if self._waiting else None
             if process is None or not process.alive:  # compiling may leave it no memory
@@ -363,20 +288,15 @@ class DeliverySteps:
             process.close()
         return verdict
 
-    def in_own_precision(self, folder: Path, kind: str) -> OwnPrecision:
-        """Compare a network whose source is in half precision with torch in that precision.
-
-        Args:
-            folder: The folder of the network, which passed the comparison with torch in float32.
-            kind: The dtype of the user's model, ``float16`` or ``bfloat16``, in which torch runs.
-        """
+    def check_in_source_precision(self, folder: Path, kind: str) -> OwnPrecision:
+        """Compare a network whose source is in half precision with torch in that precision."""
         framework = self.baselines.opened(TORCH)
         if framework is None:
             return OwnPrecision(dtype=kind)
         tolerance = ROUNDINGS * STORAGE[kind].rounding
         with framework, self.running(folder) as process:
             expected = [framework.outputs(inputs) for inputs in self._samples]
-            verdict = compared(process.outputs, self._samples, expected, tolerance=tolerance)
+            verdict = compare(process.outputs, self._samples, expected, tolerance=tolerance)
         problem = verdict.problem
         return OwnPrecision(
             dtype=kind,
@@ -389,37 +309,28 @@ class DeliverySteps:
         )
 
     def explain_failure(self, verdict: OutputCheck) -> str:
-        """A sentence that says why the network fails, and which tasks' kernels cause it.
-
-        Args:
-            verdict: The result of comparing the network with the reference.
-        """
+        """A sentence that says why the network fails, and which tasks' kernels cause it."""
         log.warning("network_fails", problem=verdict.problem)
 
-        keys = blamed(self, list(self.kernels.winners))
+        keys = find_wrong_kernels(self, list(self.kernels.winners))
         names = ", ".join(self.kernels.winners[key].task.name for key in keys)
-        blame = f"the kernel of {names} is to blame" if keys else _UNBLAMED
+        blame = f"the kernel of {names} is to blame" if keys else _NOT_A_KERNEL
         return f"the network is not delivered: {verdict.problem}; {blame}"
 
     def running(self, folder: Path) -> NetworkProcess:
-        """The process that runs the network of a folder. It is started if it does not run yet."""
+        """The process that runs the network of a folder, started if needed."""
         verified = self._verified.pop(folder, None)
         return verified or delivered_process("network", folder, threads=self.threads)
 
     def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
-        """Time the network and its baselines in turns, and add the times to a result.
-
-        Args:
-            result: The result of the delivery so far.
-            ours: The process that runs the network.
-        """
+        """Time the network and its baselines in turns, and add the times to a result."""
         reduced = None
         try:
-            reduced = self._settled.reduced_request(self._reference_outputs)
+            reduced = self._settled.reduced_comparison(self._reference_outputs)
         except ChameleonError as error:
             log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)
-        by_default = ReducedRequest(
+        by_default = ReducedComparison(
             precisions=(AS_IT_COMES,),
             by_default=True,
             calibration=(),
@@ -433,7 +344,7 @@ class DeliverySteps:
         return self.baselines.reference.outputs(inputs)
 
     def kernel_seconds(self, process: NetworkProcess) -> tuple[KernelTime, ...]:
-        """Measure the seconds of each kernel of a delivered network. Empty if that fails."""
+        """Measure the seconds of each kernel of a delivered network; empty if that fails."""
         try:
             return tuple(process.profile(self._samples[0]))
         except ChameleonError as error:

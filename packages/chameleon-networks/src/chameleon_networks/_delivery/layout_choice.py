@@ -26,7 +26,7 @@ from chameleon_tvm.api import (
     with_rank,
 )
 
-from chameleon_networks._delivery.checking import Facts
+from chameleon_networks._checks.check import Facts
 from chameleon_networks._importers.options import DEFAULT
 
 log = structlog.get_logger()
@@ -94,16 +94,7 @@ class LayoutChoice:
 def choose(
     specs: Sequence[OperatorSpec], trials: Trials, moved: Callable[[str], int] = lambda _: 0
 ) -> LayoutChoice:
-    """Choose the layout of images (the order of their axes) in which a network is faster.
-
-    The convolution with the most work is measured first, and others if the budget leaves time.
-
-    Args:
-        specs: The network's distinct operators in the default layout, with their weights.
-        trials: The object that measures kernels and estimates their times.
-        moved: A function of a layout. It returns how many elements the network must move by
-            permutations in this layout.
-    """
+    """Choose the faster layout by timing convolutions, the one with most work first."""
     started = time.perf_counter()
     groups = _by_shape(specs)
     if not groups:
@@ -211,7 +202,7 @@ def _in_layouts(spec: ConvolutionSpec) -> dict[str, ConvolutionSpec]:
 
 
 def _seconds(group: Sequence[ConvolutionSpec], trials: Trials) -> dict[str, float] | None:
-    """Measured seconds of all occurrences in each layout. None unless both layouts have a time."""
+    """Measured seconds of all occurrences in each layout; None unless both layouts have a time."""
     spec, there = _in_layouts(group[0]).values()
     ours = trials.best_seconds(spec.task(spec.name, trials.target), GUESSES)
     if ours is None:

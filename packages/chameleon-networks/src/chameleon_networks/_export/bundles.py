@@ -18,23 +18,15 @@ from chameleon_core.plugin_api import (
 from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
 
+from chameleon_networks._artifact.writer import FORMAT, MANIFEST, digest_of_file, read_manifest
+from chameleon_networks._c_runtime.linking import OBJECTS, compiler_command, filled, link_library
+from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
 from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
 from chameleon_networks._export.operators import deliver_operator
-from chameleon_networks._package.package import FORMAT, MANIFEST, digest_of_file, read_manifest
-from chameleon_networks._runtime.linking import OBJECTS, compiler_command, filled, link_library
-from chameleon_networks._runtime.pack import PACKING, PACKING_FILES
 
 
-def name_for(folder: Path, asked: str | None) -> str:
-    """Choose the name of a bundle for C, which names its files and functions.
-
-    Args:
-        folder: The folder of the bundle, which names the bundle if ``asked`` is None.
-        asked: The name that the user asked for, or None.
-
-    Raises:
-        ConfigError: The name is not an identifier in C.
-    """
+def bundle_name(folder: Path, asked: str | None) -> str:
+    """Choose the name of a bundle for C, which names its files and functions."""
     name = asked or identifier(folder.absolute().name)
     if not name.isascii() or not name.isidentifier() or name.startswith("_"):
         raise ConfigError(
@@ -45,22 +37,7 @@ def name_for(folder: Path, asked: str | None) -> str:
 
 
 def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
-    """Write a C library with its header for a delivered network or operator (a bundle).
-
-    Args:
-        delivered: The folder ``network`` of a run, or a folder that ``deliver_operator`` wrote.
-        folder: The folder of the bundle, which is created if it is missing.
-        name: The name of the library.
-
-    Returns:
-        The files of the bundle.
-
-    Raises:
-        ConfigError: Such a network cannot become a bundle, or a file exists already.
-        TargetError: This system is not Linux, or it has no C compiler.
-        RunFolderError: A file of the delivered folder was changed.
-        ChameleonError: The library cannot be linked.
-    """
+    """Write a C library with header, weights and example of a delivered folder (a bundle)."""
     manifest = read_manifest(delivered)
     _refuse(delivered, manifest)
     texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
@@ -123,54 +100,27 @@ _RANDOM = (
 )
 
 
-def to_libraries(
+def write_libraries(
     winners: Sequence[Winner], space: SpaceProvider, folder: Path, threads: int
 ) -> Exported:
-    """Write a folder with a library and its loader for each operator.
-
-    Args:
-        winners: The winners of a run.
-        space: The design space that their configurations belong to.
-        folder: The output folder, which is created if it is missing. A single operator is written
-            into this folder itself. Several operators get a folder each inside it.
-        threads: Number of threads that the winners were measured with.
-
-    Raises:
-        ConfigError: A task is not built by TVM, or a folder exists already.
-        TargetError: The target is not a CPU of this machine's kind.
-    """
+    """Write a folder with a library and its loader for each operator."""
     outputs = _folders(folder, identifiers([winner.task.name for winner in winners]))
     for output, winner in zip(outputs, winners, strict=True):
         _whole(winner, space, output, threads)
     return _exported(winners, outputs)
 
 
-def to_c(
+def write_c_bundles(
     winners: Sequence[Winner],
     space: SpaceProvider,
     folder: Path,
     threads: int,
     name: str | None = None,
 ) -> Exported:
-    """Write each operator as a C library that a C or C++ program can link (a bundle).
-
-    A bundle consists of the library, its header, the weights, an example program and the manifest.
-
-    Args:
-        winners: The winners of a run.
-        space: The design space that their configurations belong to.
-        folder: The output folder, as for ``to_libraries``.
-        threads: Number of threads that the winners were measured with.
-        name: The name of the library of a single operator. None means the name of the folder.
-
-    Raises:
-        ConfigError: A task is not built by TVM, a folder exists already, or the name is not an
-            identifier in C.
-        TargetError: The target is not a CPU of this machine's kind.
-    """
+    """Write each operator as a bundle: C library, header, weights, example program and manifest."""
     names = [_named(stem) for stem in identifiers([winner.task.name for winner in winners])]
     outputs = _folders(folder, names)
-    called = [name_for(output, name) for output in outputs]
+    called = [bundle_name(output, name) for output in outputs]
     for library, output, winner in zip(called, outputs, winners, strict=True):
         with temporary_folder() as scratch:
             _whole(winner, space, Path(scratch) / library, threads)
@@ -178,24 +128,14 @@ def to_c(
     return _exported(winners, outputs)
 
 
-def network_to_c(network: Path, folder: Path, name: str | None) -> Exported:
-    """Write the bundle for C of a delivered network.
-
-    Args:
-        network: The delivered folder of a run.
-        folder: The folder of the bundle, which is created if it is missing.
-        name: The name of the library. None means the name of the folder.
-
-    Raises:
-        RunFolderError: There is no delivered network.
-        ConfigError: Such a network cannot become a bundle, or a file exists already.
-    """
+def write_network_bundle(network: Path, folder: Path, name: str | None) -> Exported:
+    """Write the bundle for C of a delivered network."""
     if not (network / MANIFEST).exists():
         raise RunFolderError(
             f"{network.parent} has no delivered network",
             hint="Run `chameleon compile` on it, or name an operator with --task.",
         )
-    return Exported(files=write_c_bundle(network, folder, name_for(folder, name)), tasks=())
+    return Exported(files=write_c_bundle(network, folder, bundle_name(folder, name)), tasks=())
 
 
 def _folders(folder: Path, names: Sequence[str]) -> list[Path]:

@@ -35,21 +35,10 @@ from chameleon_networks._graph.fusion_groups import FusionGroup, candidate_specs
 from chameleon_networks._importers.imported_network import ImportedNetwork
 
 
-def with_workloads(
+def with_tuned_functions(
     module: Any, fusions: Sequence[FusionGroup], builders: Mapping[str, TVMBuilder], target: str
 ) -> Any:
-    """Replace fusion groups of a network by calls of the very functions that were tuned.
-
-    MetaSchedule applies a record only to a function that equals the tuned function. Without this
-    replacement, TVM would make different functions of the same operators.
-
-    Args:
-        module: The module that ``prepared`` returned.
-        fusions: The fusion groups of the network.
-        builders: The builder of each tuned task, by ``Task.key``. Fusion groups without a builder
-            stay as they are.
-        target: The resolved target.
-    """
+    """Call the tuned functions themselves, as MetaSchedule's records need equal functions."""
 
     def workload(fusion: FusionGroup) -> OperatorKernel | None:
         keys = [spec.task("chain", target).key for spec in candidate_specs(fusion, target)]
@@ -75,12 +64,8 @@ def with_workloads(
     return insert_kernels(module, fusions, workload, reshape=True)
 
 
-def workloads_of(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
-    """Yield the functions that ``with_workloads`` made, each with the name of its task.
-
-    Args:
-        module: The module that ``with_workloads`` returned.
-    """
+def tuned_functions(module: Any) -> Iterator[tuple[str, tirx.PrimFunc]]:
+    """Yield the functions that ``with_tuned_functions`` made, each with the name of its task."""
     for _, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc) and TASK_ATTRIBUTE in (function.attrs or {}):
             yield str(function.attrs[TASK_ATTRIBUTE]), function
@@ -95,7 +80,7 @@ NETWORK_MODULE = "network.json"
 the database."""
 
 
-def to_metaschedule(
+def write_metaschedule(
     winners: Sequence[Winner],
     space: SpaceProvider,
     options: SketchOptions,
@@ -103,25 +88,7 @@ def to_metaschedule(
     *,
     network: ImportedNetwork | None = None,
 ) -> Exported:
-    """Write a MetaSchedule ``JSONDatabase`` with one record for each workload.
-
-    A workload is an operator's unscheduled function, as ``ms.tune_tir`` takes it. An operator with
-    constant inputs has two workloads: with and without the attribute that allows these inputs to be
-    packed. If a network is given, its Relax module is written too. The tuned functions that the
-    Relax module calls are workloads as well.
-
-    Args:
-        winners: The winners of a run.
-        space: The design space that their configurations belong to.
-        options: The options of the design space.
-        folder: The output folder, which is created if it is missing.
-        network: The network that the tasks are parts of, or None.
-
-    Raises:
-        ConfigError: A task was tuned with templates, which are no MetaSchedule traces, or the
-            folder has a database already.
-        InvalidConfigurationError: TVM makes another program of a configuration than before.
-    """
+    """Write a MetaSchedule ``JSONDatabase`` of each operator, with and without packed constants."""
     builders = {winner.task.name: tvm_builder(space, winner) for winner in winners}
     foreign = [name for name, builder in builders.items() if not isinstance(builder, SketchBuilder)]
     if foreign:
@@ -143,8 +110,8 @@ def to_metaschedule(
             record.commit(database, layout_free(function, constants))
     if network is not None:
         by_key = {winner.task.key: builders[winner.task.name] for winner in winners}
-        module = with_workloads(*prepared_network(network), by_key, winners[0].task.target)
-        for name, function in workloads_of(module):
+        module = with_tuned_functions(*prepared_network(network), by_key, winners[0].task.target)
+        for name, function in tuned_functions(module):
             records[name].commit(database, function)
         (folder / NETWORK_MODULE).write_text(tvm.ir.save_json(module), encoding="utf-8")
     return Exported(
@@ -190,18 +157,8 @@ def _notes(options: SketchOptions, builders: Any) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def to_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) -> Exported:
-    """Write the scheduled function of each task as TVMScript, with comments on its parameters.
-
-    Args:
-        winners: The winners of a run.
-        space: The design space that their configurations belong to.
-        folder: The output folder, which is created if it is missing.
-
-    Raises:
-        ConfigError: A task is not built by TVM, or a file exists already.
-        InvalidConfigurationError: TVM makes another program of a configuration than before.
-    """
+def write_tvmscript(winners: Sequence[Winner], space: SpaceProvider, folder: Path) -> Exported:
+    """Write the scheduled function of each task as TVMScript, with comments on its parameters."""
     names = [f"{stem}.py" for stem in identifiers([winner.task.name for winner in winners])]
     unoccupied(folder, names)
     files = []

@@ -29,6 +29,9 @@ from chameleon_tvm.api import (
 )
 from numpy.typing import NDArray
 
+from chameleon_networks._artifact.writer import build_facts, tensor_facts, write_artifact
+from chameleon_networks._c_runtime.linking import SOURCES, compiler_command
+from chameleon_networks._c_runtime.pack import ARRAYS, PACKING, replayed
 from chameleon_networks._compile.sequence.buffer_specialization import (
     buffer_shape,
     specialize_buffers,
@@ -40,15 +43,12 @@ from chameleon_networks._compile.sequence.library import (
     object_files,
     parallel_extents,
 )
-from chameleon_networks._package.package import build_facts, described_tensor, write_package
-from chameleon_networks._runtime.linking import SOURCES, compiler_command
-from chameleon_networks._runtime.pack import ARRAYS, PACKING, replayed
 
 Array = NDArray[Any]
 
 
-class NotRecordedError(Exception):
-    """An operation that packs weights cannot be recorded. The message names the operation."""
+class NotRecordableError(Exception):
+    """An operation that packs weights and cannot be recorded, as the message says."""
 
 
 @attrs.define(kw_only=True)
@@ -74,14 +74,7 @@ class Recording:
 
     @classmethod
     def of(cls, inputs: Sequence[Array]) -> tuple[Recording, list[Array]]:
-        """Start a recording of NumPy operations on some arrays.
-
-        Args:
-            inputs: The arrays from which all other arrays are computed.
-
-        Returns:
-            The recording, and the inputs as arrays that record each operation on them.
-        """
+        """Start a recording, and wrap its inputs in arrays that record operations."""
         recording = cls(inputs=[np.ascontiguousarray(array) for array in inputs])
         wrapped: list[Array] = []
         for number, array in enumerate(recording.inputs):
@@ -90,35 +83,18 @@ class Recording:
         return recording, wrapped
 
     def number_of(self, array: Array) -> int | None:
-        """The number of an array in this recording, or None if the array is not in it.
-
-        Args:
-            array: An array, which need not be recorded.
-        """
+        """The number of an array in this recording, or None if the array is not in it."""
         known = isinstance(array, Recorded) and array.recording is self
         return array.number if known else None  # type: ignore[attr-defined]
 
     def decided(self, array: Recorded) -> None:
-        """Record that code has read the numbers of an array, and may depend on them.
-
-        The recording is then valid only for these inputs (``fixed``).
-        """
+        """Mark the inputs of an array as ``fixed``, since code read its numbers."""
         self.fixed |= self._sources[_number(array)]
 
     def step(
         self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
-        """Run an operation and record it.
-
-        Args:
-            name: The name with which ``pack.py`` finds the operation.
-            function: A function that runs the operation on plain arrays.
-            args: The positional arguments, which may be recorded arrays.
-            kwargs: The keyword arguments.
-
-        Returns:
-            The result of the function. If it is an array, it is recorded.
-        """
+        """Run an operation on plain arrays and record it, and its result if that is an array."""
         result = function(*_plain(tuple(args)), **_plain(kwargs))
         if not isinstance(result, np.ndarray):
             for array in _recorded((*args, *kwargs.values())):
@@ -164,11 +140,11 @@ class Recording:
             return {"ellipsis": True}
         if isinstance(value, type | np.dtype):
             return {"dtype": np.dtype(value).name}
-        raise NotRecordedError(f"an argument of type {type(value).__name__}")
+        raise NotRecordableError(f"an argument of type {type(value).__name__}")
 
 
 class Recorded(np.ndarray[Any, Any]):
-    """A NumPy array whose operations are recorded. ``Recording.of`` makes such arrays."""
+    """A NumPy array that records its operations; ``Recording.of`` makes it."""
 
     recording: Recording | None
     number: int
@@ -180,7 +156,7 @@ class Recorded(np.ndarray[Any, Any]):
     def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **options: Any) -> Any:
         in_place = any(output is not None for output in options.pop("out", None) or ())
         if in_place or method not in {"__call__", "reduce"}:
-            raise NotRecordedError(f"{ufunc.__name__} in place")
+            raise NotRecordableError(f"{ufunc.__name__} in place")
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.reduce"
         return _step(f"numpy.{name}", getattr(ufunc, method), inputs, options)
 
@@ -188,7 +164,7 @@ class Recorded(np.ndarray[Any, Any]):
         del types
         of_numpy = getattr(np, func.__name__, None) is func
         if not of_numpy:
-            raise NotRecordedError(f"{func.__module__}.{func.__name__}")
+            raise NotRecordableError(f"{func.__module__}.{func.__name__}")
         return _step(f"numpy.{func.__name__}", func, args, kwargs)
 
     def __getitem__(self, key: Any) -> Any:
@@ -196,7 +172,7 @@ class Recorded(np.ndarray[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if self.recording is None:
-            raise NotRecordedError("an assignment to a part of an array")
+            raise NotRecordableError("an assignment to a part of an array")
         np.asarray(self)[_plain(key)] = _plain(value)
         self.recording.write("setitem", (self, key, value))
         self.recording.changed(self, (key, value))
@@ -214,19 +190,11 @@ class Recorded(np.ndarray[Any, Any]):
         return bool(_read(self))
 
     def item(self, *args: Any) -> Any:
-        """One element of the array as a Python number.
-
-        Code may choose later operations by this number. So the recording of operations is valid
-        only for inputs with the same values (``Recording.fixed``).
-        """
+        """One element as a Python number, which makes its inputs ``fixed``."""
         return _read(self).item(*args)
 
     def tolist(self) -> Any:
-        """All elements of the array as a list of Python numbers.
-
-        Code may choose later operations by these numbers. So the recording of operations is valid
-        only for inputs with the same values (``Recording.fixed``).
-        """
+        """All elements as Python numbers, which makes their inputs ``fixed``."""
         return _read(self).tolist()
 
     @property
@@ -276,7 +244,7 @@ def _read(array: Recorded) -> Array:
 
 def _number(array: Recorded) -> int:
     if array.recording is None:
-        raise NotRecordedError("an array that NumPy made of another one by itself")
+        raise NotRecordableError("an array that NumPy made of another one by itself")
     return array.number
 
 
@@ -306,22 +274,7 @@ MAIN = "main"
 
 
 def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
-    """Write the folder of an operator.
-
-    Its ``weights.bin`` holds the random weights that the operator was measured with. Users replace
-    this file with the result of ``pack_weights``.
-
-    Args:
-        winner: A winner of a run.
-        space: The design space that its configuration belongs to.
-        folder: The output folder, which is created if it is missing.
-        threads: Number of threads that the winner was measured with.
-
-    Raises:
-        TargetError: The target is another kind of processor, or there is no C compiler.
-        ConfigError: The packing of the weights cannot be recorded.
-        InvalidConfigurationError: TVM makes another program of a configuration than before.
-    """
+    """Write an operator's folder, with random weights that users replace by their own."""
     _check_target(winner.task.target)
     compiler_command()
     builder = tvm_builder(space, winner)
@@ -343,17 +296,11 @@ def deliver_operator(winner: Winner, space: SpaceProvider, folder: Path, threads
     folder.mkdir(parents=True, exist_ok=True)
     if packing is not None:
         packing.write(folder)
-    write_package(folder, executable, manifest)
+    write_artifact(folder, executable, manifest)
 
 
 def _check_target(target: str) -> None:
-    """Check that this machine can link for a target.
-
-    The CPU of this machine may lack features of the target.
-
-    Raises:
-        TargetError: The target is no CPU, or a CPU of another architecture.
-    """
+    """Check that this machine can link for a target, whose CPU features it may lack."""
     kind = foreign_kind(target)
     if kind:
         raise TargetError(
@@ -376,11 +323,7 @@ class Packing:
     constants: Arrays
 
     def write(self, folder: Path) -> None:
-        """Write the operations that pack weights into a folder, with ``pack.py``, which runs them.
-
-        Args:
-            folder: The folder of the delivered operator.
-        """
+        """Write the operations that pack weights, and ``pack.py``, which repeats them."""
         (folder / PACKING).write_text(json.dumps(self.facts) + "\n", encoding="utf-8")
         np.savez_compressed(folder / ARRAYS, *self.constants)
         shutil.copyfile(SOURCES / "pack.py", folder / "pack.py")
@@ -408,7 +351,7 @@ def _manifest(
     winner: Winner, builder: TVMBuilder, program: Program, threads: int
 ) -> dict[str, Any]:
     task, operator = winner.task, builder.operator
-    described = [described_tensor(parameter) for parameter in program.function.params]
+    described = [tensor_facts(parameter) for parameter in program.function.params]
     count = len(program.inputs)
     permissions = sorted(permissions_of(program.function))
     return {
@@ -425,11 +368,7 @@ def _manifest(
 
 
 def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing | None:
-    """Record how an operator's constants are packed. None if there are no constants.
-
-    Raises:
-        ConfigError: The packing cannot be recorded.
-    """
+    """Record how an operator's constants are packed; None if there are no constants."""
     positions = sorted(builder.operator.constants)
     if not positions:
         return None
@@ -439,7 +378,7 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
     try:
         packed = _packed(builder, winner, recorded)
         outputs = [_reference(recording, array) for array in packed]
-    except NotRecordedError as error:
+    except NotRecordableError as error:
         raise ConfigError(f"{refused}: it does {error}", hint=hint) from error
     fixed: list[int | None] = [None] * len(positions)
     for position in sorted(recording.fixed):
@@ -482,16 +421,12 @@ def _reference(recording: Recording, array: NDArray[Any]) -> dict[str, int]:
     """A reference to a packed array, for ``packing.json``."""
     number = recording.number_of(array)
     if number is None:
-        raise NotRecordedError("something that leaves the recording")
+        raise NotRecordableError("something that leaves the recording")
     return {"array": number}
 
 
 def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, hint: str) -> None:
-    """Check that the recorded operations pack other weights as the template does.
-
-    Raises:
-        ConfigError: The results differ.
-    """
+    """Check that the recorded operations pack other weights as the template does."""
     rng = np.random.default_rng(0)
     logical = [builder.inputs[position] for position in sorted(builder.operator.constants)]
     # The same numbers in another order are of the same type and range.

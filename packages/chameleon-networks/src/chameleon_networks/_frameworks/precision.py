@@ -22,12 +22,7 @@ from chameleon_tvm.api import BFLOAT16, FLOAT16, HALVES
 
 
 def half_type(program: Any) -> str | None:
-    """The half-precision dtype that a program computes in; None if it computes in neither.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``. If the program has both dtypes, the result is
-            ``bfloat16``, which is coarser.
-    """
+    """The half-precision dtype that a program computes in; None if it computes in neither."""
     tree = importlib.import_module("torch.utils._pytree")
     inputs = tree.tree_leaves(program.example_inputs)
     tensors = [*program.state_dict.values(), *program.constants.values(), *inputs]
@@ -36,16 +31,7 @@ def half_type(program: Any) -> str | None:
 
 
 def in_float32(program: Any) -> Any:
-    """Convert all tensors of a torch program from half precision to float32.
-
-    In the result, casts to half precision have become casts to float32.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-
-    Raises:
-        ConfigError: torch cannot export the converted program.
-    """
+    """Convert all tensors and casts of a torch program from half precision to float32."""
     torch = importlib.import_module("torch")
     try:
         return _converted(program, {getattr(torch, name) for name in HALVES}, torch.float32)
@@ -57,44 +43,19 @@ def in_float32(program: Any) -> Any:
 
 
 def in_float64(program: Any) -> Any:
-    """Convert all float32 tensors of a torch program to float64.
-
-    Operators in the program that convert to float32 then convert to float64.
-
-    Args:
-        program: A ``torch.export.ExportedProgram`` in float32.
-
-    Raises:
-        Exception: torch cannot export the converted program; any exception that torch raises.
-    """
+    """Convert all tensors and casts of a torch program from float32 to float64."""
     torch = importlib.import_module("torch")
     return _converted(program, {torch.float32}, torch.float64)
 
 
 def in_half(program: Any, kind: str) -> Any:
-    """Convert all float32 tensors of a torch program to half precision.
-
-    Operators in the program that convert to float32 then convert to half precision.
-
-    Args:
-        program: A ``torch.export.ExportedProgram`` in float32.
-        kind: ``float16`` or ``bfloat16``.
-
-    Raises:
-        Exception: torch cannot export the converted program; any exception that torch raises.
-    """
+    """Convert all tensors and casts of a torch program from float32 to half precision."""
     torch = importlib.import_module("torch")
     return _converted(program, {torch.float32}, getattr(torch, kind))
 
 
 def _converted(program: Any, kinds: set[Any], kind: Any) -> Any:
-    """Convert all tensors of some dtypes in a program to another dtype, and export it again.
-
-    Args:
-        program: A ``torch.export.ExportedProgram``.
-        kinds: The torch dtypes to convert.
-        kind: The torch dtype to convert to.
-    """
+    """Convert all tensors of some dtypes in a program to another dtype, and export it again."""
     torch = importlib.import_module("torch")
     fx = importlib.import_module("torch.fx")
 
@@ -126,12 +87,7 @@ def _converted(program: Any, kinds: set[Any], kind: Any) -> Any:
 
 
 def rounded(arrays: Iterable[Any], kind: str) -> list[Any]:
-    """Round float32 arrays to half precision. The result is float32 again.
-
-    Args:
-        arrays: NumPy arrays. Those of other dtypes are returned unchanged.
-        kind: ``float16`` or ``bfloat16``.
-    """
+    """Round float32 arrays to half precision and back; other arrays stay."""
     torch = importlib.import_module("torch")
     return [
         torch.from_numpy(array).to(getattr(torch, kind)).float().numpy()

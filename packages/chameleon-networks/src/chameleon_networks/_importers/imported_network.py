@@ -13,7 +13,7 @@ import numpy as np
 from chameleon_core.api import OperatorCoverage
 from chameleon_core.plugin_api import FLOAT32, Arrays
 
-from chameleon_networks._frameworks.running import (
+from chameleon_networks._frameworks.inference import (
     OPENVINO,
     Network,
     NetworkForms,

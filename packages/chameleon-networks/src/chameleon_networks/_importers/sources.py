@@ -21,7 +21,7 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import INT8, UINT8
 from numpy.typing import NDArray
 
-from chameleon_networks._frameworks import running
+from chameleon_networks._frameworks import inference
 from chameleon_networks._frameworks.precision import in_float32, in_float64, rounded
 from chameleon_networks._importers.imported_network import ImportedNetwork
 from chameleon_networks._importers.onnx import models
@@ -40,7 +40,12 @@ log = structlog.get_logger()
 _INPUTS = "inputs"
 """Cache key of the ``ProgramInputs``."""
 
-_TORCH_FRAMEWORKS = (running.TORCH, running.TORCH_COMPILE, running.ONNXRUNTIME, running.OPENVINO)
+_TORCH_FRAMEWORKS = (
+    inference.TORCH,
+    inference.TORCH_COMPILE,
+    inference.ONNXRUNTIME,
+    inference.OPENVINO,
+)
 """The frameworks that can run a torch network."""
 
 
@@ -137,44 +142,46 @@ class ProgramNetwork(ImportedNetwork):
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        others = running.installed(*_TORCH_FRAMEWORKS)
-        return others if self.half is None else (running.TORCH_FLOAT32, *others)
+        others = inference.installed(*_TORCH_FRAMEWORKS)
+        return others if self.half is None else (inference.TORCH_FLOAT32, *others)
 
     @property
     def exact(self) -> str | None:
         # Quantize and dequantize are computed in float32.
-        return None if self.quantized else running.TORCH_FLOAT64
+        return None if self.quantized else inference.TORCH_FLOAT64
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        return running.left_out(*_TORCH_FRAMEWORKS)
+        return inference.left_out(*_TORCH_FRAMEWORKS)
 
     @property
-    def forms(self) -> running.NetworkForms:
+    def forms(self) -> inference.NetworkForms:
         kept = next(iter(self.programs.values()), None)
-        return running.NetworkForms(
+        return inference.NetworkForms(
             program=lambda: self.float_program,
-            onnx=lambda: running.onnx_bytes(self.float_program),
+            onnx=lambda: inference.onnx_bytes(self.float_program),
             openvino=None if kept is None else Path(kept).with_name("openvino.xml"),
         )
 
     def precision_of(self, name: str) -> str:
-        return self.half or FLOAT32 if name in (running.TORCH, running.TORCH_COMPILE) else FLOAT32
+        return (
+            self.half or FLOAT32 if name in (inference.TORCH, inference.TORCH_COMPILE) else FLOAT32
+        )
 
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
         values: Arrays = _torch_importer().intermediate_values(self.float_program, names, inputs)
         return values
 
-    def framework(self, name: str, threads: int) -> running.Network:
-        if name in (running.ONNXRUNTIME, running.OPENVINO):
+    def framework(self, name: str, threads: int) -> inference.Network:
+        if name in (inference.ONNXRUNTIME, inference.OPENVINO):
             return super().framework(name, threads)
         program = self.program
-        if name == running.TORCH_FLOAT32:
+        if name == inference.TORCH_FLOAT32:
             program = self.float_program
-        elif name == running.TORCH_FLOAT64:
+        elif name == inference.TORCH_FLOAT64:
             program = in_float64(self.float_program)
-        return running.torch_network(
-            program, compiled=name == running.TORCH_COMPILE, threads=threads
+        return inference.torch_network(
+            program, compiled=name == inference.TORCH_COMPILE, threads=threads
         )
 
 
@@ -270,33 +277,33 @@ class OnnxNetwork(ImportedNetwork):
 
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
-        names = (running.ONNXRUNTIME, *running.installed(running.OPENVINO))
+        names = (inference.ONNXRUNTIME, *inference.installed(inference.OPENVINO))
         # Its int8 kernels may saturate sums of two products in 16 bits.
-        return (running.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
+        return (inference.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        return running.left_out(running.OPENVINO)
+        return inference.left_out(inference.OPENVINO)
 
     @property
-    def forms(self) -> running.NetworkForms:
-        return running.NetworkForms(
+    def forms(self) -> inference.NetworkForms:
+        return inference.NetworkForms(
             program=None, onnx=lambda: self.options.source, shapes=self.shapes
         )
 
     def precision_of(self, name: str) -> str:
-        quantized = running.ONNXRUNTIME_FLOAT32 in self.frameworks
-        return INT8 if quantized and name != running.ONNXRUNTIME_FLOAT32 else FLOAT32
+        quantized = inference.ONNXRUNTIME_FLOAT32 in self.frameworks
+        return INT8 if quantized and name != inference.ONNXRUNTIME_FLOAT32 else FLOAT32
 
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
         content = models.onnx_with_outputs(self.options.source, names)
-        return running.onnx_session(content, threads=1, fused=False)(inputs)
+        return inference.onnx_session(content, threads=1, fused=False)(inputs)
 
-    def framework(self, name: str, threads: int) -> running.Network:
-        if name != running.ONNXRUNTIME_FLOAT32:
+    def framework(self, name: str, threads: int) -> inference.Network:
+        if name != inference.ONNXRUNTIME_FLOAT32:
             return super().framework(name, threads)
         content = models.onnx_as_qdq(self.options.source)
-        return running.onnx_session(content, threads=threads, fused=False)
+        return inference.onnx_session(content, threads=threads, fused=False)
 
 
 _NETWORKS: Mapping[type[NetworkOptions], Callable[[Any], ImportedNetwork]] = {

@@ -12,8 +12,8 @@ from chameleon_core.plugin_api import Arrays, ConfigError
 from chameleon_tvm.api import first_line, named_function
 from numpy.typing import NDArray
 
+from chameleon_networks._evaluation.verify import Sample
 from chameleon_networks._importers.imported_network import BucketInputs, ImportedNetwork
-from chameleon_networks._running.verify import Sample
 
 log = structlog.get_logger()
 

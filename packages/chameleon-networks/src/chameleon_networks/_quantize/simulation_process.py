@@ -19,6 +19,8 @@ from chameleon_tvm.api import INT8
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._evaluation.messages import network_from, read_arrays, serve, write_arrays
+from chameleon_networks._evaluation.verify import Sample, magnitudes, relative_error
 from chameleon_networks._quantize.data_flow import DataFlow
 from chameleon_networks._quantize.eligibility import find_eligible
 from chameleon_networks._quantize.ranges import (
@@ -30,8 +32,6 @@ from chameleon_networks._quantize.ranges import (
 )
 from chameleon_networks._quantize.simulated_network import SimulatedNetwork
 from chameleon_networks._quantize.weights import Means, channel_means
-from chameleon_networks._running.requests import read_arrays, requested_network, serve, write_arrays
-from chameleon_networks._running.verify import Sample, error_between, magnitudes
 
 log = structlog.get_logger()
 
@@ -136,7 +136,7 @@ class Calibrator:
         types = dict.fromkeys(self._places, INT8)
         scales = magnitudes([expected for _, expected in self._compared])
         return max(
-            error_between(self._simulated.outputs(inputs, types, ranges), expected, scales)
+            relative_error(self._simulated.outputs(inputs, types, ranges), expected, scales)
             for inputs, expected in self._compared
         )
 
@@ -194,8 +194,16 @@ class Server:
         return getattr(self, f"_{request['do']}")(request)  # type: ignore[no-any-return]
 
     def _open(self, request: Message) -> Message:
-        """Read a network, and say which of its fusion groups can be simulated."""
-        module, fusions = prepared_network(requested_network(request))
+        """Read a network, and say which of its fusion groups can be simulated.
+
+        Args:
+            request: A mapping with the network (``describe_network``), the ``target``, and the
+                ``names`` of the network's variables in the parent process.
+
+        Raises:
+            ConfigError: This process reads a different network from the same source.
+        """
+        module, fusions = prepared_network(network_from(request))
         if list(DataFlow(module, fusions).names.values()) != request["names"]:
             raise ConfigError(
                 "another process reads the network differently from this one",
@@ -242,7 +250,7 @@ class Server:
     def _error_of(self, request: Message, sample: Sample, expected: Arrays) -> float:
         """The error of one sample. Infinite if a dtype could not represent a number."""
         got = sample.cut(self._outputs_of(sample.inputs, request))
-        error: float = error_between(got, expected, self._scales)
+        error: float = relative_error(got, expected, self._scales)
         return math.inf if self._simulated.overflowed else error
 
     def _outputs(self, request: Message) -> Message:

@@ -60,8 +60,8 @@ def command(  # noqa: PLR0917 - click passes them by name
             from chameleon_transforms._session import Session  # noqa: PLC0415 - imports torch
 
             session = Session(_resolved(pipeline, overrides), [progress], interruption)
-            known = None if again or point is None else session.known()
-            result = session.run(_told) if known is None else known
+            front = None if again or point is None else session.read_front()
+            result = session.run(_print_progress) if front is None else front
             delivered = None if point is None else _delivered(session, result, point, no_compile)
     finally:
         progress.close()
@@ -81,7 +81,7 @@ def _resolved(pipeline: Path, overrides: tuple[str, ...]) -> ResolvedPipeline:
     return load_pipeline(pipeline, (*overrides, "transform={}"))
 
 
-def _told(judged: int, total: int) -> None:
+def _print_progress(judged: int, total: int) -> None:
     click.echo(f"{judged} of {total} networks judged", err=True)
 
 

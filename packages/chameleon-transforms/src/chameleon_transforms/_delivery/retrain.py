@@ -27,12 +27,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def read(folder: Path, name: str) -> tuple[Tensor, Tensor]:
-    """Read a file of images and classes for training, and check its shapes and numbers.
-
-    Args:
-        folder: The folder of the file.
-        name: The name of the file.
-    """
+    """Read a file of images and classes for training, and check its shapes and numbers."""
     path = Path(folder) / f"{name}.pt"
     if not path.is_file():
         sys.exit(f"There is no {path}; see `python {Path(__file__).name} --help`.")
@@ -55,15 +50,7 @@ def accuracy(network: nn.Module, images: Tensor, classes: Tensor, batch: int) ->
 def loss_of(
     scores: Tensor, taught: Tensor | None, classes: Tensor, weight: float, temperature: float
 ) -> Tensor:
-    """The loss of training with a teacher: cross-entropy, and distance to its outputs.
-
-    Args:
-        scores: The outputs of the trained network, shape (n, classes).
-        taught: The outputs of the original network (the teacher), or None without a teacher.
-        classes: The right classes, shape (n,).
-        weight: The weight of the distance to the teacher's outputs, from 0 to 1.
-        temperature: The temperature by which outputs are divided before they are compared.
-    """
+    """The cross-entropy of scores (n, classes), and the distance to the teacher's outputs."""
     loss = nn.functional.cross_entropy(scores, classes)
     if taught is None:
         return loss

@@ -15,59 +15,44 @@ from torch import Tensor, nn
 from chameleon_transforms._nest.domain import Nest
 from chameleon_transforms._nest.modules import TransformedConvolution
 from chameleon_transforms._nest.program import Program, Stage
-from chameleon_transforms._network.changed import replacements
 from chameleon_transforms._network.channels import ChannelGroup
+from chameleon_transforms._network.replacement import replacements
 from chameleon_transforms._network.space import Candidate, NetworkSpace
 
 _TINY = 1e-12
 
 
-def dense(weight: Tensor, groups: int) -> Tensor:
-    """Write the weight of a grouped convolution as that of an ungrouped one, with zeros.
-
-    The result has shape (O, I, kh, kw).
-
-    Args:
-        weight: The weight of the grouped convolution, shape (O, I of a group, kh, kw).
-        groups: Number of groups.
-    """
+def ungrouped(weight: Tensor, groups: int) -> Tensor:
+    """The weight (O, I of a group, kh, kw) of a grouped convolution as (O, I, kh, kw)."""
     if groups == 1:
         return weight
     outputs, inputs, *taps = weight.shape
-    whole = weight.new_zeros((outputs, inputs * groups, *taps))
+    full = weight.new_zeros((outputs, inputs * groups, *taps))
     for group in range(groups):
         rows = slice(group * outputs // groups, (group + 1) * outputs // groups)
-        whole[rows, group * inputs : (group + 1) * inputs] = weight[rows]
-    return whole
+        full[rows, group * inputs : (group + 1) * inputs] = weight[rows]
+    return full
 
 
-def factors(weight: Tensor, stages: Sequence[Stage]) -> list[Tensor] | None:
-    """Find weights of consecutive stages that together approximate one convolution.
-
-    Args:
-        weight: Weight of the convolution, shape (O, I, kh, kw).
-        stages: The stages that replace the convolution.
-
-    Returns:
-        A weight for each stage, or None if this function does not know such stages.
-    """
+def factorize(weight: Tensor, stages: Sequence[Stage]) -> list[Tensor] | None:
+    """Weights of stages that approximate one (O, I, kh, kw); None for unknown stages."""
     if len(stages) == 1:
         return [weight]
     outputs, inputs, *taps = weight.shape
     if _is_pointwise(stages[-1]):
-        left, right = _truncated(weight.reshape(outputs, -1), stages[-1].input[0])
-        rest = factors(right.reshape(-1, inputs, *taps), stages[:-1])
+        left, right = _truncated_svd(weight.reshape(outputs, -1), stages[-1].input[0])
+        rest = factorize(right.reshape(-1, inputs, *taps), stages[:-1])
         return None if rest is None else [*rest, left[:, :, None, None]]
     if _is_pointwise(stages[0]):
         matrix = weight.transpose(0, 1).reshape(inputs, -1)
-        left, right = _truncated(matrix, stages[0].output[0])
-        rest = factors(right.reshape(-1, outputs, *taps).transpose(0, 1), stages[1:])
+        left, right = _truncated_svd(matrix, stages[0].output[0])
+        rest = factorize(right.reshape(-1, outputs, *taps).transpose(0, 1), stages[1:])
         return None if rest is None else [left.T[:, :, None, None], *rest]
     kernels = [stage.nests[0].kernel for stage in stages]
     if len(stages) == 2 and kernels == [(taps[0], 1), (1, taps[1])]:  # noqa: PLR2004
         # (inputs, rows of taps) against (outputs, columns of taps).
         matrix = weight.permute(1, 2, 0, 3).reshape(inputs * taps[0], outputs * taps[1])
-        left, right = _truncated(matrix, stages[0].output[0])
+        left, right = _truncated_svd(matrix, stages[0].output[0])
         vertical = left.T.reshape(-1, inputs, taps[0], 1)
         horizontal = right.reshape(-1, outputs, 1, taps[1]).transpose(0, 1)
         return [vertical, horizontal]
@@ -78,7 +63,7 @@ def _is_pointwise(stage: Stage) -> bool:
     return all(nest.kernel == (1, 1) and nest.stride == (1, 1) for nest in stage.nests)
 
 
-def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+def _truncated_svd(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Two factors with ``rank`` columns and rows; padded with zeros if the matrix has less rank."""
     u, s, v = torch.linalg.svd(matrix, full_matrices=False)
     count = min(rank, len(s))
@@ -90,77 +75,54 @@ def _truncated(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     return left, right
 
 
-def of_nest(weight: Tensor, nest: Nest) -> Tensor:
-    """Cut the weight of one loop nest out of the weight of its stage.
-
-    If input channels are left out, each filter is scaled to its former magnitude.
-
-    Args:
-        weight: Dense weight of the stage, shape (O, I, kh, kw), with at least the nest's filter
-            size.
-        nest: The nest.
-    """
+def weight_of_nest(weight: Tensor, nest: Nest) -> Tensor:
+    """A nest's part of a weight (O, I, kh, kw), each filter with its former norm."""
     part = weight[nest.outputs.start : nest.outputs.stop, nest.inputs.start : nest.inputs.stop]
     rows, columns = (
         (have - want) // 2 for have, want in zip(part.shape[2:], nest.kernel, strict=True)
     )
-    whole = part
+    full = part
     part = part[:, :, rows : rows + nest.kernel[0], columns : columns + nest.kernel[1]]
-    per_output, per_input = nest.outputs.length // nest.tied, nest.inputs.length // nest.tied
+    per_output, per_input = nest.outputs.length // nest.groups, nest.inputs.length // nest.groups
     tiles = [
         part[tile * per_output : (tile + 1) * per_output, tile * per_input : (tile + 1) * per_input]
-        for tile in range(nest.tied)
+        for tile in range(nest.groups)
     ]
     parts = torch.cat(tiles)
-    before, after = (weights.flatten(1).norm(dim=1) for weights in (whole, parts))
+    before, after = (weights.flatten(1).norm(dim=1) for weights in (full, parts))
     scale = torch.where(after > _TINY, before / after.clamp_min(_TINY), torch.ones_like(after))
     return parts * scale[:, None, None, None]
 
 
-def carried(module: nn.Module, program: Program, weight: Tensor, bias: Tensor | None) -> bool:
-    """Derive the weights of a convolution's replacement from the convolution's own weights.
-
-    Args:
-        module: The torch module of the replacement. Its weights are changed in place.
-        program: The description of the replacement.
-        weight: The convolution's weight, shape (O, I, kh, kw). O and I are the numbers of output
-            and input channels of the replacement. A grouped convolution has explicit zeros between
-            its groups.
-        bias: The convolution's bias, shape (O,), or None.
-
-    Returns:
-        Whether the weights were derived. If False, the module keeps its initial weights.
-    """
-    weights = factors(weight, program.stages)
+def transfer_weights(
+    module: nn.Module, program: Program, weight: Tensor, bias: Tensor | None
+) -> bool:
+    """Set a module's weights from (O, I, kh, kw) and bias (O,), and return whether."""
+    weights = factorize(weight, program.stages)
     if weights is None:
         return False
     with torch.no_grad():
         if isinstance(module, TransformedConvolution):
-            for stage, convolutions, whole in zip(
+            for stage, convolutions, stage_weight in zip(
                 program.stages, module.convolutions, weights, strict=True
             ):
                 for nest, convolution in zip(stage.in_order, convolutions, strict=True):
-                    convolution.weight.copy_(of_nest(whole, nest))
+                    convolution.weight.copy_(weight_of_nest(stage_weight, nest))
         else:
-            module.weight.copy_(of_nest(weights[0], program.stages[0].nests[0]))
+            module.weight.copy_(weight_of_nest(weights[0], program.stages[0].nests[0]))
         if bias is not None:
             module.bias.copy_(bias)
     return True
 
 
-class Carrier:
-    """Makes the modules of a transformed network, with weights from the original network.
-
-    Args:
-        space: The space of the candidate. Its network has the original weights.
-        candidate: The candidate.
-    """
+class WeightTransfer:
+    """Makes the modules of a transformed network, with weights from the original network."""
 
     def __init__(self, space: NetworkSpace, candidate: Candidate) -> None:
         self._space = space
         self._candidate = candidate
         self._original = space.network.module
-        self._kept = {group.name: self._largest(group) for group in space.groups}
+        self._kept_channels = {group.name: self._largest(group) for group in space.groups}
 
     def _largest(self, group: ChannelGroup) -> Tensor:
         """The channels of a group that are kept, in order: those with the largest weights."""
@@ -173,11 +135,7 @@ class Carrier:
         return total.topk(left).indices.sort().values
 
     def modules(self) -> tuple[Mapping[str, nn.Module], list[str]]:
-        """The new modules of the transformed network, by name.
-
-        A second value has the names of layers that keep initial weights, because the original
-        weights could not be carried over.
-        """
+        """The new modules by name, and the names of those with initial weights."""
         modules = replacements(self._space, self._candidate)
         fresh: list[str] = []
         for name, module in modules.items():
@@ -185,17 +143,17 @@ class Carrier:
             program = self._candidate.programs.get(name)
             if program is not None:
                 weight, bias = self._of_convolution(name, original)
-                if not carried(module, program, weight, bias):
+                if not transfer_weights(module, program, weight, bias):
                     fresh.append(name)
             else:
                 self._narrow(name, original, module)
         return modules, fresh
 
     def _of_convolution(self, name: str, original: nn.Module) -> tuple[Tensor, Tensor | None]:
-        weight = dense(original.weight.detach(), original.groups)
+        weight = ungrouped(original.weight.detach(), original.groups)
         bias = None if original.bias is None else original.bias.detach()
         for group in self._space.groups:
-            rows = self._kept[group.name]
+            rows = self._kept_channels[group.name]
             if name in group.writers:
                 weight, bias = weight[rows], None if bias is None else bias[rows]
             if name in group.readers:
@@ -207,7 +165,7 @@ class Carrier:
         group = next(
             item for item in self._space.groups if name in (*item.normalisations, *item.products)
         )
-        rows = self._kept[group.name]
+        rows = self._kept_channels[group.name]
         with torch.no_grad():
             if isinstance(module, nn.Linear):
                 module.weight.copy_(original.weight[:, rows])

@@ -54,10 +54,10 @@ class Nest:
     dilation: tuple[int, int] = (1, 1)
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     size: tuple[int, int]
-    tied: int = 1
+    groups: int = 1
 
     @property
-    def reach(self) -> tuple[int, int]:
+    def dilated_kernel(self) -> tuple[int, int]:
         """Rows and columns that a dilated filter covers."""
         return (
             (self.kernel[0] - 1) * self.dilation[0] + 1,
@@ -68,19 +68,19 @@ class Nest:
     def columns(self) -> int:
         """The extent of ow: the number of output columns."""
         _, left, _, right = self.padding
-        return (self.size[1] + left + right - self.reach[1]) // self.stride[1] + 1
+        return (self.size[1] + left + right - self.dilated_kernel[1]) // self.stride[1] + 1
 
     @property
     def all_rows(self) -> int:
         """Number of output rows of the whole stage."""
         top, _, bottom, _ = self.padding
-        return (self.size[0] + top + bottom - self.reach[0]) // self.stride[0] + 1
+        return (self.size[0] + top + bottom - self.dilated_kernel[0]) // self.stride[0] + 1
 
     @property
     def _reads(self) -> tuple[int, int]:
         """First input row that the nest reads, and the end of the rows; padding counts."""
         first = self.rows.start * self.stride[0] - self.padding[0]
-        last = (self.rows.stop - 1) * self.stride[0] + self.reach[0] - self.padding[0]
+        last = (self.rows.stop - 1) * self.stride[0] + self.dilated_kernel[0] - self.padding[0]
         return first, last
 
     @property
@@ -106,7 +106,7 @@ class Nest:
     def parameters(self) -> int:
         """Number of weights that the nest reads."""
         taps = self.kernel[0] * self.kernel[1]
-        return self.outputs.length * (self.inputs.length // self.tied) * taps
+        return self.outputs.length * (self.inputs.length // self.groups) * taps
 
     def tie(self, tiles: int) -> Nest | None:
         """Group the nest's channels: divide outputs and inputs into ``tiles`` times as many groups.
@@ -116,13 +116,13 @@ class Nest:
         Returns:
             The nest, or None if the numbers of channels are not divisible into so many groups.
         """
-        tied = self.tied * tiles
-        if tiles < 2 or self.outputs.length % tied or self.inputs.length % tied:  # noqa: PLR2004
+        groups = self.groups * tiles
+        if tiles < 2 or self.outputs.length % groups or self.inputs.length % groups:  # noqa: PLR2004
             return None
-        return attrs.evolve(self, tied=tied)
+        return attrs.evolve(self, groups=groups)
 
     @property
-    def most_tiles(self) -> int:
+    def most_groups(self) -> int:
         """The largest number of tiles that divides both domains of channels."""
         return gcd(self.outputs.length, self.inputs.length)
 
@@ -134,7 +134,7 @@ class Nest:
             do not divide the number that is kept.
         """
         length = self.outputs.length // by
-        if by < 2 or self.outputs.length % by or length % self.tied:  # noqa: PLR2004
+        if by < 2 or self.outputs.length % by or length % self.groups:  # noqa: PLR2004
             return None
         return attrs.evolve(self, outputs=Extent(start=0, length=length))
 
@@ -147,20 +147,14 @@ class Nest:
         Args:
             parts: The number of parts.
         """
-        if parts < 2 or self.tied > 1 or self.outputs.length % parts:  # noqa: PLR2004
+        if parts < 2 or self.groups > 1 or self.outputs.length % parts:  # noqa: PLR2004
             return None
         length = self.outputs.length // parts
         return tuple(self._outputs(part * length, length) for part in range(parts))
 
     def split_outputs_at(self, first: int) -> tuple[Nest, Nest] | None:
-        """Split the nest in two: one for the first output channels, one for the others.
-
-        The result is None if the channels are in groups, or if a part would have no channel.
-
-        Args:
-            first: The number of output channels of the first nest.
-        """
-        if self.tied > 1 or not 0 < first < self.outputs.length:
+        """Split off the first output channels; None if grouped or if a part is empty."""
+        if self.groups > 1 or not 0 < first < self.outputs.length:
             return None
         return self._outputs(0, first), self._outputs(first, self.outputs.length - first)
 

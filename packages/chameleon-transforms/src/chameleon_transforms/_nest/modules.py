@@ -52,12 +52,7 @@ class TransformedConvolution(nn.Module):
 
 
 def plan_of(program: Program) -> list[list[dict[str, Any]]]:
-    """Describe a program as plain values: the argument ``stages`` of ``TransformedConvolution``.
-
-    The result is a list of stages, and a stage is a list of parts. Each part is a convolution that
-    computes some rows and output channels of the stage's output. Parts are sorted by their first
-    row, and then by their first channel. The module concatenates their outputs in this order.
-    """
+    """A program as the argument ``stages`` of ``TransformedConvolution``."""
     return [[_part(nest) for nest in stage.in_order] for stage in program.stages]
 
 
@@ -78,7 +73,7 @@ def _part(nest: Nest) -> dict[str, Any]:
             "stride": nest.stride,
             "padding": (top, left) if even else 0,
             "dilation": nest.dilation,
-            "groups": nest.tied,
+            "groups": nest.groups,
         },
     }
 

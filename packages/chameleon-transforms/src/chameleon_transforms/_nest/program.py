@@ -86,16 +86,11 @@ class Program:
         return self.with_stages(at, (attrs.evolve(self.stages[at], nests=tuple(nests)),))
 
     def with_stages(self, at: int, stages: Sequence[Stage]) -> Program:
-        """A copy of the program in which other stages replace one stage.
-
-        Args:
-            at: The position of the stage to replace.
-            stages: The new stages.
-        """
+        """A copy of the program in which other stages replace one stage."""
         return attrs.evolve(self, stages=(*self.stages[:at], *stages, *self.stages[at + 1 :]))
 
 
-def whole(  # noqa: PLR0917 - in the order of torch's own arguments
+def single_nest(  # noqa: PLR0917 - in the order of torch's own arguments
     channels: int,
     outputs: int,
     kernel: tuple[int, int],
@@ -104,22 +99,10 @@ def whole(  # noqa: PLR0917 - in the order of torch's own arguments
     dilation: tuple[int, int],
     *,
     size: tuple[int, int],
-    tied: int = 1,
+    groups: int = 1,
     bias: bool = False,
 ) -> Program:
-    """The program of an untransformed convolution: one stage with one nest.
-
-    Args:
-        channels: Number of input channels.
-        outputs: Number of output channels.
-        kernel: Size of the filter (rows, columns).
-        stride: Strides of rows and columns.
-        padding: Zeros at the top, left, bottom and right.
-        dilation: Dilations of rows and columns.
-        size: Rows and columns of the input.
-        tied: Number of groups.
-        bias: Whether the convolution has a bias.
-    """
+    """The program of an untransformed convolution: one stage with one nest."""
     nest = Nest(
         outputs=Extent(start=0, length=outputs),
         inputs=Extent(start=0, length=channels),
@@ -129,7 +112,7 @@ def whole(  # noqa: PLR0917 - in the order of torch's own arguments
         dilation=dilation,
         padding=padding,
         size=size,
-        tied=tied,
+        groups=groups,
     )
     nest = attrs.evolve(nest, rows=Extent(start=0, length=nest.all_rows))
     stage = Stage(
@@ -139,13 +122,8 @@ def whole(  # noqa: PLR0917 - in the order of torch's own arguments
 
 
 def pointwise(input_shape: Shape, outputs: int) -> Stage:
-    """A stage that is a 1x1 convolution, which combines the channels at each position.
-
-    Args:
-        input_shape: Shape of the stage's input, without the batch.
-        outputs: Number of output channels.
-    """
+    """A stage that is a 1x1 convolution, which combines the channels at each position."""
     channels, *size = input_shape
-    return whole(
+    return single_nest(
         channels, outputs, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(size[0], size[1])
     ).stages[0]

@@ -14,14 +14,7 @@ Spec = Conv2dSpec | DepthwiseConv2dSpec
 
 
 def spec_of(nest: Nest, *, batch: int = 1) -> Spec:
-    """The operator to tune for a loop nest of a transformed convolution.
-
-    The operator's whole input is the part of the input that the nest reads.
-
-    Args:
-        nest: The nest.
-        batch: Number of samples.
-    """
+    """The operator of a nest, whose input is the part of the stage's input that the nest reads."""
     common: dict[str, Any] = {
         "input": (batch, nest.inputs.length, nest.read_rows.length, nest.size[1]),
         "kernel": nest.kernel,
@@ -30,9 +23,9 @@ def spec_of(nest: Nest, *, batch: int = 1) -> Spec:
         "dilation": nest.dilation,
         "layout": "NHWC",
     }
-    if nest.tied == nest.inputs.length and nest.tied > 1:
-        return DepthwiseConv2dSpec(**common, multiplier=nest.outputs.length // nest.tied)
-    return Conv2dSpec(**common, filters=nest.outputs.length, groups=nest.tied)
+    if nest.groups == nest.inputs.length and nest.groups > 1:
+        return DepthwiseConv2dSpec(**common, multiplier=nest.outputs.length // nest.groups)
+    return Conv2dSpec(**common, filters=nest.outputs.length, groups=nest.groups)
 
 
 def specs_of(program: Program, *, batch: int = 1) -> Sequence[Spec]:

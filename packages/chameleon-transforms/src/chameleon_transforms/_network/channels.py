@@ -22,7 +22,7 @@ from chameleon_core.plugin_api import ConfigError
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
-from chameleon_transforms._nest.program import Program, whole
+from chameleon_transforms._nest.program import Program, single_nest
 
 log = structlog.get_logger()
 
@@ -41,7 +41,7 @@ class Layer:
 
     name: str
     program: Program
-    site: str
+    output_node: str
 
 
 @attrs.frozen(kw_only=True)
@@ -59,20 +59,11 @@ class TracedNetwork:
     module: fx.GraphModule
     shapes: Mapping[str, tuple[int, ...]]
     layers: tuple[Layer, ...]
-    kept: Mapping[str, str]
+    untransformable: Mapping[str, str]
 
 
 def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
-    """Trace a network.
-
-    Args:
-        network: A network whose forward takes one batch of images and has no control flow that
-            depends on values of tensors.
-        images: An example input, shape (n, channels, rows, columns).
-
-    Raises:
-        ConfigError: The network cannot be traced or run, or it has no convolution to transform.
-    """
+    """Trace a network as a graph, with example images (n, channels, rows, columns)."""
     try:
         module = fx.symbolic_trace(network)
     except Exception as error:  # it runs the network's own code
@@ -80,7 +71,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
             f"the network cannot be traced: {type(error).__name__}: {error}",
             hint="torch.fx has to trace it: control flow must not depend on values of tensors.",
         ) from error
-    module = _without_writes(copy.deepcopy(module))
+    module = _without_in_place_operations(copy.deepcopy(module))
     try:
         with torch.no_grad():
             ShapeProp(module.eval()).propagate(images)
@@ -105,20 +96,13 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
         )
     for name, why in unchanged.items():
         log.info("convolution_stays_as_it_is", layer=name, because=why)
-    return TracedNetwork(module=module, shapes=shapes, layers=tuple(layers), kept=unchanged)
+    return TracedNetwork(
+        module=module, shapes=shapes, layers=tuple(layers), untransformable=unchanged
+    )
 
 
 def checked_scores(outputs: Any) -> Tensor:
-    """Check that a network's output is one tensor of class scores, and return it.
-
-    Its shape must be (samples, classes).
-
-    Args:
-        outputs: The output of the network.
-
-    Raises:
-        ConfigError: The output is something else.
-    """
+    """Check that the output is one tensor of class scores (samples, classes)."""
     if not isinstance(outputs, Tensor) or outputs.dim() != 2:  # noqa: PLR2004
         raise ConfigError(
             "the network does not return one tensor of shape (samples, classes)",
@@ -137,7 +121,7 @@ _IN_PLACE = {
 }
 
 
-def _without_writes(module: fx.GraphModule) -> fx.GraphModule:
+def _without_in_place_operations(module: fx.GraphModule) -> fx.GraphModule:
     """The network without in-place operations, which would overwrite the outputs of layers."""
     for node in module.graph.nodes:
         node.target = _IN_PLACE.get(node.target, node.target)
@@ -178,18 +162,15 @@ def _layers(
         elif type(part) is not nn.Conv2d:
             unchanged[name] = f"it is a {type(part).__name__}"
         else:
-            site = _site(nodes[0], module).name if len(nodes) == 1 else ""
-            layers.append(Layer(name=name, program=program_of(part, sizes.pop()), site=site))
+            output_node = _output_node(nodes[0], module).name if len(nodes) == 1 else ""
+            layers.append(
+                Layer(name=name, program=program_of(part, sizes.pop()), output_node=output_node)
+            )
     return layers, unchanged
 
 
 def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
-    """Describe a convolution of a network as loop nests, which transforms then change.
-
-    Args:
-        convolution: A convolution that pads with zeros.
-        shape: Shape of the convolution's input.
-    """
+    """Describe a convolution of a network as loop nests, which transforms then change."""
     kernel, stride, dilation = (
         (int(pair[0]), int(pair[1]))
         for pair in (convolution.kernel_size, convolution.stride, convolution.dilation)
@@ -202,7 +183,7 @@ def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
         pads = (0, 0, 0, 0)
     else:
         pads = (int(padding[0]), int(padding[1]), int(padding[0]), int(padding[1]))
-    return whole(
+    return single_nest(
         convolution.in_channels,
         convolution.out_channels,
         kernel,
@@ -210,7 +191,7 @@ def program_of(convolution: nn.Conv2d, shape: tuple[int, ...]) -> Program:
         pads,
         dilation,
         size=(shape[2], shape[3]),
-        tied=convolution.groups,
+        groups=convolution.groups,
         bias=convolution.bias is not None,
     )
 
@@ -225,7 +206,7 @@ ELEMENTWISE = (
 """Modules that apply the same function to each number."""
 
 
-def _site(node: fx.Node, module: fx.GraphModule) -> fx.Node:
+def _output_node(node: fx.Node, module: fx.GraphModule) -> fx.Node:
     """The last node in the chain of normalizations and activations that only ``node`` feeds."""
     while len(node.users) == 1:
         (user,) = node.users
@@ -302,12 +283,7 @@ class _Groups:
 
 
 def channel_groups(network: TracedNetwork) -> tuple[ChannelGroup, ...]:
-    """Find the groups of channels from which a search may remove channels.
-
-    All layers that write or read the channels of a group must lose the same channels. Channels of
-    the network's inputs and outputs stay as they are. Channels also stay if they are read by a node
-    whose effect on channels is unknown, such as a concatenation or a reshape.
-    """
+    """Find the groups of channels that several layers may lose together."""
     groups = _Groups()
     for node in network.module.graph.nodes:
         _visit(node, network, groups)

@@ -23,7 +23,7 @@ from chameleon_transforms._network.channels import (
     channel_groups,
 )
 
-AS_IS = "as it is"
+UNCHANGED = "as it is"
 """Label of the choice that leaves a layer unchanged."""
 
 _LEAST_CHANNELS = 8
@@ -53,14 +53,7 @@ class Candidate:
 class NetworkSpace:
     """All networks that transforms can make of one network.
 
-    Args:
-        network: The original network.
-        transforms: The transforms that may be applied to a convolution.
-        sequence: Largest number of transforms of one convolution.
-        widths: Numbers by which channels between convolutions may be divided; 1 must be among them.
-
     Attributes:
-        network: The original network.
         groups: Groups of channels that several layers share. The number of channels in a group may
             be reduced in all these layers together.
         design: The space as knobs ``layer:NAME`` and ``width:NAME``, for explorers.
@@ -105,11 +98,7 @@ class NetworkSpace:
         return {layer.name: layer for layer in self.network.layers}
 
     def candidate(self, config: Sequence[int]) -> Candidate:
-        """Describe the network that a row of knob indices stands for.
-
-        Args:
-            config: One index for each knob of ``design``.
-        """
+        """Describe the network that a row of knob indices stands for."""
         values = self.design.decode(config)
         channels = {
             group.name: group.channels // int(values[f"width:{group.name}"])
@@ -125,7 +114,7 @@ class NetworkSpace:
     def _narrowed(self, layer: Layer, channels: Mapping[str, int]) -> Program:
         """A layer's program, untransformed except for its numbers of channels."""
         reads, writes = self._reads.get(layer.name, ""), self._writes.get(layer.name, "")
-        return narrowed(layer.program, channels.get(reads), channels.get(writes))
+        return with_channels(layer.program, channels.get(reads), channels.get(writes))
 
     def _labels(self, layer: Layer) -> list[str]:
         """The choices of a layer; those with the least work come last."""
@@ -140,7 +129,7 @@ class NetworkSpace:
             legal = self._variants(self._narrowed(layer, dict(widths)))
             labels = list(legal) if labels is None else [word for word in labels if word in legal]
         at_full = self._variants(layer.program)
-        return sorted(labels or [AS_IS], key=lambda label: -at_full[label].multiply_adds)
+        return sorted(labels or [UNCHANGED], key=lambda label: -at_full[label].multiply_adds)
 
     def _variants(self, program: Program) -> dict[str, Program]:
         """The distinct programs that can replace a convolution, by label."""
@@ -152,19 +141,8 @@ class NetworkSpace:
 def variants(
     program: Program, transforms: Iterable[Transform], sequence: int
 ) -> dict[str, Program]:
-    """All programs that sequences of transforms make of a convolution, by label.
-
-    Args:
-        program: The untransformed convolution.
-        transforms: The transforms.
-        sequence: Largest number of transforms in a sequence.
-
-    Returns:
-        The program itself first, then all others. If several sequences make the same program, it
-        has the label of the first. Programs that do at least as much work as the original are left
-        out.
-    """
-    variants = {AS_IS: program}
+    """The programs that sequences of transforms make with less work, by label."""
+    variants = {UNCHANGED: program}
     last = {"": program}
     known = {program}
     for _ in range(sequence):
@@ -180,14 +158,8 @@ def variants(
     return variants
 
 
-def narrowed(program: Program, inputs: int | None, outputs: int | None) -> Program:
-    """Return a copy of a convolution's program with other numbers of channels.
-
-    Args:
-        program: A program without transforms: it has one stage with one loop nest.
-        inputs: The new number of input channels. None keeps the present number.
-        outputs: The new number of output channels. None keeps the present number.
-    """
+def with_channels(program: Program, inputs: int | None, outputs: int | None) -> Program:
+    """Return a copy of a convolution's program with other numbers of channels."""
     (stage,) = program.stages
     (nest,) = stage.nests
     ci = nest.inputs.length if inputs is None else inputs

@@ -18,7 +18,6 @@ class Point:
     """A transformed network with its times, scores and sizes.
 
     Attributes:
-        config: The network's row of indices in the space.
         seconds: Sum of the seconds of all its convolutions, each measured alone; None if one of
             them was not measured.
         predicted_seconds: The sum of the seconds of all convolutions, with predictions for those
@@ -52,12 +51,7 @@ class Point:
         return original.known_seconds / self.known_seconds
 
     def cells(self, original: Point, score: str) -> tuple[str, ...]:
-        """The cells of a table row about a network: milliseconds, speedup, score, weights.
-
-        Args:
-            original: The original network.
-            score: Name of the score to show.
-        """
+        """The cells of a table row about a network: milliseconds, speedup, score, weights."""
         return (
             f"{1e3 * self.known_seconds:.3g}",
             f"{self.speedup(original):.2f}",
@@ -75,14 +69,8 @@ class Point:
         return cls(**{**value, "config": tuple(value["config"])})
 
 
-def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Mark the rows that no other row dominates.
-
-    A row dominates another if it is at most as large in every column and smaller in one.
-
-    Args:
-        losses: Array of shape (n, columns). If rows are equal, only the first is marked.
-    """
+def pareto_mask(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Mark the rows (n, columns) that no other row dominates, the first of equal ones."""
     best = np.ones(len(losses), np.bool_)
     for index, row in enumerate(losses):
         at_most = (losses <= row).all(axis=1)
@@ -93,14 +81,7 @@ def not_dominated(losses: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def front(points: Sequence[Point], score: str) -> list[Point]:
-    """The networks that no other network dominates in time and score, fastest first.
-
-    Networks that were not accepted or not measured are left out.
-
-    Args:
-        points: Judged networks.
-        score: Name of the first score of the pipeline, which decides what networks are accepted.
-    """
+    """The accepted, measured networks that no other dominates in time and score, fastest first."""
     usable = [
         point
         for point in points
@@ -111,6 +92,6 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
     losses = np.array([[net.seconds, -net.scores[score], net.parameters] for net in usable])
     # Weights that are wanted are not to be few as well: nothing would be better than anything.
     columns = losses[:, :2] if score == PARAMETERS else losses
-    best = not_dominated(columns.astype(np.float64))
+    best = pareto_mask(columns.astype(np.float64))
     chosen = [net for net, keep in zip(usable, best, strict=True) if keep]
     return sorted(chosen, key=lambda net: net.seconds or 0.0)

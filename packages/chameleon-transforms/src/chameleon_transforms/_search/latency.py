@@ -41,17 +41,7 @@ def _key(operator: str, arguments: Mapping[str, Any]) -> str:
 
 
 class OperatorTimes:
-    """Measures operators, and keeps their seconds from earlier runs and from new runs.
-
-    Args:
-        pipeline: The pipeline whose stages tune each operator for its target, and whose runner
-            measures the operator.
-        folder: Folder of the runs that measure operators. Runs that are already in it are read.
-        measurements: Number of configurations to measure for each operator.
-        records: Folders of other runs whose measurements are read.
-        listeners: Objects that receive the runs' events.
-        interruption: Object through which a run can be asked to stop.
-    """
+    """Measures operators, and keeps their seconds from earlier runs and from new runs."""
 
     def __init__(  # noqa: PLR0917 - one caller, by name
         self,
@@ -77,38 +67,18 @@ class OperatorTimes:
         return sorted(path.parent for path in self._folder.glob(f"*/{RunFile.RECORDS}"))
 
     def key(self, spec: Spec) -> str:
-        """A key under which an operator's time is kept.
-
-        Operators that differ only in name or epilogue (bias, residual, activation) have the same
-        key.
-
-        Args:
-            spec: The operator.
-        """
+        """The key of an operator's time, which ignores its name and epilogue."""
         if spec not in self._keys:
             task = spec.task("operator", self.target)
             self._keys[spec] = _key(task.operator, task.arguments)
         return self._keys[spec]
 
     def seconds(self, spec: Spec) -> float | None:
-        """The best known time of an operator in seconds.
-
-        It is infinite if all measurements of the operator failed, and None if there are none.
-
-        Args:
-            spec: The operator.
-        """
+        """The best known time in seconds; infinite if all measurements failed, None without any."""
         return self._seconds.get(self.key(spec))
 
     def measure(self, specs: Iterable[Spec]) -> int:
-        """Tune each operator that has no known time, and return how many these are.
-
-        Args:
-            specs: The operators.
-
-        Raises:
-            RunInterrupted: The run was asked to stop. Measurements are kept.
-        """
+        """Tune each operator that has no known time, and return how many these are."""
         unknown: dict[str, Spec] = {}
         for spec in specs:
             if self.seconds(spec) is None:

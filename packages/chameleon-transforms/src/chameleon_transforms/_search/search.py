@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from chameleon_transforms._contract import NetworkScore
 from chameleon_transforms._nest.tasks import Spec, specs_of
-from chameleon_transforms._network.space import AS_IS, Candidate, NetworkSpace
-from chameleon_transforms._scores.judge import Judge
-from chameleon_transforms._search.front import Point, front, not_dominated
+from chameleon_transforms._network.space import UNCHANGED, Candidate, NetworkSpace
+from chameleon_transforms._scores.scorer import Scorer
+from chameleon_transforms._search.front import Point, front, pareto_mask
 from chameleon_transforms._search.latency import OperatorTimes
 from chameleon_transforms._section import Transformation
 
@@ -25,23 +25,12 @@ _GENERATION = 32
 
 
 class TransformSearch:
-    """Searches the transformed networks of a space for short times and high scores.
-
-    Args:
-        space: The space of networks.
-        judge: The object that runs networks with initial weights and scores them.
-        scores: The scores by name. The first decides.
-        times: The object that measures operators. It is not used if the options say that no
-            operator is measured.
-        options: The section ``transform`` of the pipeline.
-        batch: Number of samples of the inference whose latency counts.
-        seed: Seed of all random choices.
-    """
+    """Searches the transformed networks of a space for short times and high scores."""
 
     def __init__(
         self,
         space: NetworkSpace,
-        judge: Judge,
+        scorer: Scorer,
         scores: Mapping[str, NetworkScore],
         times: OperatorTimes,
         options: Transformation,
@@ -50,9 +39,9 @@ class TransformSearch:
         seed: int,
     ) -> None:
         self._space = space
-        self._judge = judge
+        self._scorer = scorer
         self._scores = scores
-        self._decides = next(iter(scores))
+        self._main_score = next(iter(scores))
         self._times = times
         self._measures = options.per_round > 0
         self._options = options
@@ -60,8 +49,8 @@ class TransformSearch:
         self._evolution = Evolution(space.design, np.random.default_rng([seed, 17]))
         self._predictor = OperatorPredictor()
         self._specs: set[Spec] = set()
-        self._bound = self._of_original()
-        (self.original,) = self._judged([space.original])
+        self._bound = self._bound_of_original()
+        (self.original,) = self._score_configs([space.original])
         self._points: dict[tuple[int, ...], Point] = {self.original.config: self.original}
 
     @property
@@ -70,12 +59,7 @@ class TransformSearch:
         return tuple(self._points.values())
 
     def run(self, progress: Callable[[int, int], None] = lambda *_: None) -> list[Point]:
-        """Judge as many networks as the options say, and return the front, fastest first.
-
-        Args:
-            progress: A function that is called with the number of judged networks and the number of
-                all networks to judge.
-        """
+        """Judge as many networks as the options say, and return the front, fastest first."""
         total, rounds = self._options.candidates, self._options.rounds
         self._measure([self.original])
         self._learn()
@@ -86,30 +70,30 @@ class TransformSearch:
                 if not len(fresh):
                     log.info("space_is_exhausted", judged=len(self._points) - 1)
                     break
-                for point in self._judged([tuple(row) for row in fresh.tolist()]):
+                for point in self._score_configs([tuple(row) for row in fresh.tolist()]):
                     self._points[point.config] = point
                 progress(len(self._points) - 1, total)
             self._measure(self._promising())
         return self.front()
 
     def front(self) -> list[Point]:
-        """The networks that no other network dominates, by time and the pipeline's first score.
-
-        Times are predicted if the options say that nothing is measured.
-        """
-        return front(self.points, self._decides)
+        """The Pareto front by time (predicted if nothing is measured) and by the first score."""
+        return front(self.points, self._main_score)
 
     # -- judging ------------------------------------------------------------------------------
 
-    def _of_original(self) -> Bound:
+    def _bound_of_original(self) -> Bound:
         """The bound that the original's score sets for all other networks."""
-        original, score = self._space.candidate(self._space.original), self._scores[self._decides]
+        original, score = (
+            self._space.candidate(self._space.original),
+            self._scores[self._main_score],
+        )
         # As the others are judged: on another number of threads the last bits may differ.
-        (scored,) = self._judge.scored([original], {self._decides: score})
-        least = scored[self._decides]
+        (scores,) = self._scorer.score_all([original], {self._main_score: score})
+        least = scores[self._main_score]
         if not np.isfinite(least):
             raise ConfigError(
-                f"the original's score {self._decides!r} is {least}",
+                f"the original's score {self._main_score!r} is {least}",
                 hint="See that the network's outputs on the data are finite.",
             )
         return Bound(
@@ -119,10 +103,10 @@ class TransformSearch:
             tolerance=self._options.tolerance,
         )
 
-    def _judged(self, configs: Sequence[tuple[int, ...]]) -> list[Point]:
+    def _score_configs(self, configs: Sequence[tuple[int, ...]]) -> list[Point]:
         """Networks with their scores, and with times as far as they are known."""
         candidates = [self._space.candidate(config) for config in configs]
-        scored = self._judge.scored(candidates, self._scores)
+        scored = self._scorer.score_all(candidates, self._scores)
         return [
             self._point(config, candidate, scores)
             for config, candidate, scores in zip(configs, candidates, scored, strict=True)
@@ -140,8 +124,8 @@ class TransformSearch:
             scores=scores,
             parameters=sum(program.parameters for program in candidate.programs.values()),
             multiply_adds=candidate.multiply_adds,
-            accepted=bool(scores[self._decides] >= self._bound.at(candidate.multiply_adds)),
-            transforms={n: label for n, label in candidate.labels.items() if label != AS_IS},
+            accepted=bool(scores[self._main_score] >= self._bound.at(candidate.multiply_adds)),
+            transforms={n: label for n, label in candidate.labels.items() if label != UNCHANGED},
             channels={name: n for name, n in candidate.channels.items() if n < full[name]},
         )
         return self._timed(point, candidate)
@@ -159,10 +143,10 @@ class TransformSearch:
             self._predictor.seconds(spec) if seconds is None else seconds
             for spec, seconds in zip(specs, known, strict=True)
         ]
-        whole = not self._measures or all(seconds is not None for seconds in known)
+        is_measured = not self._measures or all(seconds is not None for seconds in known)
         predicted = float(sum(filled))
         return attrs.evolve(
-            point, seconds=predicted if whole else None, predicted_seconds=predicted
+            point, seconds=predicted if is_measured else None, predicted_seconds=predicted
         )
 
     # -- proposing and measuring ---------------------------------------------------------------
@@ -171,7 +155,7 @@ class TransformSearch:
         points = list(self._points.values())
         configs = np.array([point.config for point in points], np.int32)
         legal = np.array([point.accepted for point in points])
-        losses = [[point.predicted_seconds, -point.scores[self._decides]] for point in points]
+        losses = [[point.predicted_seconds, -point.scores[self._main_score]] for point in points]
         return self._evolution.propose(configs, np.array(losses, np.float64), legal, count)
 
     def _promising(self) -> list[Point]:
@@ -227,20 +211,12 @@ Configs = NDArray[np.int32]
 
 _RANDOM = 0.25
 """Share of a generation that is drawn at random."""
-_MOST_MOVES = 4
+_MOST_MUTATIONS = 4
 """Largest number of knobs that are changed in a child."""
 
 
 class Evolution:
-    """Proposes networks by a constrained evolutionary search (Deb et al. 2002).
-
-    The search makes several losses small at once. Its parents are the accepted networks that no
-    other network dominates.
-
-    Args:
-        space: The knobs.
-        rng: Random generator of all choices.
-    """
+    """Proposes networks by constrained evolutionary search (Deb et al. 2002)."""
 
     def __init__(self, space: DesignSpace, rng: np.random.Generator) -> None:
         self._space = space
@@ -250,14 +226,7 @@ class Evolution:
     def propose(
         self, configs: Configs, losses: NDArray[np.float64], legal: NDArray[np.bool_], count: int
     ) -> Configs:
-        """Propose networks that were not proposed before, shape (at most ``count``, knobs).
-
-        Args:
-            configs: The judged networks, shape (n, knobs).
-            losses: The losses of each judged network, shape (n, objectives); smaller is better.
-            legal: Whether each judged network was accepted, shape (n,).
-            count: Number of networks to propose.
-        """
+        """New networks (at most ``count``, knobs) from those (n, knobs) with their losses."""
         self._seen |= {row.tobytes() for row in np.ascontiguousarray(configs, np.int32)}
         proposed: list[NDArray[np.int32]] = []
         for _ in range(16):
@@ -274,7 +243,7 @@ class Evolution:
     def _drawn(
         self, configs: Configs, losses: NDArray[np.float64], legal: NDArray[np.bool_], count: int
     ) -> Configs:
-        parents = configs[legal][not_dominated(losses[legal])] if legal.any() else configs[:0]
+        parents = configs[legal][pareto_mask(losses[legal])] if legal.any() else configs[:0]
         fresh = count if len(parents) < 2 else max(1, round(_RANDOM * count))  # noqa: PLR2004
         drawn = self._space.sample(fresh, self._rng)
         # Between the original and a random network lie those that change a few layers only.
@@ -285,32 +254,28 @@ class Evolution:
         pairs = self._rng.integers(0, len(parents), (count - fresh, 2))
         crossed = self._rng.random((len(pairs), parents.shape[1])) < 0.5  # noqa: PLR2004
         children = np.where(crossed, parents[pairs[:, 0]], parents[pairs[:, 1]])
-        moves = self._rng.integers(1, _MOST_MOVES + 1, len(children))
-        for step in range(_MOST_MOVES):
+        moves = self._rng.integers(1, _MOST_MUTATIONS + 1, len(children))
+        for step in range(_MOST_MUTATIONS):
             moved = self._space.mutate(children, self._rng)
             children = np.where((moves > step)[:, None], moved, children).astype(np.int32)
         return np.concatenate([sparse, children])
 
 
-_RATE = 5e10
+_THROUGHPUT = 5e10
 """Assumed multiply-adds per second and bytes per second, to order networks before any
 measurement."""
-_CALL = 2e-6
+_CALL_SECONDS = 2e-6
 """Assumed seconds of even the smallest kernel."""
 _RIDGE = 1.0
-_WORD = 4
+_FLOAT_BYTES = 4
 
 
-def prior(spec: Spec) -> float:
-    """A first estimate of an operator's seconds, for operators that were never measured.
-
-    It assumes the same number of operations per second for all operators.
-
-    Args:
-        spec: The operator.
-    """
+def estimated_seconds(spec: Spec) -> float:
+    """An operator's seconds at an assumed throughput, before any measurement."""
     touched = np.prod(spec.input) + np.prod(spec.result_shape) + np.prod(spec.filter_shape)
-    return float(spec.flop / 2.0 / _RATE + _WORD * touched / _RATE + _CALL)
+    return float(
+        spec.flop / 2.0 / _THROUGHPUT + _FLOAT_BYTES * touched / _THROUGHPUT + _CALL_SECONDS
+    )
 
 
 def features(spec: Spec) -> NDArray[np.float64]:
@@ -337,7 +302,7 @@ def features(spec: Spec) -> NDArray[np.float64]:
 
 
 class OperatorPredictor:
-    """Predicts operators' seconds: ridge regression of log(seconds / ``prior``)."""
+    """Predicts operators' seconds: ridge regression of log(seconds / ``estimated_seconds``)."""
 
     def __init__(self) -> None:
         self._weights = np.zeros(10)
@@ -348,11 +313,15 @@ class OperatorPredictor:
         if not finite:
             return
         rows = np.stack([features(spec) for spec in finite])
-        wanted = np.array([np.log(seconds / prior(spec)) for spec, seconds in finite.items()])
+        wanted = np.array(
+            [np.log(seconds / estimated_seconds(spec)) for spec, seconds in finite.items()]
+        )
         penalty = _RIDGE * np.eye(rows.shape[1])
         penalty[0, 0] = 1e-6  # a common factor is learnt from the first time on
         self._weights = np.linalg.solve(rows.T @ rows + penalty, rows.T @ wanted)
 
     def seconds(self, spec: Spec) -> float:
         """Predict the seconds of one operator."""
-        return prior(spec) * float(np.exp(np.clip(features(spec) @ self._weights, -5.0, 5.0)))
+        return estimated_seconds(spec) * float(
+            np.exp(np.clip(features(spec) @ self._weights, -5.0, 5.0))
+        )

@@ -33,10 +33,7 @@ class NestTransform(Transform):
 
 
 class Group(NestTransform):
-    """The transform ``group(G)``: divide the channels of a convolution into G groups.
-
-    Each group of output channels then reads only one group of input channels.
-    """
+    """The transform ``group(G)``: divide the channels of a convolution into G groups."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         for groups in self.options.groups:
@@ -44,31 +41,25 @@ class Group(NestTransform):
 
 
 def _grouped(tiles: int, nest: Nest) -> Nests:
-    return _tied([nest], [tiles])
+    return _grouped_parts([nest], [tiles])
 
 
 class Depthwise(NestTransform):
-    """The transform ``depthwise``: as many groups as input or output channels.
-
-    The smaller of both numbers counts.
-    """
+    """The transform ``depthwise``: as many groups as input or output channels."""
 
     def changes(self) -> Iterator[tuple[str, Callable[[Nest], Nests]]]:
         yield "depthwise", _depthwise
 
 
 def _depthwise(nest: Nest) -> Nests:
-    tiles = nest.most_tiles
-    if nest.tied > 1 or not 1 < tiles == min(nest.outputs.length, nest.inputs.length):
+    tiles = nest.most_groups
+    if nest.groups > 1 or not 1 < tiles == min(nest.outputs.length, nest.inputs.length):
         return None
     return _grouped(tiles, nest)
 
 
 class SplitOutputs(NestTransform):
-    """The transform ``split-outputs``: parts of the output channels have their own groups.
-
-    The output channels are divided into parts, each with its own number of groups.
-    """
+    """The transform ``split-outputs``: parts of the output channels, each grouped."""
 
     name = "split-outputs"
 
@@ -78,13 +69,8 @@ class SplitOutputs(NestTransform):
             yield label, partial(self.parts, groups)
 
     def parts(self, groups: Sequence[int], nest: Nest) -> Nests:
-        """Replace a nest by nests for parts of its output channels, or return None if illegal.
-
-        Args:
-            groups: The number of groups of each part.
-            nest: The nest.
-        """
-        return _tied(nest.split_outputs(len(groups)), groups)
+        """Replace a nest by nests for parts of its output channels, or return None if illegal."""
+        return _grouped_parts(nest.split_outputs(len(groups)), groups)
 
 
 class SplitRows(SplitOutputs):
@@ -93,7 +79,7 @@ class SplitRows(SplitOutputs):
     name = "split-rows"
 
     def parts(self, groups: Sequence[int], nest: Nest) -> Nests:
-        return _tied(nest.split_rows(len(groups)), groups)
+        return _grouped_parts(nest.split_rows(len(groups)), groups)
 
 
 class MixedGroups(NestTransform):
@@ -109,15 +95,15 @@ class MixedGroups(NestTransform):
 def _mixed(part: int, tiles: int, nest: Nest) -> Nests:
     if nest.outputs.length % part:
         return None
-    return _tied(nest.split_outputs_at(nest.outputs.length // part), (1, tiles))
+    return _grouped_parts(nest.split_outputs_at(nest.outputs.length // part), (1, tiles))
 
 
-def _tied(parts: Nests, groups: Sequence[int]) -> Nests:
+def _grouped_parts(parts: Nests, groups: Sequence[int]) -> Nests:
     """Nests, each grouped by its number in ``groups``; None if one of these is illegal."""
     if parts is None:
         return None
-    tied = [
+    grouped = [
         nest if tiles == 1 else nest.tie(tiles) for nest, tiles in zip(parts, groups, strict=True)
     ]
-    legal = [nest for nest in tied if nest is not None]
-    return legal if len(legal) == len(tied) else None
+    legal = [nest for nest in grouped if nest is not None]
+    return legal if len(legal) == len(grouped) else None

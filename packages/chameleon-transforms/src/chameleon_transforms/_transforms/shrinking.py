@@ -22,10 +22,7 @@ Stages = tuple[Stage, Stage]
 
 
 class _TwoStages(Transform):
-    """Replaces a main stage that has one nest by two stages, if these do less work.
-
-    For a 1x1 convolution with few channels, two stages would do more work.
-    """
+    """Replaces a main stage that has one nest by two stages, if these do less work."""
 
     name: ClassVar[str]
 
@@ -39,21 +36,11 @@ class _TwoStages(Transform):
 
     @abstractmethod
     def stages(self, stage: Stage, nest: Nest, factor: int) -> Stages | None:
-        """Replace a stage by two stages with fewer channels, or return None if this is illegal.
-
-        Args:
-            stage: The main stage of the program.
-            nest: The only nest of this stage.
-            factor: The number by which channels are divided.
-        """
+        """Replace a stage by two stages with fewer channels, or return None if this is illegal."""
 
 
 class Bottleneck(_TwoStages):
-    """The transform ``bottleneck(B)``: divide the number of output channels by B.
-
-    The readers of the convolution expect all channels, so a 1x1 stage restores them. If all readers
-    can take fewer channels, the option ``widths`` divides the channels without this stage.
-    """
+    """The transform ``bottleneck(B)``: 1 / B of the outputs, which a 1x1 stage restores."""
 
     name = "bottleneck"
 
@@ -67,16 +54,13 @@ class Bottleneck(_TwoStages):
 
 
 class InputBottleneck(_TwoStages):
-    """The transform ``input-bottleneck(B)``: divide the number of input channels by B.
-
-    A 1x1 stage before the convolution computes the smaller number of channels.
-    """
+    """The transform ``input-bottleneck(B)``: a 1x1 stage to 1 / B of the inputs."""
 
     name = "input-bottleneck"
 
     def stages(self, stage: Stage, nest: Nest, factor: int) -> Stages | None:
         length = nest.inputs.length // factor
-        if nest.inputs.length % factor or nest.tied > 1:
+        if nest.inputs.length % factor or nest.groups > 1:
             return None
         inner = (length, *stage.input[1:])
         less = attrs.evolve(nest, inputs=Extent(start=0, length=length))
@@ -84,16 +68,12 @@ class InputBottleneck(_TwoStages):
 
 
 class LowRank(_TwoStages):
-    """The transform ``low-rank(B)``: filters of one column, then filters of one row.
-
-    (Jaderberg et al. 2014.) The number of channels between the two stages is the number of output
-    channels, divided by B.
-    """
+    """The transform ``low-rank(B)``: column then row filters (Jaderberg et al. 2014)."""
 
     name = "low-rank"
 
     def stages(self, stage: Stage, nest: Nest, factor: int) -> Stages | None:
-        part = nest.tied > 1 or nest.rows.length < nest.all_rows
+        part = nest.groups > 1 or nest.rows.length < nest.all_rows
         if part or min(nest.kernel) == 1 or nest.outputs.length % factor:
             return None
         return _separated(stage, nest, nest.outputs.length // factor)

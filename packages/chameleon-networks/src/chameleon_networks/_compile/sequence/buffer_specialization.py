@@ -13,10 +13,10 @@ import attrs
 from chameleon_tvm.api import tirx
 from tvm_ffi.structural import structural_map, structural_walk
 
+from chameleon_networks._c_runtime.pack import ALIGNMENT
 from chameleon_networks._compile.sequence.calls import CallSequence, Tensor, bytes_of
 from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import Shape, axis_in, reshaped_strides
-from chameleon_networks._runtime.pack import ALIGNMENT
 
 Function = Any
 Buffer = Any

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 from chameleon_tvm.api import emit, tirx
 
+from chameleon_networks._c_runtime.pack import ALIGNMENT
 from chameleon_networks._compile.sequence.buffer_accesses import gather_axis, supports_strides
 from chameleon_networks._compile.sequence.calls import (
     Call,
@@ -26,7 +27,6 @@ from chameleon_networks._compile.sequence.calls import (
 from chameleon_networks._compile.sequence.copy_elision import SequenceEditor, slice_tensor
 from chameleon_networks._compile.sequence.view_candidates import SHUFFLE, SLICE, view_kind
 from chameleon_networks._graph.strides import dense_strides, reshaped_strides
-from chameleon_networks._runtime.pack import ALIGNMENT
 
 Function = Any
 Channel = tuple[Tensor, int]

@@ -16,12 +16,12 @@ from chameleon_tvm.api import tirx
 from numpy.typing import NDArray
 from tvm_ffi.structural import WalkResult, structural_walk
 
+from chameleon_networks._c_runtime.linking import OBJECTS, SOURCES, c_array, compile_c
+from chameleon_networks._c_runtime.pack import ALIGNMENT, aligned
 from chameleon_networks._compile.sequence.calls import CallSequence, Storage, Tensor, bytes_of
 from chameleon_networks._compile.sequence.weights import WEIGHTS, write_weights
 from chameleon_networks._graph.relax_utils import tvm
 from chameleon_networks._graph.strides import Shape
-from chameleon_networks._runtime.linking import OBJECTS, SOURCES, c_array, compile_c
-from chameleon_networks._runtime.pack import ALIGNMENT, aligned
 
 OBJECT_CACHE = "objects"
 """Folder in the user's cache folder with the object files of networks."""

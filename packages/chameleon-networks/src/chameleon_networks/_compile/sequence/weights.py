@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_networks._runtime.pack import weights_table
+from chameleon_networks._c_runtime.pack import weights_table
 
 WEIGHTS = "weights.bin"
 """Name of the file of weights beside a library, unless the manifest names another one."""
