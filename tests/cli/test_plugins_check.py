@@ -10,7 +10,7 @@ from chameleon_cli._options import given_again
 from chameleon_cli._plugins import find
 from chameleon_core._errors import ExitCode
 from chameleon_core._plugins import Registry
-from chameleon_core._plugins.given import PLUGINS_VARIABLE
+from chameleon_core._plugins.local import PLUGINS_VARIABLE
 from chameleon_core._stages import Sampler
 from synthetic import SYNTHETIC, plugin_of, record_of
 

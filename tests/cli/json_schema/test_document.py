@@ -13,9 +13,9 @@ from chameleon_cli._json_schema.types import TypeSchemas
 from chameleon_core import hooks
 from chameleon_core._pipeline.load import from_dict
 from chameleon_core._pipeline.nodes import Node, PipelineError, first_field
-from chameleon_core._pipeline.resolve import KEYS, STAGES
 from chameleon_core._pipeline.structure import Structurer
 from chameleon_core._plugins import Registry
+from chameleon_core._plugins.kinds import STAGES
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -63,7 +63,7 @@ def test_what_no_preset_gives_is_required_with_its_name(key, instead, tmp_path):
 
 def test_core_alone_has_a_schema_which_nothing_fits():
     registry = Registry.from_plugins([("chameleon-tuner-core", hooks)])
-    assert list(pipeline_schema(registry)["properties"]) == list(KEYS)
+    assert list(pipeline_schema(registry)["properties"]) == list(registry.pipeline_keys)
     assert not checked(registry).is_valid({"model": {"operators": []}, "target": "native"})
 
 

@@ -15,7 +15,6 @@ from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import Scope, StageSpec
 from chameleon_core._pipeline.yaml import dump_yaml, parse_yaml
 from chameleon_core._plugins import NoOptions, PluginRecord, Registry
-from chameleon_core._plugins.options import FORMER
 from hypothesis import example, given
 from hypothesis import strategies as st
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
@@ -193,7 +192,7 @@ def test_a_target_may_be_a_mapping(fakes, load, faults):
 
 @attrs.frozen(kw_only=True)
 class Renamed:
-    source: str = attrs.field(metadata={FORMER: "file", "path": True})
+    source: str = attrs.field(metadata={"former": "file", "path": True})
     batch: int = 1
 
 

@@ -15,7 +15,6 @@ from chameleon_core._loop.run import run_pipeline
 from chameleon_core._loop.start.tasks import frontend_of
 from chameleon_core._pipeline.load import from_dict, load_pipeline
 from chameleon_core._pipeline.resolve import dump_pipeline
-from chameleon_core._plugins.options import NOT_BINDING
 from chameleon_core._space import DesignSpace
 from chameleon_core._store import RecordStore
 from chameleon_networks._precision.section import Precision
@@ -36,7 +35,7 @@ from synthetic import (
 class Patient(RunnerOptions):
     """Options of a runner of which some decide nothing about times."""
 
-    patience: float = attrs.field(default=600.0, metadata={**NOT_BINDING})
+    patience: float = attrs.field(default=600.0, metadata={"binds": False})
     repeats: int = 3
 
 
@@ -44,7 +43,7 @@ class Patient(RunnerOptions):
 class Checked(ModelOptions):
     """Options of a frontend of which one decides nothing about times."""
 
-    compare: bool = attrs.field(default=True, metadata={**NOT_BINDING})
+    compare: bool = attrs.field(default=True, metadata={"binds": False})
 
 
 class Broken(SyntheticRunner):

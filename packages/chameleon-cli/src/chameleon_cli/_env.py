@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core.api import FIRST_PARTY, default_registry, installed, versions
+from chameleon_core.api import default_registry, installed
 from chameleon_core.plugin_api import load_factory
 from chameleon_system.api import (
     AnswerStream,
@@ -105,7 +105,8 @@ def describe() -> dict[str, Any]:
     """Describe versions, machine and settings as JSON values: sizes in bytes, null if unknown."""
     registry = default_registry()
     processor = this_processor()
-    ours = sorted({*installed(FIRST_PARTY), *registry.distributions})
+    packages = (*sorted({*installed(), *registry.distributions}), *PACKAGES)
+    versions = installed(packages)
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -125,7 +126,7 @@ def describe() -> dict[str, Any]:
             for entry in registry.entries("targets")
             if entry.record.machine
         },
-        "packages": versions([*ours, *PACKAGES]),
+        "packages": {name: versions.get(name) for name in packages},
         "variables": {name: os.environ.get(name) for name in VARIABLES},
         "plugin_errors": [str(error) for error in registry.errors],
     }

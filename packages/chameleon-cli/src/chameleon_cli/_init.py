@@ -19,16 +19,13 @@ from typing import Any
 
 import click
 from chameleon_core.api import (
-    CORE,
-    DEFAULT_PRESET,
-    STAGES,
     Registry,
     default_registry,
     dump_yaml,
-    versions,
+    installed,
     with_article,
 )
-from chameleon_core.plugin_api import STAGE_KINDS, ConfigError, Kind, PresetRecord
+from chameleon_core.plugin_api import ConfigError, Kind, PluginRecord, PresetRecord
 
 from chameleon_cli._kinds import kind_of
 from chameleon_cli._model_files import chosen_model, models_beside
@@ -101,7 +98,7 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
             operator.
     """
     presets = registry.names("presets")
-    default = _default(registry)
+    default = registry.default_preset
     sections = {} if model is None else model.pipeline
     reasons = {**({} if default is None else default.reasons), **(model.reasons if model else {})}
     chosen = {} if default is None else default.pipeline
@@ -109,7 +106,7 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
     parts = [_HEAD.replace("{model}", shown)]
     parts += [_PRESET.replace("{presets}", f"    # {', '.join(presets)}" if presets else "")]
     parts += [] if default is None else [_DEFAULTS]
-    for key, kind in {**STAGES, "baselines": "baselines"}.items():
+    for key, kind in {**registry.stages, "baselines": "baselines"}.items():
         names = registry.names(kind)
         if not names:
             continue
@@ -129,14 +126,6 @@ def template(registry: Registry, stem: str, model: PresetRecord | None = None) -
     parts.append("\n" + ("" if seed is None else f"{_comment(seed)}\n") + "seed: 0\n")
     parts += [_RECORDS, _OUTPUT.replace("{stem}", stem)]
     return "".join(parts)
-
-
-def _default(registry: Registry) -> PresetRecord | None:
-    """Chameleon's own preset ``default``, or None if it is not installed."""
-    if DEFAULT_PRESET not in registry.names("presets"):
-        return None
-    preset: PresetRecord = registry.find("presets", DEFAULT_PRESET, author=CORE).record
-    return preset
 
 
 def _line(key: str, value: Any) -> str:
@@ -308,7 +297,7 @@ def templates(kind: Kind, module: str) -> dict[PurePosixPath, str]:
         module: the name of the plugin's import package.
     """
     root = resources.files("chameleon_cli") / "_scaffold"
-    layers = ["common", *(["stage"] if kind.name in STAGE_KINDS else []), kind.name]
+    layers = ["common", *(["stage"] if issubclass(kind.record, PluginRecord) else []), kind.name]
     texts: dict[PurePosixPath, str] = {}
     for layer in layers:
         for words, file in _walk(root / layer, ()):
@@ -393,8 +382,8 @@ def _values(kind: Kind, name: str, module: str) -> Mapping[str, str]:
 
 def _ours(short: str) -> str:
     """The requirement of one of this project's distributions, up to the next major version."""
-    name = f"{CORE.removesuffix('core')}{short}"
-    version = versions([CORE])[CORE]
+    name = f"chameleon-tuner-{short}"
+    version = installed().get("chameleon-tuner-core")
     if version is None:
         return name
     major, minor, *_ = version.split(".")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -17,25 +17,18 @@ from typing import TypeVar
 import attrs
 import click
 from chameleon_core.api import (
-    STAGES,
     OperatorCoverage,
+    Registry,
     ResolvedPipeline,
-    apply_overrides,
-    check_runner,
     contract_of,
-    default_registry,
-    expand_presets,
     frontend_of,
-    read_yaml,
     spaces_of,
-    stages_of,
     target_of,
     tasks_of,
 )
 from chameleon_core.plugin_api import (
     ChameleonError,
     ConfigError,
-    Node,
     PipelineError,
     PluginError,
     Problem,
@@ -50,39 +43,17 @@ from chameleon_cli._results_table import print_table
 Result = TypeVar("Result")
 
 
-def inspect_pipeline(
-    pipeline: ResolvedPipeline, path: str | Path, overrides: Iterable[str] = ()
-) -> None:
-    """Check all that a pipeline names: its target, stages and model, and what these need.
-
-    Args:
-        pipeline: the pipeline that ``load_pipeline`` returned.
-        path: the pipeline file, as errors should name it.
-        overrides: the assignments with which the file was loaded.
-
-    Raises:
-        PipelineError: the pipeline has faults. The message has one line for each. If all faults
-            have the same exit code, the error has it too.
-    """
-    known = default_registry()
-    root, _ = apply_overrides(read_yaml(path), overrides, known.sections)
-    inspection = _Inspection(expand_presets(root, pipeline.preset, known))
-    inspection.look_at(pipeline)
+def inspect_pipeline(pipeline: ResolvedPipeline) -> None:
+    """Check all that a pipeline names, and raise a ``PipelineError`` with all faults."""
+    inspection = _Inspection(pipeline)
+    inspection.check()
     inspection.raise_problems()
 
 
 def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
-    """List the operators of a pipeline's model, and whether each can be compiled.
-
-    Args:
-        pipeline: the pipeline.
-
-    Raises:
-        ConfigError: the model is no network, or cannot be read.
-    """
-    contract = contract_of(pipeline.model)
+    """List the operators of a pipeline's model, and whether each can be compiled."""
     _look_for_source(pipeline)
-    with contract.call("survey the operators"):
+    with contract_of(pipeline.model).call("survey the operators"):
         operators = frontend_of(pipeline).coverage()
     if operators is None:
         raise ConfigError(
@@ -93,15 +64,7 @@ def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
 
 
 def show_coverage(operators: Sequence[OperatorCoverage], *, as_json: bool) -> None:
-    """Print operators, and whether each can be compiled.
-
-    Args:
-        operators: the operators of a network.
-        as_json: whether to print JSON instead of a table.
-
-    Raises:
-        ConfigError: some operators cannot be compiled.
-    """
+    """Print operators; raise a ``ConfigError`` if some cannot be compiled."""
     if as_json:
         click.echo(json.dumps({"operators": [attrs.asdict(one) for one in operators]}))
     else:
@@ -121,57 +84,48 @@ def _supported(operator: OperatorCoverage) -> str:
 
 
 class _Inspection:
-    """Collects the faults of one pipeline.
+    """Collects the faults of one pipeline."""
 
-    Args:
-        root: the pipeline as nodes, with the keys of its presets.
-    """
+    def __init__(self, pipeline: ResolvedPipeline) -> None:
+        self._pipeline = pipeline
+        self._faults: list[tuple[Problem, ChameleonError]] = []
 
-    def __init__(self, root: Node) -> None:
-        self._root = root
-        self._found: list[tuple[Problem, ChameleonError]] = []
-
-    def look_at(self, pipeline: ResolvedPipeline) -> None:
-        """Check a pipeline: first all checks that need only imports, then the model.
-
-        The model is tried only if the other checks find no fault, because this takes longer.
-
-        Args:
-            pipeline: the pipeline.
-        """
+    def check(self) -> None:
+        """Check what needs only imports, and then the model, which takes longer."""
+        pipeline = self._pipeline
         # The target comes first, because TVM is faster to import before torch, which a stage may
         # need.
         target = self._try("target", partial(target_of, pipeline))
-        for key in (*STAGES, "baselines", "records"):
-            for spec in stages_of(getattr(pipeline, key)):
+        for key in (*Registry.stages, "baselines", "records"):
+            for spec in pipeline.stages(key):
                 self._try(key, partial(load_factory, spec.factory))
         self._try("model", partial(_look_for_source, pipeline))
         self._try("output", partial(_check_output, pipeline.output))
-        if target is None or self._found:
+        if target is None or self._faults:
             return
         tasks = self._try("model", partial(_tried_tasks, pipeline, target))
         if tasks is not None:
-            self._try("runner", partial(check_runner, pipeline, tasks))
+            self._try("runner", partial(pipeline.check_runner, tasks))
             self._try("fix" if pipeline.fix else "space", partial(spaces_of, pipeline, tasks))
 
     def raise_problems(self) -> None:
         """Raise an error with all faults, if there are any."""
-        if not self._found:
+        if not self._faults:
             return
-        hints = dict.fromkeys(error.hint for _, error in self._found if error.hint)
-        raised = PipelineError([fault for fault, _ in self._found], hint="\n".join(hints) or None)
-        codes = {error.exit_code for _, error in self._found}
+        hints = dict.fromkeys(error.hint for _, error in self._faults if error.hint)
+        raised = PipelineError([fault for fault, _ in self._faults], hint="\n".join(hints) or None)
+        codes = {error.exit_code for _, error in self._faults}
         if len(codes) == 1:
             (raised.exit_code,) = codes
-        raise raised from self._found[0][1]
+        raise raised from self._faults[0][1]
 
     def _try(self, key: str, part: Callable[[], Result]) -> Result | None:
         try:
             return part()
         except ChameleonError as error:
-            node = self._root.get(key) or self._root
+            node = self._pipeline.root.get(key) or self._pipeline.root
             plugin = isinstance(error, PluginError)
-            self._found.append((Problem(mark=node.mark, message=str(error), plugin=plugin), error))
+            self._faults.append((Problem(mark=node.mark, message=str(error), plugin=plugin), error))
             return None
 
 
@@ -192,11 +146,7 @@ def _check_output(folder: Path) -> None:
 
 
 def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
-    """The model's tasks, after the checks that a run makes before its first measurement.
-
-    Raises:
-        ChameleonError: a run would refuse the model.
-    """
+    """The model's tasks, after the checks that a run makes before its first measurement."""
     frontend, contract = frontend_of(pipeline), contract_of(pipeline.model)
     if getattr(load_factory(pipeline.runner.factory), "measures_hardware", True):
         with contract.call("check what it is to deliver"):

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core.api import CORE, default_registry, did_you_mean
+from chameleon_core.api import add_local_plugins, default_registry, did_you_mean
 from chameleon_core.plugin_api import (
     ChameleonError,
     ExitCode,
@@ -24,7 +24,6 @@ from click.shell_completion import CompletionItem
 
 from chameleon_cli import _colours as colours
 from chameleon_cli import _json_lines as json_lines
-from chameleon_cli._options import give, replaced
 from chameleon_cli._streams import open_missing, outliving_readers
 
 
@@ -109,9 +108,10 @@ class LazyGroup(click.Group):
             return f"chameleon_cli._{name}:command"
         if name.rpartition(":")[2] not in default_registry().names("commands"):
             return None
-        # A short name means this project's command; plugins' commands of the same name need the
+        # A short name means Chameleon's own command; plugins' commands of the same name need the
         # full name.
-        factory: str = default_registry().record("commands", name, author=CORE).factory
+        author = "chameleon-tuner-cli"
+        factory: str = default_registry().record("commands", name, author=author).factory
         return factory
 
 
@@ -135,9 +135,9 @@ _LOG_FORMAT = "CHAMELEON_LOG_FORMAT"
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from chameleon_core.api import versions  # noqa: PLC0415 - only where it is asked for
+        from chameleon_core.api import installed  # noqa: PLC0415 - only where it is asked for
 
-        click.echo(f"chameleon {versions([CORE])[CORE]}")
+        click.echo(f"chameleon {installed().get('chameleon-tuner-core')}")
         context.exit()
 
 
@@ -158,16 +158,16 @@ def _warn_of_old_processor() -> None:
     _tell("warning", f"warning: {text}", hint=hint)
 
 
-def _give_plugins(context: click.Context, option: click.Parameter, paths: tuple[str, ...]) -> None:
+def _add_plugins(context: click.Context, option: click.Parameter, paths: tuple[str, ...]) -> None:
     """Add plugins before a command is looked up, because it may be theirs."""
     del option
     if not paths or context.resilient_parsing:
         return
 
-    plugins = give(paths)
+    replacements = add_local_plugins(paths)
     default_registry.cache_clear()
-    for plugin, distribution in replaced(plugins):
-        click.echo(f"{plugin.path} takes the place of the installed '{distribution}'", err=True)
+    for path, distribution in replacements:
+        click.echo(f"{path} takes the place of the installed '{distribution}'", err=True)
 
 
 def _take_log_format(context: click.Context, _: click.Parameter, form: str) -> None:
@@ -189,7 +189,7 @@ def _take_log_format(context: click.Context, _: click.Parameter, form: str) -> N
     metavar="PATH",
     is_eager=True,
     expose_value=False,
-    callback=_give_plugins,
+    callback=_add_plugins,
     help="Use a plugin that is not installed: its hooks module, package or folder.",
 )
 @click.option(

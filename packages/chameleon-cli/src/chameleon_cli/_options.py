@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import shlex
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-from chameleon_core.api import (
-    PLUGINS_VARIABLE,
-    GivenPlugin,
-    all_of,
-    announced,
-    enter_path,
-    given_paths,
-    replaces,
-)
-from chameleon_core.plugin_api import ConfigError, parse_duration
+from chameleon_core.api import local_plugin_paths
+from chameleon_core.plugin_api import parse_duration
 
 
 def seconds(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -34,73 +23,6 @@ def seconds(_: click.Context, option: click.Parameter, text: str | None) -> floa
         return None if text is None else parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param=option) from error
-
-
-def give(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
-    """Add plugins that the user gives with ``--plugin``, also for processes started later.
-
-    Args:
-        paths: the paths of the plugins. Each is a module with hooks, a package with a module
-            ``hooks``, or the folder of a distribution that names its hooks in ``pyproject.toml``.
-
-    Returns:
-        All plugins that were added so far.
-
-    Raises:
-        ConfigError: a path is no plugin, or another module has the name of the plugin's module.
-    """
-    absolute = [str(Path(path).expanduser().resolve()) for path in paths]
-    known = dict.fromkeys([*given_paths(), *absolute])
-    plugins = all_of(known)
-    for plugin in plugins:
-        _check_import(plugin)
-        enter_path(plugin.root)
-    os.environ[PLUGINS_VARIABLE] = os.pathsep.join(known)
-    return plugins
-
-
-def replaced(plugins: Iterable[GivenPlugin]) -> list[tuple[GivenPlugin, str]]:
-    """The plugins given with ``--plugin`` that replace an installed one, with its distribution.
-
-    Args:
-        plugins: plugins that were given with ``--plugin``.
-    """
-    return [
-        (plugin, distribution)
-        for distribution, module in announced()
-        for plugin in plugins
-        if replaces(plugin, distribution, module)
-    ]
-
-
-def _check_import(plugin: GivenPlugin) -> None:
-    """Raise an error if a plugin has the name of another module.
-
-    The plugin's folder is first in the import path. So imports of the other module, from Python's
-    library or an installed package, would get the plugin instead.
-    """
-    top = plugin.module.partition(".")[0]
-    if top in sys.stdlib_module_names:
-        raise ConfigError(
-            f"{plugin.path} cannot be imported: Python's own library has a module '{top}'",
-            hint="give the module another name",
-        )
-    spec = importlib.util.find_spec(top)
-    if spec is None:
-        return
-    own = {plugin.root / top, plugin.root / f"{top}.py"}
-    places = [Path(folder) for folder in spec.submodule_search_locations or ()]
-    places += [] if spec.origin is None else [Path(spec.origin)]
-    if own & {folder.resolve() for folder in places}:
-        return
-    if top not in sys.modules and any(
-        replaces(plugin, distribution, module) for distribution, module in announced()
-    ):
-        return
-    raise ConfigError(
-        f"{plugin.path} cannot be imported: there is another module '{top}', in {places[0].parent}",
-        hint="give the module another name",
-    )
 
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -161,7 +83,7 @@ def given_again(
     Returns:
         The command line, and the overrides with an assignment for the output's folder.
     """
-    plugins = [word for path in given_paths() for word in ("--plugin", path)]
+    plugins = [word for path in local_plugin_paths() for word in ("--plugin", path)]
     words = ["chameleon", *plugins, *command.split(), str(file)]
     words += [word for text in overrides for word in ("--set", text)]
     if output is not None:

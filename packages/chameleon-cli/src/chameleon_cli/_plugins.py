@@ -13,11 +13,8 @@ import click
 from chameleon_core.api import (
     Registration,
     Registry,
-    UnknownNameError,
-    default_of,
     default_registry,
     did_you_mean,
-    how_to_install,
 )
 from chameleon_core.plugin_api import (
     ConfigError,
@@ -28,6 +25,7 @@ from chameleon_core.plugin_api import (
     load_factory,
 )
 
+from chameleon_cli._json_schema.types import default_of
 from chameleon_cli._kinds import kind_named, kind_of
 from chameleon_cli._main import debugging
 
@@ -90,7 +88,7 @@ def options_of(record: Any) -> list[dict[str, Any]]:
 
 
 def _default(field: attrs.Attribute[Any]) -> Any:
-    default = default_of(field)
+    default = default_of(field, default_registry().classes)
     return None if default is attrs.NOTHING else default
 
 
@@ -128,7 +126,6 @@ def _print(registry: Registry, kinds: list[str], *, with_options: bool) -> None:
 
 
 _OUTCOMES = "chameleon_testing.suites.base:outcomes"
-_KIT = "chameleon-tuner-testing"
 
 
 @command.command(
@@ -194,9 +191,9 @@ def find(registry: Registry, name: str) -> Registration:
             may have all forms that ``kind_named`` accepts.
 
     Raises:
-        UnknownNameError: no plugin has this name.
+        PluginError: no plugin has this name, or two distributions have a plugin of this kind and
+            name.
         ConfigError: plugins of several kinds have this name.
-        AmbiguousNameError: two distributions have a plugin of this kind and name.
     """
     first, _, rest = name.partition(":")
     kind = kind_named(first, registry.kinds) if rest else None
@@ -214,7 +211,7 @@ def find(registry: Registry, name: str) -> Registration:
     if not kinds:
         known = {entry.name for kind in registry.kinds for entry in registry.entries(kind)}
         errors = "; ".join(map(str, registry.errors))
-        raise UnknownNameError(
+        raise PluginError(
             f"there is no plugin '{name}'{did_you_mean(short, sorted(known - {short}))}",
             hint="`chameleon plugins` lists what there is; `chameleon --plugin FOLDER plugins "
             f"check {name}` finds one that is not installed" + (f"; {errors}" if errors else ""),
@@ -238,9 +235,7 @@ def _suite(kind: Kind) -> Any:
     except PluginError as error:
         cause = error.__cause__
         if isinstance(cause, ModuleNotFoundError) and cause.name == "chameleon_testing":
-            raise PluginError(
-                "the checks of plugins are not installed", hint=how_to_install(_KIT)
-            ) from error
+            raise PluginError("the checks of plugins are not installed", hint=error.hint) from error
         raise
 
 

@@ -65,7 +65,7 @@ def command(
             if coverage:
                 operators = inspection.coverage_of(resolved)
             else:
-                inspection.inspect_pipeline(resolved, pipeline, overrides)
+                inspection.inspect_pipeline(resolved)
     if coverage:
         inspection.show_coverage(operators, as_json=as_json)
         return

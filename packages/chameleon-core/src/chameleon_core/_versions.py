@@ -7,13 +7,10 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import Any
 
-import attrs
-
-from chameleon_core._pipeline.schema import ResolvedPipeline, StageSpec
-from chameleon_core._plugins.first_party import CORE
-from chameleon_core._plugins.given import is_given
+from chameleon_core._pipeline.schema import ResolvedPipeline
+from chameleon_core._plugins.first_party import CORE, FIRST_PARTY
+from chameleon_core._plugins.local import is_local
 
 Versions = dict[str, str | None]
 """Versions by distribution; None for a distribution that is used without being installed."""
@@ -21,20 +18,7 @@ Versions = dict[str, str | None]
 
 def distributions_of(pipeline: ResolvedPipeline) -> list[str]:
     """The distributions that register the stages of a pipeline, and ``chameleon-tuner-core``."""
-    return sorted({CORE, *(stage.distribution for stage in stages_of(pipeline))} - {""})
-
-
-def stages_of(value: Any) -> Iterator[StageSpec]:
-    """Find all stages in a pipeline or in options, also stages that are options of others."""
-    if isinstance(value, StageSpec):
-        yield value
-        yield from stages_of(value.options)
-    elif isinstance(value, tuple | list | Mapping):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from stages_of(inner)
-    elif attrs.has(type(value)):
-        for field in attrs.fields(type(value)):
-            yield from stages_of(getattr(value, field.name, None))
+    return sorted({CORE, *(stage.distribution for stage in pipeline.stages())} - {""})
 
 
 def versions(distributions: Iterable[str]) -> Versions:
@@ -42,8 +26,11 @@ def versions(distributions: Iterable[str]) -> Versions:
     return {name: _version(name) for name in distributions}
 
 
-def installed(distributions: Iterable[str]) -> dict[str, str]:
-    """The version of each distribution that is installed. Nothing is imported."""
+def installed(distributions: Iterable[str] = tuple(sorted(FIRST_PARTY))) -> dict[str, str]:
+    """The version of each distribution that is installed; by default, of Chameleon's own.
+
+    Nothing is imported.
+    """
     return {name: version for name in distributions if (version := _version(name)) is not None}
 
 
@@ -72,7 +59,7 @@ def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> 
 
 @functools.cache
 def _version(name: str) -> str | None:
-    if is_given(name):
+    if is_local(name):
         return None  # the installed distribution of this name is not used
     try:
         return metadata.version(name)

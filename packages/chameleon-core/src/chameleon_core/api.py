@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from chameleon_core._loop.run import run_pipeline
     from chameleon_core._loop.start.shared_records import shares_records
     from chameleon_core._loop.start.tasks import (
-        check_runner,
         device_of,
         frontend_of,
         spaces_of,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
         RivalTime,
         Unmeasured,
     )
-    from chameleon_core._pipeline.jsonable import Tags, default_of, tags_of, to_json
+    from chameleon_core._pipeline.jsonable import to_json
     from chameleon_core._pipeline.load import (
         DocumentReader,
         from_dict,
@@ -62,31 +61,15 @@ if TYPE_CHECKING:
         subject_from_dict,
     )
     from chameleon_core._pipeline.resolve import (
-        DEFAULT_PRESET,
-        STAGES,
-        apply_overrides,
         dump_pipeline,
-        expand_presets,
-        keys_of,
+        merge,
     )
-    from chameleon_core._pipeline.schema import Budget, Requirement, ResolvedPipeline
-    from chameleon_core._pipeline.yaml import dump_yaml, read_yaml
-    from chameleon_core._plugins.first_party import CORE, FIRST_PARTY, how_to_install
-    from chameleon_core._plugins.given import (
-        PLUGINS_VARIABLE,
-        GivenPlugin,
-        all_of,
-        announced,
-        enter_path,
-        given_paths,
-        is_given,
-        replaces,
-    )
+    from chameleon_core._pipeline.schema import ResolvedPipeline
+    from chameleon_core._pipeline.yaml import dump_yaml
+    from chameleon_core._plugins.local import add_local_plugins, is_local, local_plugin_paths
     from chameleon_core._plugins.manager import Registration
     from chameleon_core._plugins.registry import (
-        AmbiguousNameError,
         Registry,
-        UnknownNameError,
         default_registry,
     )
     from chameleon_core._run_files import RunFile
@@ -98,7 +81,7 @@ if TYPE_CHECKING:
     from chameleon_core._store.records import RecordStore, StoredTask
     from chameleon_core._store.sqlite_file import SQLiteFile
     from chameleon_core._trust import check_sources, check_tasks
-    from chameleon_core._versions import installed, stages_of, versions
+    from chameleon_core._versions import installed
     from chameleon_core._words import (
         counted,
         did_you_mean,

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
     from chameleon_core._loop.end.comparison import winner
     from chameleon_core._loop.start.frontend import recalled
     from chameleon_core._measurement import FailureKind, Measurement
-    from chameleon_core._pipeline.annotations import (
-        DURATION,
-        fixed_entries,
-        form_of,
-        parse_duration,
-    )
+    from chameleon_core._pipeline.annotations import form_of, parse_duration
     from chameleon_core._pipeline.members import create_member
     from chameleon_core._pipeline.nodes import (
         Node,
@@ -47,8 +42,8 @@ if TYPE_CHECKING:
     from chameleon_core._plugins.event_hooks import EventHooks
     from chameleon_core._plugins.factory import load_factory, make, make_stage
     from chameleon_core._plugins.hookspecs import hookimpl
-    from chameleon_core._plugins.kinds import KINDS, STAGE_KINDS, Kind
-    from chameleon_core._plugins.options import BINDS, FORMER, NOT_BINDING, former_names, option
+    from chameleon_core._plugins.kinds import KINDS, Kind
+    from chameleon_core._plugins.options import option
     from chameleon_core._plugins.records import (
         API_VERSION,
         CommandRecord,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from chameleon_core.plugin_api import BINDS
 from chameleon_core.plugin_api import option as core_option
 
 _BEFORE = "before"
@@ -23,7 +22,7 @@ def option(
 ) -> Any:
     """Define an option of a runner, on which measured times may depend."""
     checks = () if check is None else (check,)
-    about: dict[str, Any] = {BINDS: binds, _BEFORE: before}
+    about: dict[str, Any] = {"binds": binds, _BEFORE: before}
     return core_option(default, words, *checks, **bounds, **about)
 
 

@@ -17,27 +17,18 @@ from typing import Any
 
 import attrs
 from chameleon_core.api import (
-    CORE,
-    STAGES,
     DocumentReader,
     Registry,
     ResolvedPipeline,
     default_registry,
-    is_given,
-    keys_of,
+    is_local,
     listing,
 )
-from chameleon_core.plugin_api import (
-    CommandRecord,
-    Node,
-    PipelineError,
-    PresetRecord,
-    load_factory,
-)
+from chameleon_core.plugin_api import CommandRecord, Node, PipelineError, PresetRecord, load_factory
 
 from chameleon_bench._suites.suite import Pairing, Suite
 
-SHARED = ("target", *STAGES, "budget", "baselines")
+SHARED = ("target", *Registry.stages, "budget", "baselines")
 """Keys of a pipeline that a suite may set for all cells; a pipeline's own keys override them."""
 
 KEYS = ("title", "pipelines", "tasks", "seeds", "compare", "data", *SHARED, "output")
@@ -133,7 +124,7 @@ class _SuiteReader(DocumentReader):
         return (0,)
 
 
-ALWAYS = {CORE: "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
+ALWAYS = {"chameleon-tuner-core": "chameleon_core", "chameleon-tuner-system": "chameleon_system"}
 """The distributions that take part in every run, each with its import package."""
 
 _DIGITS = 12
@@ -157,7 +148,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 @functools.cache
 def version_of(distribution: str, packages: Collection[str]) -> str:
     """The version of a distribution, with a digest of its sources if it is editable."""
-    if is_given(distribution):
+    if is_local(distribution):
         return f"given, sources {_digest(packages)}"
     try:
         installed = metadata.distribution(distribution)
@@ -302,7 +293,7 @@ def _task(node: Node, reader: DocumentReader, data: Node | None) -> SuiteEntry:
         there = " and ".join(sources) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {there}"
         raise PipelineError.at(node.mark, message)
-    keys = keys_of(default_registry())
+    keys = default_registry().pipeline_keys
     allowed = ["name", *SOURCES, *(key for key in keys if key not in _OURS)]
     reader.expect_keys(node, allowed)
     source = node.value[sources[0]].node

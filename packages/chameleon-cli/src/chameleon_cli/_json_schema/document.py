@@ -12,20 +12,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import attrs
 from chameleon_core.api import (
-    CORE,
-    DEFAULT_PRESET,
-    STAGES,
-    AmbiguousNameError,
-    Budget,
     Registration,
     Registry,
-    Requirement,
-    UnknownNameError,
+    ResolvedPipeline,
     default_registry,
-    keys_of,
     with_article,
 )
+from chameleon_core.plugin_api import PluginError
 
 from chameleon_cli._json_schema.types import NOTHING, Schema, TypeSchemas
 
@@ -63,7 +58,7 @@ class _Document:
 
     def schema(self) -> Schema:
         """The whole schema."""
-        types = self._stages.types
+        types, fields = self._stages.types, attrs.fields(attrs.resolve_types(ResolvedPipeline))
         sections: dict[str, Schema] = {
             "preset": self._preset(),
             "model": self._model(),
@@ -75,7 +70,7 @@ class _Document:
                 }
                 for name, section in self._registry.sections.items()
             },
-            **{key: self._stage(key, kind) for key, kind in STAGES.items()},
+            **{key: self._stage(key, kind) for key, kind in self._registry.stages.items()},
             "warm_start": {
                 "description": "folders of earlier runs, whose best is measured first",
                 **_one_or_more({"type": "string"}, null=True),
@@ -94,10 +89,10 @@ class _Document:
                 "description": "what the winners are compared with",
                 **_one_or_more(self._stages.of("baselines")),
             },
-            "budget": {**types.section(Budget), "description": "how much a run may spend"},
+            "budget": {**types.of(fields.budget.type), "description": "how much a run may spend"},
             "require": {
                 "description": "a result that must be reached; exit code 5 if it is not",
-                "anyOf": [types.section(Requirement), {"type": "null"}],
+                **types.of(fields.require.type),
             },
             "seed": {
                 "description": "of every random choice",
@@ -112,7 +107,7 @@ class _Document:
             "title": "Chameleon pipeline",
             "description": "A model to tune, how, for which machine, and how much may be spent.",
             "type": "object",
-            "properties": {key: sections[key] for key in keys_of(self._registry)},
+            "properties": {key: sections[key] for key in self._registry.pipeline_keys},
             "required": self._required(),
             "additionalProperties": False,
             "$defs": self._stages.definitions,
@@ -121,7 +116,9 @@ class _Document:
     def _required(self) -> list[str]:
         """The keys that a pipeline needs and that no preset has."""
         preset_keys = {key for preset in self._presets for key in preset.record.pipeline}
-        return [key for key in ("model", "target", *STAGES) if key not in preset_keys]
+        return [
+            key for key in ("model", "target", *self._registry.stages) if key not in preset_keys
+        ]
 
     def _preset(self) -> Schema:
         names = [self._stages.named(entry) for entry in self._presets]
@@ -187,15 +184,13 @@ class _Document:
         for preset in self._presets:
             name = _name_of(preset.record.pipeline.get(key))
             if name is not None:
-                with contextlib.suppress(UnknownNameError, AmbiguousNameError):
+                with contextlib.suppress(PluginError):
                     yield self._registry.find(kind, name, author=preset.distribution)
 
     def _default(self, key: str) -> Schema:
         """The default of a key, for a pipeline that does not set the key."""
-        if DEFAULT_PRESET not in self._registry.names("presets"):
-            return {}
-        preset = self._registry.record("presets", DEFAULT_PRESET, author=CORE)
-        name = _name_of(preset.pipeline.get(key))
+        preset = self._registry.default_preset
+        name = None if preset is None else _name_of(preset.pipeline.get(key))
         return {} if name is None else {"default": name}
 
 

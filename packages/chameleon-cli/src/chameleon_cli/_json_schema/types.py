@@ -10,10 +10,15 @@ from typing import Any
 
 import attrs
 from attrs import validators
-from chameleon_core.api import Tags, default_of, tags_of
-from chameleon_core.plugin_api import DURATION, fixed_entries, form_of, former_names
+from chameleon_core.api import to_json
+from chameleon_core.plugin_api import form_of
 
 Schema = dict[str, Any]
+Classes = Callable[[str], Mapping[str, type]]
+"""A function that returns the classes of a kind of plugin by name."""
+
+DURATION = r"^\s*(?:\d+(?:\.\d+)?\s*(?:ms|d|h|m|s)\s*)+$"
+"""Regular expression of a duration. It does not check that units go from large to small."""
 
 NOTHING: Schema = {"not": {}}
 """The schema that no value fits."""
@@ -71,6 +76,25 @@ _SCALARS: dict[type, str] = {
 }
 
 
+def tags_of(field: attrs.Attribute[Any], classes: Classes) -> Mapping[str, type] | None:
+    """The classes by name from which a tagged option chooses; None if it is not tagged."""
+    tagged = field.metadata.get("tagged")
+    return classes(tagged) if isinstance(tagged, str) else tagged
+
+
+def default_of(field: attrs.Attribute[Any], classes: Classes) -> Any:
+    """The default of an option as JSON values, or ``attrs.NOTHING`` if it has none.
+
+    A default that is computed from other options counts as no default.
+    """
+    default: Any = field.default
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        default = attrs.NOTHING if default.takes_self else default.factory()
+    if default is attrs.NOTHING:
+        return default
+    return to_json(default, tags_of(field, classes), classes=classes)
+
+
 class TypeSchemas:
     """Makes the JSON Schemas of options classes, and of the types of their fields.
 
@@ -89,7 +113,7 @@ class TypeSchemas:
 
     def __init__(
         self,
-        classes: Callable[[str], Tags],
+        classes: Classes,
         stage: Callable[[str, bool], Schema],
         precisions: Sequence[str] = (),
     ) -> None:
@@ -111,7 +135,9 @@ class TypeSchemas:
             resolved = False
         fields = [field for field in attrs.fields(kind) if field.init]
         options = {field.alias: self._field(field, resolved=resolved) for field in fields}
-        former = former_names(kind)
+        former = {
+            field.metadata["former"]: field.alias for field in fields if "former" in field.metadata
+        }
         earlier = {name: {**options[today], "deprecated": True} for name, today in former.items()}
         schema: Schema = {
             "type": "object",
@@ -140,12 +166,12 @@ class TypeSchemas:
         """
         fields = [field for field in attrs.fields(kind) if field.init]
         required = [field for field in fields if field.default is attrs.NOTHING]
-        field = next(iter(required or fields), None)
         members: list[Schema] = [section]
         if not required:
             members.append({"type": "null"})
-        if field is not None:
-            alone = self.section(kind)["properties"][field.alias]
+        if fields:
+            first = (required or fields)[0]
+            alone = self.section(kind)["properties"][first.alias]
             # Editors show the default at the option itself, below the section.
             alone = {key: value for key, value in alone.items() if key != "default"}
             members.append({"not": {"type": ["object", "null"]}, **alone})
@@ -175,17 +201,16 @@ class TypeSchemas:
         """The schema of a mapping with any keys."""
         return {"type": "object", "additionalProperties": self.of(inner)}
 
-    def sequence(self, kind: tuple[type, tuple[Any, ...]]) -> Schema:
-        """The schema of a list, tuple or set."""
-        origin, arguments = kind
-        fixed = fixed_entries(origin, arguments)
-        if fixed is not None:
-            entries, count = [self.of(entry) for entry in fixed], len(fixed)
-            return {"type": "array", "prefixItems": entries, "minItems": count, "maxItems": count}
-        schema: Schema = {"type": "array"}
-        if arguments:
-            schema["items"] = self.of(arguments[0])
+    def sequence(self, kind: tuple[type, Any]) -> Schema:
+        """The schema of a list, tuple or set of any length."""
+        origin, inner = kind
+        schema: Schema = {"type": "array", "items": self.of(inner)}
         return {**schema, "uniqueItems": True} if issubclass(origin, AbstractSet) else schema
+
+    def entries(self, kinds: tuple[Any, ...]) -> Schema:
+        """The schema of a tuple of as many items as there are types."""
+        items, count = [self.of(kind) for kind in kinds], len(kinds)
+        return {"type": "array", "prefixItems": items, "minItems": count, "maxItems": count}
 
     def _field(self, field: attrs.Attribute[Any], *, resolved: bool) -> Schema:
         """The schema of one option: its type, its validators' limits, its help and its default."""

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chameleon_core._errors import ConfigError
-from chameleon_core._pipeline.resolve import STAGES
 from chameleon_core._pipeline.stage_reader import options_class
-from chameleon_core._plugins.kinds import STAGE_KINDS, Kind
+from chameleon_core._plugins.kinds import STAGE_KINDS, STAGES, Kind
 from chameleon_core._plugins.records import NoOptions, PluginRecord
 from chameleon_core._plugins.registry import Registry, default_registry
 

@@ -25,14 +25,7 @@ from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._loop.start.earlier_runs import WarmStart
 from chameleon_core._loop.start.frontend import check, choice_of, forget_choice
 from chameleon_core._loop.start.shared_records import shared_records
-from chameleon_core._loop.start.tasks import (
-    check_runner,
-    device_of,
-    frontend_of,
-    spaces_of,
-    target_of,
-    tasks_of,
-)
+from chameleon_core._loop.start.tasks import device_of, frontend_of, spaces_of, target_of, tasks_of
 from chameleon_core._loop.tuning import Tuning
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.resolve import dump_pipeline
@@ -153,7 +146,7 @@ def _results(run: RunContext) -> tuple[Sequence[OperatorResult], NetworkResult]:
     """Tune the operators that follow from the frontend's choice, and deliver the network."""
     choice = choice_of(run)
     tasks = tasks_of(run.pipeline, run.target, run.frontend)
-    check_runner(run.pipeline, tasks)
+    run.pipeline.check_runner(tasks)
     spaces = spaces_of(run.pipeline, tasks)
     run.records.take(tasks, spaces)
     task_runs = _task_runs(run, tasks, spaces)

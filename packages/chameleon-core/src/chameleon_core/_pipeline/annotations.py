@@ -1,7 +1,4 @@
-"""The types that an option may have, and durations such as ``20m`` as options.
-
-Readers of pipelines and the JSON Schema of pipeline files use them.
-"""
+"""The types that an option may have, and durations such as ``20m`` as options."""
 
 from __future__ import annotations
 
@@ -17,9 +14,6 @@ import attrs
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)\s*")
-
-DURATION = rf"^\s*(?:{_PART.pattern})+$"
-"""Regular expression of a duration. It does not check that units go from large to small."""
 
 
 def parse_duration(text: str) -> float:
@@ -57,8 +51,9 @@ def form_of(kind: Any) -> tuple[str, Any]:
     Returns:
         A pair, such as ``scalar`` with one of ``SCALARS``, or ``section`` with an attrs class. The
         form ``union`` comes with its members, and ``choice`` with a mapping from value to meaning.
-        A ``mapping`` has its values' type, and a ``sequence`` a class and its entries' types.
-        ``anything`` has None, and ``unknown`` the annotation.
+        A ``mapping`` has its values' type, and a ``sequence`` a class and its items' type. A tuple
+        of a fixed length is ``entries``, with its items' types. ``anything`` has None, and
+        ``unknown`` the annotation.
     """
     # Names of types: those of ``NewType``, and of ``type`` statements.
     kind = getattr(kind, "__supertype__", getattr(kind, "__value__", kind))
@@ -84,16 +79,7 @@ def _form_of_class(kind: Any, origin: type, arguments: tuple[Any, ...]) -> tuple
     if issubclass(origin, Mapping):
         return "mapping", arguments[1] if arguments else Any
     if issubclass(origin, Sequence | AbstractSet) and not issubclass(origin, str | bytes):
-        return "sequence", (origin, arguments)
+        fixed = origin is tuple and arguments and arguments[-1] is not Ellipsis
+        items = (origin, arguments[0] if arguments else Any)
+        return ("entries", arguments) if fixed else ("sequence", items)
     return "unknown", kind
-
-
-def fixed_entries(origin: type, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The types of a tuple's entries, or None for a sequence of any length.
-
-    Args:
-        origin: the class of the sequence, such as ``tuple`` or ``list``.
-        arguments: the arguments of its annotation: ``(int, ...)`` for ``tuple[int, ...]``.
-    """
-    fixed = origin is tuple and arguments and arguments[-1] is not Ellipsis
-    return arguments if fixed else None

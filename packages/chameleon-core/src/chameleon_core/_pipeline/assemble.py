@@ -13,16 +13,9 @@ import attrs
 from chameleon_core._pipeline import schema
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import leaves_of
-from chameleon_core._pipeline.nodes import (
-    Item,
-    Mark,
-    Node,
-    Problem,
-    expanded,
-    first_field,
-)
+from chameleon_core._pipeline.nodes import Item, Mark, Node, Problem, expanded, first_field
 from chameleon_core._pipeline.record_locations import NO_RECORDS, OWN_RECORDS, records_location
-from chameleon_core._pipeline.resolve import SEARCH, STAGES, expand_presets, keys_of
+from chameleon_core._pipeline.resolve import SEARCH, expand_presets
 from chameleon_core._pipeline.stage_reader import StageReader
 from chameleon_core._plugins.first_party import CORE
 from chameleon_core._plugins.manager import Registration
@@ -127,12 +120,12 @@ class Assembler(StageReader):
 
     def assemble(self, source: Path | None) -> schema.ResolvedPipeline:
         """Return the pipeline, or raise a ``PipelineError`` with all faults."""
-        keys = keys_of(self.registry)
+        keys = self.registry.pipeline_keys
         self.expect_keys(self._root, keys)
         model = self._model()
         target, shown, resolver = self._target()
         brought = self._sections(model)
-        stages = {key: self._stage(key, kind) for key, kind in STAGES.items()}
+        stages = {key: self._stage(key, kind) for key, kind in self.registry.stages.items()}
         self._expect_scores(stages)
         warm_start = self._warm_start()
         records, written = databases_of(self._root, self, by_default=self._sharing)
@@ -176,6 +169,7 @@ class Assembler(StageReader):
             output=output,
             preset=self._preset,
             source=source,
+            root=self._root,
             # Keys without a value are left out, so that older run folders without the key still
             # match.
             document={key: sections[key] for key in keys if sections.get(key) is not None},
@@ -186,7 +180,7 @@ class Assembler(StageReader):
 
         If these parts have faults, the method raises a ``PipelineError`` with all of them.
         """
-        model, space = self._model(), self._stage("space", STAGES["space"])
+        model, space = self._model(), self._stage("space", self.registry.stages["space"])
         sections = self._sections(model, measured=True)
         fixed = schema.fixed_knobs(self._root.get("fix"), self.problems)
         self.check()
@@ -197,7 +191,7 @@ class Assembler(StageReader):
 
         If these parts have faults, the method raises a ``PipelineError`` with all of them.
         """
-        stages = {key: self._stage(key, STAGES[key]) for key in SEARCH}
+        stages = {key: self._stage(key, self.registry.stages[key]) for key in SEARCH}
         self._expect_scores(stages)
         budget = self.value(self._root, "budget", schema.Budget, schema.Budget())
         seed = self._seed()

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from chameleon_core._pipeline.resolve import STAGES
 from chameleon_core._pipeline.schema import ResolvedPipeline
-from chameleon_core._plugins.options import BINDS, former_names, renamed
+from chameleon_core._plugins.kinds import STAGES
+from chameleon_core._plugins.options import former_names, renamed
 
 _FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records"})
 """Keys of a pipeline that measurements do not depend on: the length of the search, the folder, the
@@ -68,7 +68,7 @@ def _binding(section: Any, options: type) -> Any:
     """The options of a section that records depend on, with their present names."""
     if not isinstance(section, Mapping):
         return section
-    free = {field.alias for field in attrs.fields(options) if not field.metadata.get(BINDS, True)}
+    free = {field.alias for field in attrs.fields(options) if not field.metadata.get("binds", True)}
     current = renamed(section, former_names(options))
     return {name: value for name, value in current.items() if name not in free}
 

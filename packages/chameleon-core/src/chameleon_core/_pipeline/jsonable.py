@@ -38,23 +38,6 @@ def tags_of(field: attrs.Attribute[Any], classes: Callable[[str], Tags]) -> Tags
     return classes(tagged) if isinstance(tagged, str) else tagged
 
 
-def default_of(
-    field: attrs.Attribute[Any], classes: Callable[[str], Tags] = registered_classes
-) -> Any:
-    """The default of an option as JSON values, or ``attrs.NOTHING`` if it has none.
-
-    Args:
-        field: the option. A default that is computed from other options counts as no default.
-        classes: a function that returns the classes of a kind of plugin, by name.
-    """
-    default: Any = field.default
-    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-        default = attrs.NOTHING if default.takes_self else default.factory()
-    if default is attrs.NOTHING:
-        return default
-    return to_json(default, tags_of(field, classes), classes=classes)
-
-
 def to_json(
     value: Any, tags: Tags | None = None, *, classes: Callable[[str], Tags] = registered_classes
 ) -> Any:

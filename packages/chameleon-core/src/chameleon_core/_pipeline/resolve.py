@@ -14,32 +14,12 @@ from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, Prob
 from chameleon_core._pipeline.schema import LIMITS, ResolvedPipeline, Scope
 from chameleon_core._pipeline.yaml import dump_yaml, parse_value
 from chameleon_core._plugins.first_party import CORE
+from chameleon_core._plugins.kinds import STAGES
 from chameleon_core._plugins.records import SectionRecord
-from chameleon_core._plugins.registry import Registry
-
-STAGES: dict[str, str] = {
-    "space": "spaces",
-    "explorer": "explorers",
-    "cost_model": "cost_models",
-    "sampler": "samplers",
-    "synthesizer": "synthesizers",
-    "runner": "runners",
-    "scheduler": "schedulers",
-}
-"""The pipeline keys of stages, and for each the kind of plugin that it names."""
+from chameleon_core._plugins.registry import DEFAULT_PRESET, Registry
 
 SEARCH = ("explorer", "cost_model", "sampler", "synthesizer")
 """The pipeline keys of the search stages."""
-
-_FIRST = ("preset", "model", "target")
-KEYS = (
-    *(*_FIRST, "fix", *STAGES, "warm_start", "records", "baselines", "budget", "require"),
-    *("seed", "output"),
-)
-"""All keys of a pipeline file, without the sections of plugins, in the order in which they are
-written."""
-
-DEFAULT_PRESET = "default"
 
 _MERGED = frozenset({"budget", "require"})
 
@@ -49,11 +29,6 @@ Section = dict[str, Item]
 
 Sections = Mapping[str, SectionRecord]
 """The sections of plugins by name."""
-
-
-def keys_of(registry: Registry) -> tuple[str, ...]:
-    """All keys that a pipeline file may have, in order, with the sections that plugins add."""
-    return (*_FIRST, *registry.sections, *KEYS[len(_FIRST) :])
 
 
 def apply_overrides(

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 
-from chameleon_core._errors import PluginError
+from chameleon_core._errors import ConfigError, PluginError
 from chameleon_core._pipeline.nodes import Mark, Node, Problem
 from chameleon_core._plugins.factory import make_stage
 from chameleon_core._plugins.kinds import STAGE_KINDS
 from chameleon_core._plugins.options import option, sources_in
 from chameleon_core._plugins.registry import Registry
+from chameleon_core._task import Task
 
 
 @attrs.frozen(kw_only=True)
@@ -278,6 +279,19 @@ class StageSpec:
         return make_stage(STAGE_KINDS[self.kind], self.record, self.options, context)
 
 
+def stages_of(value: Any) -> Iterator[StageSpec]:
+    """Find all stages in a pipeline or in options, also stages that are options of others."""
+    if isinstance(value, StageSpec):
+        yield value
+        yield from stages_of(value.options)
+    elif isinstance(value, tuple | list | Mapping):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from stages_of(inner)
+    elif attrs.has(type(value)):
+        for field in attrs.fields(type(value)):
+            yield from stages_of(getattr(value, field.name, None))
+
+
 @attrs.frozen(kw_only=True)
 class Subject:
     """The parts of a pipeline that are needed to interpret a run's measurements.
@@ -340,6 +354,7 @@ class ResolvedPipeline(Subject, SearchChoice):
         output: the run folder as an absolute path.
         preset: the name of the preset that was expanded, or None.
         source: the absolute path of the pipeline file, or None if the pipeline has no file.
+        root: the expanded pipeline with the place of each value in the user's files.
         document: the expanded pipeline as JSON values. The same pipeline can be loaded from it.
     """
 
@@ -355,7 +370,33 @@ class ResolvedPipeline(Subject, SearchChoice):
     output: Path
     preset: str | None = None
     source: Path | None = None
+    root: Node = attrs.field(eq=False, repr=False)
     document: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+    def stages(self, key: str | None = None) -> Iterator[StageSpec]:
+        """The pipeline's stages, with those that are options of other stages.
+
+        Args:
+            key: a key of the pipeline, to which the stages belong; None for all keys.
+        """
+        return stages_of(self if key is None else getattr(self, key))
+
+    def check_runner(self, tasks: Iterable[Task]) -> None:
+        """Raise an error if the runner cannot measure a task.
+
+        Raises:
+            ConfigError: the runner measures only other kinds of operators.
+        """
+        runner = self.runner
+        known = runner.record.operators
+        for task in tasks:
+            if known and task.operator not in known:
+                raise ConfigError(
+                    f"runner '{runner.name}' cannot measure task {task.name!r}, a "
+                    f"{task.operator!r}",
+                    hint=f"it measures only: {', '.join(known)}; leave 'runner' out for the "
+                    "default",
+                )
 
     @property
     def digest(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any, get_origin
 import attrs
 
 from chameleon_core._errors import ChameleonError
-from chameleon_core._pipeline.annotations import fixed_entries, form_of, parse_duration
+from chameleon_core._pipeline.annotations import form_of, parse_duration
 from chameleon_core._pipeline.jsonable import Tags, registered_classes, tags_of
 from chameleon_core._pipeline.nodes import (
     Collecting,
@@ -145,24 +145,26 @@ class Structurer:
 
     # ----- containers ------------------------------------------------------------------------
 
-    def sequence(self, kind: tuple[type, tuple[Any, ...]], node: Node) -> Any:
-        """A list, tuple or set, as the annotation says."""
+    def sequence(self, kind: tuple[type, Any], node: Node) -> Any:
+        """A list, tuple or set of any length, as the annotation says."""
+        origin, inner = kind
+        values = self.entries((inner,) * len(node.value) if node.is_sequence else (), node)
+        if issubclass(origin, AbstractSet):
+            return frozenset(values) if issubclass(origin, frozenset) else set(values)
+        return list(values) if origin is list else values
+
+    def entries(self, kinds: tuple[Any, ...], node: Node) -> tuple[Any, ...]:
+        """A tuple of as many items as the annotation has types."""
         if not node.is_sequence:
             raise self._wrong(node, "a list")
-        origin, arguments = kind
-        kinds = fixed_entries(origin, arguments)
-        if kinds is None:
-            kinds = (arguments[0] if arguments else Any,) * len(node.value)
-        elif len(kinds) != len(node.value):
+        if len(kinds) != len(node.value):
             more = f" with {len(node.value)} entries"
             raise self._wrong(node, f"a list of {len(kinds)}", more)
         values = self._all(
             (f"[{index}]", partial(self._structure, item, inner))
             for index, (item, inner) in enumerate(zip(node.value, kinds, strict=True))
         )
-        if issubclass(origin, AbstractSet):
-            return frozenset(values) if issubclass(origin, frozenset) else set(values)
-        return values if origin is list else tuple(values)
+        return tuple(values)
 
     def mapping(self, inner: Any, node: Node) -> dict[str, Any]:
         """A mapping with any keys, whose values have the annotated type."""
@@ -395,7 +397,7 @@ def _name_of(kind: Any) -> str:
         return NAMES[inner]
     if form == "choice":
         return listing([str(choice) for choice in inner])
-    return "a list" if form == "sequence" else "a mapping"
+    return "a list" if form in ("sequence", "entries") else "a mapping"
 
 
 def _words(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from chameleon_system.api import pause_garbage_collection
 
 from chameleon_core._errors import ChameleonError, PluginError
+from chameleon_core._plugins.first_party import how_to_install
 from chameleon_core._plugins.kinds import Kind
 from chameleon_core._plugins.records import (
     InstructionRecord,
@@ -79,6 +80,8 @@ def hint_after(error: BaseException) -> str:
     package = missing.partition(".")[0]
     if package != missing and package in sys.modules:
         return f"the package '{package}' has no module '{missing}': correct the import"
+    if package.startswith("chameleon_"):
+        return how_to_install(package.replace("chameleon_", "chameleon-tuner-").replace("_", "-"))
     return f"install the package that brings the module '{package}'"
 
 

@@ -198,6 +198,17 @@ STAGE_KINDS: dict[str, Kind] = {
 }
 """The kinds of stages: plugins with options that a pipeline names."""
 
+STAGES: dict[str, str] = {
+    "space": "spaces",
+    "explorer": "explorers",
+    "cost_model": "cost_models",
+    "sampler": "samplers",
+    "synthesizer": "synthesizers",
+    "runner": "runners",
+    "scheduler": "schedulers",
+}
+"""The pipeline keys of stages, and for each the kind of plugin that it names."""
+
 KIND_OF_KINDS = Kind(
     name="kinds",
     noun="kind of plugin",

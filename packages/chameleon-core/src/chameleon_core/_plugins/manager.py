@@ -20,7 +20,6 @@ from chameleon_system.api import pause_garbage_collection
 from chameleon_core._plugins.check import complaint, of_kind
 from chameleon_core._plugins.event_hooks import EventHooks
 from chameleon_core._plugins.first_party import FIRST_PARTY
-from chameleon_core._plugins.given import canonical, given_plugins, replaces
 from chameleon_core._plugins.hookspecs import (
     PROJECT,
     is_wrapper,
@@ -28,6 +27,7 @@ from chameleon_core._plugins.hookspecs import (
     refused_registration,
 )
 from chameleon_core._plugins.kinds import KIND_OF_KINDS, KIND_OF_SECTIONS, KINDS, Kind, hook_specs
+from chameleon_core._plugins.local import canonical, local_plugins
 from chameleon_core._plugins.records import SectionRecord
 from chameleon_core._words import did_you_mean
 
@@ -103,21 +103,20 @@ class LoadedPlugins:
 
 
 def installed() -> Iterator[DiscoveredPlugin]:
-    """The installed plugins (entry points), and the plugins given with ``--plugin``.
-
-    If a plugin is both installed and given, only the given one is returned.
-    """
+    """The installed plugins (entry points) that no local plugin replaces, and the local plugins."""
     # This import takes as long as the rest of the module, and workers, which look up no plugin, do
     # not need it.
     from importlib import metadata  # noqa: PLC0415
 
-    instead = given_plugins()
+    local = local_plugins()
     for point in sorted(metadata.entry_points(group=PROJECT), key=lambda point: point.name):
         distribution = point.dist.name if point.dist is not None else "unknown"
-        if not any(replaces(plugin, distribution, point.module) for plugin in instead):
+        if not any(plugin.replaces(distribution, point.module) for plugin in local):
             yield DiscoveredPlugin(name=point.name, distribution=distribution, load=point.load)
-    for own in instead:
-        yield DiscoveredPlugin(name=own.module, distribution=own.distribution, load=own.load)
+    for plugin in local:
+        yield DiscoveredPlugin(
+            name=plugin.module, distribution=plugin.distribution, load=plugin.load
+        )
 
 
 def load_plugins(candidates: Iterable[DiscoveredPlugin]) -> LoadedPlugins:

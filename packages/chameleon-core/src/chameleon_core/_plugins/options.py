@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import attrs
 from attrs import validators
-
-BINDS = "binds"
-
-NOT_BINDING = MappingProxyType({BINDS: False})
-"""Metadata of an option that measurements do not depend on, such as a deadline or a tracker's
-address. A run may be continued with another value. ``attrs.field(metadata={**NOT_BINDING, "help":
-...})``."""
-
-FORMER = "former"
-"""Metadata key for an option's former name. Pipelines and run folders with the former name are read
-as if they had the present name. ``attrs.field(metadata={FORMER: "file", "help": ...})``."""
 
 
 def option(
@@ -41,7 +29,9 @@ def option(
         at_least: the lowest valid value.
         at_most: the highest valid value.
         above: a value that every valid value must exceed.
-        metadata: other metadata of the field, such as ``binds`` or ``duration``.
+        metadata: other metadata of the field, such as ``duration``. ``binds=False`` marks an option
+            that measurements do not depend on, such as a deadline. ``former="file"`` is an option's
+            former name, with which pipelines and run folders are still read.
     """
     limits = (validators.ge, at_least), (validators.gt, above), (validators.le, at_most)
     bounds = (check(limit) for check, limit in limits if limit is not None)
@@ -58,9 +48,9 @@ def option(
 def former_names(options: type) -> dict[str, str]:
     """The renamed options of an options class: the present name of each, by its former name."""
     return {
-        field.metadata[FORMER]: field.alias
+        field.metadata["former"]: field.alias
         for field in attrs.fields(options)
-        if FORMER in field.metadata
+        if "former" in field.metadata
     }
 
 

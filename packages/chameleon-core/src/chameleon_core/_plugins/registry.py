@@ -9,9 +9,9 @@ from typing import Any
 
 from chameleon_core._errors import PluginError
 from chameleon_core._plugins.factory import make_stage
-from chameleon_core._plugins.first_party import FIRST_PARTY, how_to_install
-from chameleon_core._plugins.given import canonical
-from chameleon_core._plugins.kinds import Kind
+from chameleon_core._plugins.first_party import CORE, FIRST_PARTY, how_to_install
+from chameleon_core._plugins.kinds import STAGES, Kind
+from chameleon_core._plugins.local import canonical
 from chameleon_core._plugins.manager import (
     DiscoveredPlugin,
     LoadedPlugins,
@@ -20,8 +20,16 @@ from chameleon_core._plugins.manager import (
     installed,
     load_plugins,
 )
-from chameleon_core._plugins.records import PluginRecord, SectionRecord, SpaceRecord
+from chameleon_core._plugins.records import PluginRecord, PresetRecord, SectionRecord, SpaceRecord
 from chameleon_core._words import did_you_mean
+
+DEFAULT_PRESET = "default"
+
+_FIRST_KEYS = ("preset", "model", "target")
+_LAST_KEYS = (
+    *("fix", *STAGES, "warm_start", "records", "baselines", "budget", "require"),
+    *("seed", "output"),
+)
 
 
 class UnknownNameError(PluginError):
@@ -40,6 +48,8 @@ class Registry:
             ``Registry.from_plugins()`` make it.
 
     Attributes:
+        stages: the keys of stages in a pipeline file, and for each the kind of plugin that it
+            names.
         manager: the plugin manager of pluggy, through which loaded plugins get the events of runs.
         kinds: the kinds of plugins by name, in the order in which a run uses them. Kinds that
             plugins add come last.
@@ -48,6 +58,8 @@ class Registry:
         distributions: the distributions that have a plugin's entry point, also if the plugin failed
             to load.
     """
+
+    stages: Mapping[str, str] = STAGES
 
     def __init__(self, loaded: LoadedPlugins) -> None:
         self.manager = loaded.manager
@@ -63,7 +75,7 @@ class Registry:
 
     @classmethod
     def load(cls) -> Registry:
-        """Load all installed plugins, and those given with ``--plugin``."""
+        """Load all installed plugins, and those named with ``--plugin``."""
         return cls(load_plugins(installed()))
 
     @classmethod
@@ -88,6 +100,19 @@ class Registry:
                 )
             )
         return cls(load_plugins(candidates))
+
+    @property
+    def pipeline_keys(self) -> tuple[str, ...]:
+        """All keys that a pipeline file may have, in the order in which they are written."""
+        return (*_FIRST_KEYS, *self.sections, *_LAST_KEYS)
+
+    @property
+    def default_preset(self) -> PresetRecord | None:
+        """Chameleon's own preset ``default``, or None if it is not installed."""
+        if DEFAULT_PRESET not in self.names("presets"):
+            return None
+        preset: PresetRecord = self.record("presets", DEFAULT_PRESET, author=CORE)
+        return preset
 
     def including(self, records: Iterable[tuple[str, PluginRecord]]) -> Registry:
         """A copy of this registry with plugins that exist only in this process.

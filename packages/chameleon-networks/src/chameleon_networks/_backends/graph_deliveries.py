@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import structlog
 import torch
-from chameleon_core.api import PLUGINS_VARIABLE, in_one_line
+from chameleon_core.api import in_one_line, local_plugin_paths
 from chameleon_core.plugin_api import ExitCode, records_location
 from chameleon_system.api import (
     cache_key,
@@ -240,7 +240,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     facts = [
         _FORM,
         cache_key(_DISTRIBUTIONS, ()),
-        os.environ.get(PLUGINS_VARIABLE),
+        local_plugin_paths(),
         cores,
         threads,
     ]

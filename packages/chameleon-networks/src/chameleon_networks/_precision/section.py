@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from chameleon_core.api import did_you_mean, listing
-from chameleon_core.plugin_api import BINDS, FLOAT32, Node, Problem, Section, StageSpec, option
+from chameleon_core.plugin_api import FLOAT32, Node, Problem, Section, StageSpec, option
 
 
 @attrs.frozen(kw_only=True)
@@ -89,7 +89,7 @@ class Precision(Section):
         values = {
             field.alias: getattr(precision, field.name)
             for field in attrs.fields(cls)
-            if field.metadata.get(BINDS, True) and field.name not in ("type", "search")
+            if field.metadata.get("binds", True) and field.name not in ("type", "search")
         }
         return {"types": sorted(precision.types), **values}
 

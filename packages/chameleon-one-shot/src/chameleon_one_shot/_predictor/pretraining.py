@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import FIRST_PARTY, installed
+from chameleon_core.api import installed
 from numpy.typing import NDArray
 
 from chameleon_one_shot._dataset.tasks import Dataset, DatasetError
@@ -181,7 +181,7 @@ def _provenance(parts: Split, command: str, results: dict[str, Any]) -> Provenan
     devices = {_target(example): None for example in parts.training}
     return Provenance(
         command=command,
-        versions=installed(sorted({*FIRST_PARTY, "apache-tvm", "torch"})),
+        versions=installed() | installed(("apache-tvm", "torch")),
         targets=tuple({"kind": kind, "features": list(words)} for kind, words in devices),
         training=_identities(parts.training),
         stopping=_identities(parts.stopping),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import ResolvedPipeline, stages_of, target_of, tasks_of, to_json, with_hint
+from chameleon_core.api import ResolvedPipeline, target_of, tasks_of, to_json, with_hint
 from chameleon_core.plugin_api import (
     KINDS,
     ChameleonError,
@@ -110,7 +110,7 @@ class StageSuite(ConformanceSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        for stage in stages_of(pipeline):
+        for stage in pipeline.stages():
             if stage.kind == cls.kind and stage.record == cls.record:
                 return {"options": stage.options_json}
         return {}

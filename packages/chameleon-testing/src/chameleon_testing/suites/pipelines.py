@@ -11,7 +11,6 @@ from chameleon_core.api import (
     ResolvedPipeline,
     default_registry,
     from_dict,
-    keys_of,
     target_of,
 )
 from chameleon_core.plugin_api import (
@@ -154,7 +153,7 @@ class PresetSuite(ConformanceSuite):
         """
         self.test_record()
         for key in self.record.pipeline:
-            assert key in keys_of(default_registry()), f"{self.where}: there is no key '{key}'"
+            assert key in default_registry().pipeline_keys, f"{self.where}: there is no key '{key}'"
             assert key not in {"model", "output", "preset"}, (
                 f"{self.where}: it names '{key}', which every pipeline file says for itself"
             )

@@ -8,8 +8,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import UnknownNameError, default_registry
-from chameleon_core.plugin_api import KINDS, Arrays, ConfigError, OperatorRecord, Task, make
+from chameleon_core.api import default_registry
+from chameleon_core.plugin_api import (
+    KINDS,
+    Arrays,
+    ConfigError,
+    OperatorRecord,
+    PluginError,
+    Task,
+    make,
+)
 from numpy.typing import NDArray
 
 from chameleon_tvm._late_tvm import tvm
@@ -116,7 +124,7 @@ def record_of(task: Task) -> OperatorRecord:
         return record
     try:
         record = default_registry().record("operators", task.operator)
-    except UnknownNameError as error:
+    except PluginError as error:
         raise ConfigError(
             f"task {task.name!r}: there is no operator {task.operator!r}", hint=error.hint
         ) from error

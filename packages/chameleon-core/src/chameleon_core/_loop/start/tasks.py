@@ -103,26 +103,6 @@ def tasks_of(pipeline: Subject, target: str, frontend: Frontend | None = None) -
     return tasks
 
 
-def check_runner(pipeline: ResolvedPipeline, tasks: Iterable[Task]) -> None:
-    """Raise an error if the pipeline's runner cannot measure a task.
-
-    Args:
-        pipeline: the pipeline.
-        tasks: tasks of the pipeline.
-
-    Raises:
-        ConfigError: the runner measures only other kinds of operators.
-    """
-    runner = pipeline.runner
-    known = runner.record.operators
-    for task in tasks:
-        if known and task.operator not in known:
-            raise ConfigError(
-                f"runner '{runner.name}' cannot measure task {task.name!r}, a {task.operator!r}",
-                hint=f"it measures only: {', '.join(known)}; leave 'runner' out for the default",
-            )
-
-
 def delivers(frontend: Frontend) -> bool:
     """Whether a frontend delivers something at the end of a run, such as a compiled network."""
     return getattr(type(frontend), "deliver", Frontend.deliver) is not Frontend.deliver

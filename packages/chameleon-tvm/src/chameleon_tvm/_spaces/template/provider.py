@@ -7,12 +7,13 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import AmbiguousNameError, default_registry
+from chameleon_core.api import default_registry
 from chameleon_core.plugin_api import (
     KINDS,
     Builder,
     ConfigError,
     DesignSpace,
+    PluginError,
     SpaceProvider,
     Task,
     TemplateRecord,
@@ -78,7 +79,7 @@ def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
     fitting = [entry for entry in records if target in entry.targets]
     if len(fitting) > 1:
         names = " and ".join(f"'{entry.name}'" for entry in fitting)
-        raise AmbiguousNameError(
+        raise PluginError(
             f"the templates {names} are for operators such as task {task.name!r}, "
             f"{task.operator!r} on {target}",
             hint=f"choose one: `space: {{name: template, templates: [{fitting[0].name}]}}`",

@@ -6,11 +6,11 @@ Worker processes need them to build candidates whose operators come from plugins
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,15 @@ _HOOKS = "hooks"
 
 
 @attrs.frozen(kw_only=True)
-class GivenPlugin:
-    """A plugin that the user gave with ``--plugin``: a module with hooks that is not installed.
+class LocalPlugin:
+    """A plugin that the user named with ``--plugin``: a module with hooks that is not installed.
 
     Attributes:
         module: the name under which the module is imported.
         root: the folder that the module is imported from.
         distribution: the distribution that the module belongs to. If it belongs to none, the name
             of its package.
-        path: the path as the user gave it.
+        path: the path as the user wrote it.
     """
 
     module: str
@@ -43,41 +43,67 @@ class GivenPlugin:
     path: str
 
     def load(self) -> Any:
-        """Import the plugin's module with its hooks, and return the module.
-
-        Raises:
-            Exception: any exception that the module raises.
-        """
-        enter_path(self.root)
+        """Import the plugin's module with its hooks, and return the module."""
+        self.enter_path()
         return importlib.import_module(self.module)
 
+    def enter_path(self) -> None:
+        """Put the plugin's folder first in the import path of this process."""
+        if str(self.root) not in sys.path:
+            sys.path.insert(0, str(self.root))
 
-def given_plugins() -> tuple[GivenPlugin, ...]:
-    """The plugins that the user gave to this process with ``--plugin``.
+    def replaces(self, distribution: str, module: str) -> bool:
+        """Whether Chameleon loads this plugin instead of an installed one."""
+        return module == self.module or canonical(distribution) == canonical(self.distribution)
+
+
+def add_local_plugins(paths: Iterable[str]) -> Sequence[tuple[str, str]]:
+    """Use plugins that are not installed, in this process and in processes started later.
+
+    Args:
+        paths: the paths of the plugins. Each is a module with hooks, a package with a module
+            ``hooks``, or the folder of a distribution that names its hooks in ``pyproject.toml``.
+
+    Returns:
+        The path of each local plugin that replaces an installed one, with the distribution of the
+        installed one.
+
+    Raises:
+        ConfigError: a path is no plugin, or another module has the name of the plugin's module.
+    """
+    absolute = [str(Path(path).expanduser().resolve()) for path in paths]
+    known = dict.fromkeys([*local_plugin_paths(), *absolute])
+    plugins, installed = _plugins_at(known), list(_installed())
+    for plugin in plugins:
+        _check_import(plugin, installed)
+        plugin.enter_path()
+    os.environ[PLUGINS_VARIABLE] = os.pathsep.join(known)
+    return [
+        (plugin.path, distribution)
+        for distribution, module in installed
+        for plugin in plugins
+        if plugin.replaces(distribution, module)
+    ]
+
+
+def local_plugin_paths() -> list[str]:
+    """The absolute paths of the plugins that this process uses without their installation."""
+    return [path for path in os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep) if path]
+
+
+def local_plugins() -> tuple[LocalPlugin, ...]:
+    """The plugins that this process uses without their installation.
 
     Raises:
         ConfigError: a path is no plugin, or two modules have the same name.
     """
-    return all_of(given_paths())
+    return _plugins_at(local_plugin_paths())
 
 
-def is_given(distribution: str) -> bool:
-    """Whether the user gave a plugin of a distribution with ``--plugin``."""
+def is_local(distribution: str) -> bool:
+    """Whether a local plugin replaces the installed distribution of this name, if there is one."""
     name = canonical(distribution)
-    return any(canonical(plugin.distribution) == name for plugin in given_plugins())
-
-
-def replaces(plugin: GivenPlugin, distribution: str, module: str) -> bool:
-    """Whether a plugin given with ``--plugin`` is another copy of an installed plugin.
-
-    Chameleon then loads the given copy, and not the installed one.
-
-    Args:
-        plugin: the plugin that was given with ``--plugin``.
-        distribution: the distribution of the installed plugin.
-        module: the module with the hooks of the installed plugin.
-    """
-    return module == plugin.module or canonical(distribution) == canonical(plugin.distribution)
+    return any(canonical(plugin.distribution) == name for plugin in local_plugins())
 
 
 def canonical(name: str) -> str:
@@ -85,27 +111,44 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def enter_path(folder: Path) -> None:
-    """Put a folder first in the import path of this process."""
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+def _installed() -> Iterable[tuple[str, str]]:
+    """Distribution and hooks module of every installed plugin."""
+    from importlib import metadata  # noqa: PLC0415 - only commands with ``--plugin`` need it
+
+    for point in metadata.entry_points(group=PROJECT):
+        yield ("" if point.dist is None else point.dist.name), point.module
 
 
-def given_paths() -> list[str]:
-    """The absolute paths of the plugins that the user gave with ``--plugin``."""
-    return [path for path in os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep) if path]
+def _check_import(plugin: LocalPlugin, installed: Iterable[tuple[str, str]]) -> None:
+    """Raise an error if a plugin has the name of another module.
 
-
-def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
-    """The plugins at some paths, each a module or package with hooks.
-
-    Args:
-        paths: the paths as the user gave them with ``--plugin``.
-
-    Raises:
-        ConfigError: a path is no plugin, or two modules have the same name.
+    The plugin's folder is first in the import path. So imports of the other module, from Python's
+    library or an installed package, would get the plugin instead.
     """
-    plugins: dict[str, GivenPlugin] = {}
+    top = plugin.module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        raise ConfigError(
+            f"{plugin.path} cannot be imported: Python's own library has a module '{top}'",
+            hint="give the module another name",
+        )
+    spec = importlib.util.find_spec(top)
+    if spec is None:
+        return
+    own = {plugin.root / top, plugin.root / f"{top}.py"}
+    places = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    places += [] if spec.origin is None else [Path(spec.origin)]
+    if own & {folder.resolve() for folder in places}:
+        return
+    if top not in sys.modules and any(plugin.replaces(*other) for other in installed):
+        return
+    raise ConfigError(
+        f"{plugin.path} cannot be imported: there is another module '{top}', in {places[0].parent}",
+        hint="give the module another name",
+    )
+
+
+def _plugins_at(paths: Iterable[str]) -> tuple[LocalPlugin, ...]:
+    plugins: dict[str, LocalPlugin] = {}
     for path in paths:
         for plugin in _read(Path(path)):
             other = plugins.setdefault(plugin.module, plugin)
@@ -117,7 +160,7 @@ def all_of(paths: Iterable[str]) -> tuple[GivenPlugin, ...]:
     return tuple(plugins.values())
 
 
-def _read(path: Path) -> Iterable[GivenPlugin]:
+def _read(path: Path) -> Iterable[LocalPlugin]:
     """The modules with hooks at a path."""
     if not path.exists():
         raise ConfigError(
@@ -138,7 +181,7 @@ def _read(path: Path) -> Iterable[GivenPlugin]:
     return [_of_module(file, path)]
 
 
-def _of_module(file: Path, path: Path) -> GivenPlugin:
+def _of_module(file: Path, path: Path) -> LocalPlugin:
     root = file.parent
     words = [file.stem]
     while (root / "__init__.py").is_file():
@@ -153,10 +196,10 @@ def _of_module(file: Path, path: Path) -> GivenPlugin:
     places = (root, root.parent) if root.name == "src" else (root,)
     names = [_project(folder).get("name") for folder in places]
     distribution = next((name for name in names if isinstance(name, str)), words[0])
-    return GivenPlugin(module=".".join(words), root=root, distribution=distribution, path=str(path))
+    return LocalPlugin(module=".".join(words), root=root, distribution=distribution, path=str(path))
 
 
-def _of_distribution(folder: Path) -> list[GivenPlugin]:
+def _of_distribution(folder: Path) -> list[LocalPlugin]:
     project = _project(folder)
     points = project.get("entry-points", {}).get(PROJECT, {})
     if not points:
@@ -174,7 +217,7 @@ def _of_distribution(folder: Path) -> list[GivenPlugin]:
                 hint=f"it is looked for in {folder / 'src'} and in {folder}",
             )
         plugins.append(
-            GivenPlugin(
+            LocalPlugin(
                 module=module,
                 root=roots[0],
                 distribution=str(project.get("name", folder.name)),
@@ -199,11 +242,3 @@ def _project(folder: Path) -> Mapping[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}", hint="correct the file") from error
     return project
-
-
-def announced() -> Iterable[tuple[str, str]]:
-    """Distribution and hooks module of every installed plugin."""
-    from importlib import metadata  # noqa: PLC0415 - only where something is given
-
-    for point in metadata.entry_points(group=PROJECT):
-        yield ("" if point.dist is None else point.dist.name), point.module
