@@ -74,31 +74,37 @@ WRITER = """
 import sys
 from tests.records.synthetic import key_of, record_of
 from chameleon_records._locations import open_database
-place, first = sys.argv[1], int(sys.argv[2])
-sys.stdin.readline()
-for index in range(first, first + 20):
-    open_database(place).add({key_of(): [record_of((index, 0))]})
+first = int(sys.argv[1])
+for line in sys.stdin:
+    for index in range(first, first + 20):
+        open_database(line.strip()).add({key_of(): [record_of((index, 0))]})
+    print("added", flush=True)
 """
 
 
-def test_two_processes_write_at_once(place, tmp_path):
+def test_two_processes_write_at_once(place):
+    """Each makes the database, which the other may be about to do, or to open."""
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, root])}
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, place, str(first)],
+            [sys.executable, "-c", WRITER, str(first)],
             stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             env=environment,
+            text=True,
         )
         for first in (0, 20)
     ]
+    places = [f"{index}-{Path(place).name}" for index in range(30 if "." in place else 1)]
+    for name in places:
+        for writer in writers:
+            writer.stdin.write(f"{Path(place).with_name(name)}\n")
+            writer.stdin.flush()
+        assert [writer.stdout.readline() for writer in writers] == ["added\n"] * 2
+        assert len(open_database(str(Path(place).with_name(name))).records(key_of())) == 40
     for writer in writers:
-        writer.stdin.write(b"go\n")
-        writer.stdin.flush()
-    assert [writer.wait() for writer in writers] == [0, 0]
-    for writer in writers:
-        writer.stdin.close()
-    assert len(open_database(place).records(key_of())) == 40
+        writer.communicate()
 
 
 def test_nearest_keys_are_of_one_family(place):
@@ -228,7 +234,9 @@ def test_a_file_that_is_locked_is_read_and_added_to_later(tmp_path, monkeypatch)
 
 
 def refuse(_self):
-    raise sqlite3.OperationalError("attempt to write a readonly database")
+    error = sqlite3.OperationalError("attempt to write a readonly database")
+    error.sqlite_errorname = "SQLITE_READONLY"
+    raise error
 
 
 HOSTILE = [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +15,11 @@ from typing import Any, ClassVar
 from chameleon_system.api import Closeable
 
 from chameleon_core._errors import ChameleonError
+
+TIMEOUT = 10.0
+"""Seconds to wait for other processes that have locked the file."""
+PAUSE = 0.01
+"""Seconds between two attempts to change the mode of a file."""
 
 
 class SQLiteFile(Closeable):
@@ -61,31 +68,41 @@ class SQLiteFile(Closeable):
 
     def _open_to_write(self) -> sqlite3.Connection:
         # Autocommit mode: outside a transaction, each statement is one commit.
-        connection = sqlite3.connect(self.path, isolation_level=None, timeout=10.0)
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=TIMEOUT)
         with _closed_after_errors(connection):
-            connection.execute("PRAGMA journal_mode=WAL")
+            self._check(connection)
+            _log_ahead(connection)
             connection.execute("PRAGMA synchronous=NORMAL")
-            self._check_version(connection)
-            connection.executescript(self.schema)
-            connection.execute(f"PRAGMA user_version={self.version}")
+            # Other processes see all tables and the version, or nothing.
+            version = f"PRAGMA user_version={self.version}"
+            connection.executescript(f"BEGIN IMMEDIATE;{self.schema};{version};COMMIT")
         return connection
 
     def _open_to_read(self) -> sqlite3.Connection:
         quoted = self.path.absolute().as_uri()
-        connection = sqlite3.connect(f"{quoted}?mode=ro", uri=True, timeout=10.0)
+        connect = functools.partial(
+            sqlite3.connect, uri=True, isolation_level=None, timeout=TIMEOUT
+        )
+        connection = connect(f"{quoted}?mode=ro")
         try:
             with _closed_after_errors(connection):
-                self._check_version(connection)
+                self._check(connection)
         except sqlite3.OperationalError:
             # SQLite needs a -shm file to read a WAL file, and cannot make one in a read-only
             # folder. Without a -wal file the database file is complete, and can be read as
             # immutable.
             if Path(f"{self.path}-wal").exists():
                 raise
-            connection = sqlite3.connect(f"{quoted}?immutable=1", uri=True)
+            connection = connect(f"{quoted}?immutable=1")
             with _closed_after_errors(connection):
-                self._check_version(connection)
+                self._check(connection)
         return connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Check the file in one read transaction, since another process may make it meanwhile."""
+        connection.execute("BEGIN")
+        self._check_version(connection)
+        connection.execute("COMMIT")
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -164,6 +181,25 @@ class SQLiteFile(Closeable):
                 f"cannot {doing} {self.path}: {_reason(error, self.path)}",
                 hint=self.damaged if _damaged(error) else self.later,
             ) from error
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Use write-ahead logging, and wait for other processes that are about to do the same.
+
+    SQLite itself does not wait there, since two connections that change the mode would wait for
+    each other.
+    """
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorname.startswith("SQLITE_BUSY")
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
 
 
 @contextlib.contextmanager

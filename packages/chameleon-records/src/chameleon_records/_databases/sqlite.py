@@ -87,10 +87,11 @@ class SQLiteDatabase(ManagedDatabase):
             try:
                 self._file = RecordsFile(path)
             except RecordsError as error:
-                # The file may be read-only, or locked now. Other faults raise an error again.
+                # The file may be locked, or the disk full, until records are added. Faults that
+                # stay raise an error again.
                 self._file = RecordsFile(path, read_only=True)
                 reason = getattr(error.__cause__, "sqlite_errorname", "")
-                self.writable = reason.startswith("SQLITE_BUSY")
+                self.writable = not reason.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN"))
 
     def keys(self, like: RecordKey | None = None) -> Sequence[RecordKey]:
         where, values = ("", ()) if like is None else (" WHERE family = ?", (like.family,))
