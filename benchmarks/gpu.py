@@ -107,9 +107,9 @@ def device_kind(target: str) -> str:
 
 def require_gpu() -> None:
     """End with a sentence where there is no GPU, before anything takes minutes."""
-    from chameleon_runners._cuda.monitor import driver_lists  # noqa: PLC0415 - only for GPUs
+    from chameleon_runners._cuda.monitor import count_gpus  # noqa: PLC0415 - only for GPUs
 
-    count, problem = driver_lists()
+    count, problem = count_gpus()
     if not count:
         raise SystemExit(
             f"there is no GPU to measure on: {problem}. `--target native` has the CPU stand in."

@@ -30,7 +30,7 @@ HALF_PLACE = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 provider_of = cache(TemplateSpace)
 
 
-def must_time(examples):
+def few(examples):
     """The same few examples every time, each as slow as it is."""
     checks = list(HealthCheck)
     return settings(

@@ -76,7 +76,7 @@ def test_trees_learn_the_order_within_a_task_alone(model, examples, monkeypatch)
         pytest.skip("it has networks")
     known, row = examples[:3], examples[5]
     shifts = {id(example): shift for shift, example in enumerate(known)}
-    usual = trees.places
+    usual = trees.ranks
 
     def ranks():
         return model.predictor.retrain(known, 0).of(row.tokens).moments(row.configs)[0]
@@ -247,5 +247,7 @@ def test_what_a_space_guesses_is_a_token_of_its_own(made):
     assert tokens.groups[-1].name == "guess[]"
     structure = tokens.structure(example.configs)
     expected = np.log(cost(space.values(example.configs)))
-    assert structure[:, tokens.groups[-1].places[0]] == pytest.approx(expected, rel=1e-6)
+    assert structure[:, tokens.groups[-1].columns_of_structure[0]] == pytest.approx(
+        expected, rel=1e-6
+    )
     assert np.array_equal(structure[:, :-1], example.tokens.structure(example.configs))

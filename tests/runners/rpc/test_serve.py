@@ -189,7 +189,7 @@ def test_ports_beyond_the_last_one_are_said():
 def test_devices_are_shown_and_tested(settled, native, capsys, monkeypatch):
     patient = functools.partial(probe_server, timeout=60.0)
     monkeypatch.setattr(
-        "chameleon_runners._commands.devices.call", lambda row, timeout: patient(row)
+        "chameleon_runners._commands.devices.probe_server", lambda server, timeout: patient(server)
     )
     arguments = ["devices", "--tracker", str(settled.address), "--key", KEY, "--timeout", "60"]
     assert run([*arguments, "--test", "--target", "native", "--json"]) == ExitCode.OK

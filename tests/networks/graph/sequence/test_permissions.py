@@ -2,9 +2,10 @@
 
 import attrs
 import numpy as np
+import pytest
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._graph.relax_utils import relax
-from chameleon_system._permissions import AMX
+from chameleon_system._permissions import AMX, request_permission
 from chameleon_tvm._instructions.emission import with_instructions
 from chameleon_tvm._instructions.multiply_add import MultiplyAdd
 
@@ -38,5 +39,9 @@ def test_permissions_of_kernels_are_those_of_the_network(deliver, monkeypatch):
     network = deliver(module, guesses=True)
     assert network.compiled.permissions == {AMX}
     inputs = np.random.default_rng(1).standard_normal(SHAPE, np.float32)
+    if refusal := request_permission(AMX):
+        with pytest.raises(RuntimeError, match=f"the kernels need AMX.*{refusal}"):
+            network.run(inputs)
+        return
     (wanted,) = expected(module, inputs)
     np.testing.assert_allclose(network.run(inputs), wanted, rtol=1e-4, atol=1e-4)
