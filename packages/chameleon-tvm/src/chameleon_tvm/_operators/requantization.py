@@ -55,10 +55,10 @@ def requantize(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequ
         high = high if greatest is None else tirx.min(high, constant(greatest) * multiplier)
     else:
         real = activate(real, spec.activation)
-    return clip_to_uint8(real * broadcast_like(multiplier, real), low, high, out_zero)
+    return clip_and_round(real * broadcast_like(multiplier, real), low, high, out_zero)
 
 
-def clip_to_uint8(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
+def clip_and_round(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
     """Clip numbers to bounds without fractional parts, and round them to uint8, halves to even."""
     inside = tirx.min(tirx.max(scaled, broadcast_like(low, scaled)), broadcast_like(high, scaled))
     # The sum has no digits behind the point, and those before it are the last bits: an addition
@@ -140,4 +140,4 @@ def requantize_product(sums: Any, output_dtype: str, numbers: Sequence[Any]) -> 
     if not STORAGE[output_dtype].whole:
         return real
     low, high = (constant(bound) - zero for bound in (0.0, LARGEST))
-    return clip_to_uint8(real, low, high, zero)
+    return clip_and_round(real, low, high, zero)

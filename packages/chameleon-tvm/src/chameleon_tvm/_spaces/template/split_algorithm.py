@@ -152,7 +152,7 @@ class SplitInput(Input):
         nonfinite = tirx.Select(magnitude > _INFINITY, _word(_NAN), _word(_INFINITY >> 16))
         sign = tirx.Select(bits < 0, _word(_SIGN), _word(0))
         saturated = sign | tirx.Select(finite, _word(_LARGEST), nonfinite)
-        first = tirx.Select(magnitude >= _TOO_LARGE, saturated, _round_to_bfloat16(value))
+        first = tirx.Select(magnitude >= _TOO_LARGE, saturated, _round_to_part(value))
         rest = tirx.Select(finite, value - _widen(first), emit.zero())
         lower = self._split(rest, self.parts - 1)
         return self._store_parts(place, [first, *lower, tirx.Select(finite, first, _word(0))])
@@ -161,7 +161,7 @@ class SplitInput(Input):
         """The parts of a number, none of which rounds to infinity."""
         parts = []
         for _ in range(count):
-            part = _round_to_bfloat16(value)
+            part = _round_to_part(value)
             parts.append(part)
             value = value - _widen(part)
         return parts
@@ -189,7 +189,7 @@ def _word(bits: int) -> Expr:
     return tirx.IntImm(BFLOAT16_BITS, bits)
 
 
-def _round_to_bfloat16(value: Expr) -> Expr:
+def _round_to_part(value: Expr) -> Expr:
     """The bits of the nearest bfloat16 number, for numbers that do not round to infinity."""
     bits = tirx.reinterpret("uint32", value) + tirx.const(_HALF, "uint32")
     return tirx.Cast(BFLOAT16_BITS, bits >> tirx.const(16, "uint32"))
