@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 from attribute_draws import Draw, Known
 from case_suite import NoNetworkError, Suite, WrongAnswerError, main
-from chameleon_networks.backends.onnx_networks import prepare
+from chameleon_networks._backends.onnx_networks import prepare
 from graph_cases import checked_model, infos_of, problem_of, witness_of
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator

@@ -29,10 +29,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 import attrs
-from chameleon_core.errors import ChameleonError
-from chameleon_system.processes.answering import Answers, requests
-from chameleon_system.processes.child import ChildProcess, status_words
-from chameleon_system.processes.conversation import ChildEndedError, Conversation
+from chameleon_core._errors import ChameleonError
+from chameleon_system._processes.answers import AnswerStream, read_requests
+from chameleon_system._processes.child import ChildProcess, describe_status
+from chameleon_system._processes.conversation import ChildEndedError, Conversation
 from corpus_provenance import origin
 
 RIGHT, REFUSED, WRONG, ERROR, CRASHED, LATE, NO_NETWORK = KINDS = (
@@ -207,7 +207,7 @@ class _Worker:
             kind, reason = LATE, f"it took over {seconds:g} seconds"
         except ChildEndedError:
             self._conversation.close()  # a child whose answer is no JSON waits for the next case
-            status = status_words(self._process.reap(_START_SECONDS))
+            status = describe_status(self._process.reap(_START_SECONDS))
             kind, reason = CRASHED, f"{status}: {self._process.log[-_LONGEST_REASON:]}"
         took = round(time.perf_counter() - started, 3)
         return Outcome(case=case, kind=kind, reason=reason, seconds=took)
@@ -218,10 +218,10 @@ class _Worker:
 
 def serve(name: str, *options: str) -> None:
     """Run the cases that standard input names; whatever prints to standard output is a log."""
-    answers = Answers()
+    answers = AnswerStream()
     suite = suite_of(name, options)
     answers.send({"ready": True})
-    for request in requests():
+    for request in read_requests():
         answers.send(attrs.asdict(outcome_of(suite, request["case"])))
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.errors import ChameleonError, ConfigError
+from chameleon_core._errors import ChameleonError, ConfigError
 from corpus_checks import check, checked, line, problem_of
 from corpus_checks import page as check_page
 from corpus_plan import Case, Plan, chosen, read_plan

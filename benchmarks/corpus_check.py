@@ -19,15 +19,15 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.end.delivery import guessed, guesses_of
-from chameleon_core.loop.start.tasks import frontend_of, named_tasks, target_of
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.stages import Delivery, Frontend, Trials, Winner
-from chameleon_core.task import Task
-from chameleon_networks.delivery.frontends import NetworksFrontend
-from chameleon_networks.step_seconds import StepSeconds
-from chameleon_system.cores import usable_cores
+from chameleon_core._errors import ChameleonError
+from chameleon_core._loop.end.delivery import guessed, guesses_of
+from chameleon_core._loop.start.tasks import frontend_of, target_of, tasks_of
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._stages import Delivery, Frontend, Trials, Winner
+from chameleon_core._task import Task
+from chameleon_networks._frontends.lazy import LazyFrontend
+from chameleon_networks._step_times import Stopwatch
+from chameleon_system._cores import usable_cores
 from corpus_precision import in_types, told
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--before-tuning", action="store_true")
     parser.add_argument("--started", type=float, help="when, by time.monotonic; now if left out")
     options = parser.parse_args()
-    steps = StepSeconds("start", options.started)
+    steps = Stopwatch("start", options.started)
     answer: dict[str, Any] = {}
     try:
         frontend, target = _verified(options.pipeline, steps, answer)
@@ -53,7 +53,7 @@ def main() -> None:
     options.answer.write_text(json.dumps(answer), encoding="utf-8")
 
 
-def _verified(file: Path, steps: StepSeconds, answer: dict[str, Any]) -> tuple[Frontend, str]:
+def _verified(file: Path, steps: Stopwatch, answer: dict[str, Any]) -> tuple[Frontend, str]:
     """Do what a run does until a network is verified or refused."""
     pipeline = load_pipeline(file)
     frontend = frontend_of(pipeline)
@@ -64,14 +64,14 @@ def _verified(file: Path, steps: StepSeconds, answer: dict[str, Any]) -> tuple[F
 
 
 def _delivered(
-    file: Path, frontend: Frontend, target: str, steps: StepSeconds, *, guesses: bool
+    file: Path, frontend: Frontend, target: str, steps: Stopwatch, *, guesses: bool
 ) -> dict[str, Any]:
     """Compile and compare a network with the first guesses of its operators."""
     pipeline = load_pipeline(file)
     threads = len(usable_cores())
     steps.begin("tasks")
     frontend.decide(_NoTrials(target))
-    tasks = named_tasks(pipeline, frontend, target)
+    tasks = tasks_of(pipeline, target, frontend)
     steps.begin("guesses")
     space = pipeline.space.create()
     found: list[Winner | None] = [
@@ -91,7 +91,7 @@ def _delivered(
         delivered = frontend.deliver(delivery)
         network = None if delivered is None else delivered.to_json()
         answer = {"tasks": [task.name for task in tasks], "network": network}
-        typed = isinstance(frontend, NetworksFrontend) and frontend.work.precision is not None
+        typed = isinstance(frontend, LazyFrontend) and frontend.work.precision is not None
         if typed and delivery.folder.is_dir():
             steps.begin("precision")
             answer["precision"] = told(frontend.work.network, delivery)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_core._pipeline.yaml import dump_yaml
 from corpus_plan import Case
 from corpus_process import in_time
 from corpus_runs import HERE, Bench, export

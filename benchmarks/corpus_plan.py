@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import attrs
 import cattrs
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.annotations import parse_duration
-from chameleon_core.words import did_you_mean
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.annotations import parse_duration
+from chameleon_core._words import did_you_mean
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 

@@ -18,14 +18,14 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.loop.end.delivery import guessed, guesses_of
-from chameleon_core.stages import Delivery, SpaceProvider, Winner
-from chameleon_core.task import Task
-from chameleon_networks.delivery.baselines import Baselines
-from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.package.package import read_manifest
-from chameleon_networks.running.processes import delivered_process
-from chameleon_networks.running.verify import compared, magnitudes
+from chameleon_core._loop.end.delivery import guessed, guesses_of
+from chameleon_core._stages import Delivery, SpaceProvider, Winner
+from chameleon_core._task import Task
+from chameleon_networks._artifact.writer import read_manifest
+from chameleon_networks._comparison.baselines import Baselines
+from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._evaluation.verify import compare, magnitudes
+from chameleon_networks._importers.imported_network import ImportedNetwork
 
 FRESH = 8
 """Inputs that the delivered network is compared on."""
@@ -85,7 +85,7 @@ def fresh_error(network: ImportedNetwork, delivery: Delivery) -> float | None:
         seeds = range(_SEED, _SEED + FRESH)
         samples = [network.samples(np.random.default_rng(seed)) for seed in seeds]
         expected = [reference.outputs(inputs) for inputs in samples]
-        found = compared(
+        found = compare(
             ours.outputs, samples, expected, tolerance=math.inf, scales=magnitudes(expected)
         )
     return found.max_relative_error

@@ -8,8 +8,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from chameleon_cli.env import describe
-from chameleon_core.errors import ChameleonError
+from chameleon_cli._env import describe
+from chameleon_core._errors import ChameleonError
 from corpus_process import last_words
 
 _PACKAGES = ("apache-tvm", "torch", "onnxruntime", "onnxscript", "openvino", "transformers")

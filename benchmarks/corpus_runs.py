@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_cli.env import describe
-from chameleon_core.errors import ChameleonError
-from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.run_folder import read_store
-from chameleon_system.files import write_whole
+from chameleon_cli._env import describe
+from chameleon_core._errors import ChameleonError
+from chameleon_core._pipeline.yaml import dump_yaml
+from chameleon_core._store import RecordStore
+from chameleon_system._files import write_atomic
 from corpus_plan import Case, Plan
 from corpus_process import Ended, in_time, last_words
 from corpus_provenance import origin
@@ -205,7 +205,7 @@ def judged(ended: Ended, measurements: int) -> dict[str, Any]:
 def measured(folder: Path) -> int:
     """Measurements in a run folder; 0 where it has no store."""
     try:
-        with read_store(folder) as store:
+        with RecordStore.of_run(folder) as store:
             return sum(len(store.measurements(task.id)) for task in store.tasks())
     except ChameleonError:
         return 0
@@ -220,7 +220,7 @@ def _written(bench: Bench, case: Case, outcome: Mapping[str, Any]) -> Mapping[st
         "written_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **outcome,
     }
-    write_whole(bench.outcome_file(case), json.dumps(whole, indent=1) + "\n")
+    write_atomic(bench.outcome_file(case), json.dumps(whole, indent=1) + "\n")
     return whole
 
 

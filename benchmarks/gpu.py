@@ -26,33 +26,33 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_bench.cells.execute import Execution, results
-from chameleon_bench.cells.running import CellResult
-from chameleon_bench.pages.suite_report import environment, report_of
-from chameleon_bench.suites.load import load_suite
-from chameleon_bench.suites.suite import Cell, Suite
-from chameleon_cli.logs import configure
-from chameleon_cli.signals import signals
-from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.end.comparison import finalists
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.start.tasks import tasks_of
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Contender, Runner, StageRef
-from chameleon_core.task import Task
-from chameleon_system.cores import usable_cores
-from chameleon_system.files import write_whole
+from chameleon_bench._cells.execute import Execution, results
+from chameleon_bench._cells.running import CellResult
+from chameleon_bench._pages.suite_report import environment, report_of
+from chameleon_bench._suites.load import load_suite
+from chameleon_bench._suites.suite import Cell, Suite
+from chameleon_cli._logs import configure
+from chameleon_cli._signals import signals
+from chameleon_core._errors import ChameleonError
+from chameleon_core._loop.end.comparison import finalists
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.start.tasks import target_of, tasks_of
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._stages import Contender, Runner, StageRef
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
+from chameleon_system._cores import usable_cores
+from chameleon_system._files import write_atomic
 from gpu_figures import figures
 
 SUITE = Path(__file__).parent / "suites" / "gpu.yaml"
 RIVAL = "metaschedule"
 VENDORS = {
-    "cuda": ("cudnn", "chameleon_runners.cuda.cudnn:CudnnBaseline"),
-    "cpu": ("onednn", "chameleon_runners.cuda.cudnn:StandInBaseline"),
+    "cuda": ("cudnn", "chameleon_runners._cuda.cudnn:CudnnBaseline"),
+    "cpu": ("onednn", "chameleon_runners._cuda.cudnn:StandInBaseline"),
 }
 """By TVM's kind of device, the vendor's library and the baseline that calls it."""
-RECORDED = "chameleon_tvm.rivals.recorded:RecordedSchedule"
+RECORDED = "chameleon_tvm._rivals.recorded:RecordedSchedule"
 
 
 @attrs.frozen(kw_only=True)
@@ -107,9 +107,9 @@ def device_kind(target: str) -> str:
 
 def require_gpu() -> None:
     """End with a sentence where there is no GPU, before anything takes minutes."""
-    from chameleon_runners.cuda.monitor import driver_lists  # noqa: PLC0415 - only for GPUs
+    from chameleon_runners._cuda.monitor import count_gpus  # noqa: PLC0415 - only for GPUs
 
-    count, problem = driver_lists()
+    count, problem = count_gpus()
     if not count:
         raise SystemExit(
             f"there is no GPU to measure on: {problem}. `--target native` has the CPU stand in."
@@ -134,7 +134,7 @@ def tune(suite: Suite) -> None:
 
 def sides_of(cells: Mapping[Cell, CellResult], vendor: str, task: Task) -> list[Side]:
     """Everyone who takes part in a layer's comparison."""
-    from chameleon_core.plugins.factory import load_factory  # noqa: PLC0415
+    from chameleon_core._plugins.factory import load_factory  # noqa: PLC0415
 
     name, factory = VENDORS[vendor]
     baseline = load_factory(factory)(None)
@@ -169,7 +169,7 @@ def winners(cell: Cell, result: CellResult) -> Sequence[Contender]:
             for one in found
         ]
     space = StageRef.of(from_dict(cell.document).space)
-    with read_store(cell.folder) as store:
+    with RecordStore.of_run(cell.folder) as store:
         return finalists([m for row in store.tasks() for m in store.measurements(row.id)], space)
 
 
@@ -177,7 +177,7 @@ def compare(suite: Suite, layer: str, ended: Mapping[Cell, CellResult], kind: st
     """Time a layer's contenders against each other, unless that was done before."""
     cell = next(one for one in suite.cells() if one.task == layer)
     pipeline = from_dict(cell.document)
-    _, (task,) = tasks_of(pipeline)
+    (task,) = tasks_of(pipeline, target_of(pipeline))
     sides = sides_of({c: r for c, r in ended.items() if c.task == layer}, kind, task)
     described = [attrs.asdict(side) for side in sides]
     asked = json.dumps([described, task.to_json(), pipeline.runner.to_json()], sort_keys=True)
@@ -209,7 +209,7 @@ def compare(suite: Suite, layer: str, ended: Mapping[Cell, CellResult], kind: st
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(value))
+    write_atomic(path, json.dumps(value))
     return value
 
 

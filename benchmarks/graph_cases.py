@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 from case_suite import Suite, WrongAnswerError, main
-from chameleon_networks.backends.onnx_networks import prepare
+from chameleon_networks._backends.onnx_networks import prepare
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx_cases import onnxruntime_session

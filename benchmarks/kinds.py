@@ -41,32 +41,32 @@ from case_suite import (
     put,
     results,
 )
-from chameleon_core.errors import ChameleonError
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.export.bundles import write_c_bundle
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import fastest
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.options import DEFAULT
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.quantize.simulated import SimulatedNetwork, guessed_kernels
-from chameleon_networks.quantize.simulating import Calibrator
-from chameleon_networks.running.verify import QUANTIZED_TOLERANCE, ROUNDINGS, agreement
-from chameleon_system.processor import own_architecture
-from chameleon_tvm.device.cpus.features import (
+from chameleon_core._errors import ChameleonError
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
+from chameleon_networks._compile.compile import compile_network
+from chameleon_networks._evaluation.verify import QUANTIZED_TOLERANCE, ROUNDINGS, compare_outputs
+from chameleon_networks._export.bundles import write_c_bundle
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import with_fastest_specs
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.options import DEFAULT
+from chameleon_networks._precision.typed_networks import TypedNetworks
+from chameleon_networks._quantize.simulated_network import SimulatedNetwork, first_guess_kernels
+from chameleon_networks._quantize.simulation_process import Calibrator
+from chameleon_system._processor import own_architecture
+from chameleon_tvm._device.cpus.features import (
     LINUX_NAMES,
     host_features,
     llvm_target,
     target_features,
 )
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.types import BFLOAT16, FLOAT16, FLOAT32, INT8, STORAGE
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._types import BFLOAT16, FLOAT16, FLOAT32, INT8, STORAGE
 from onnx_cases import OnnxCases, chameleon
 from torch_cases import OpInfoCases, array_of
 
@@ -124,7 +124,7 @@ class Kind:
         numbers = f"cpu family : {self.family}\nmodel : {self.model}"
         return f"vendor_id : {self.vendor}\n{numbers}\nflags : {flags}\n"
 
-    def lacking(self) -> str:
+    def missing_flags(self) -> str:
         """What is missing here to run code for it; empty if nothing is."""
         if self.mcpu:
             if own_architecture() != "x86_64":
@@ -145,7 +145,7 @@ class Kind:
         Raises:
             ChameleonError: something is missing here.
         """
-        if lacking := self.lacking():
+        if lacking := self.missing_flags():
             raise ChameleonError(
                 f"code for {self.mcpu or 'aarch64'} does not run here: {lacking} is missing",
                 hint="Choose others with --kinds.",
@@ -216,31 +216,33 @@ class KindNetwork:
 
     def _compiled(self, inputs: Sequence[Any]) -> Any:
         target = TVMTargets(NoOptions()).resolve(self._target)
-        module = prepared(self._graph, DEFAULT)
-        chains = chains_of(module)
+        module = prepare_module(self._graph, DEFAULT)
+        fusions = find_fusions(module)
         if self._precision != FLOAT32:
-            able = TypedNetworks(module, chains, None).able(self._precision)
+            able = TypedNetworks(module, fusions, None).reducible(self._precision)
             if not able:
                 raise NoNetworkError(f"no operator of it is computed in {self._precision}")
             ranges, means = None, {}
             if self._precision == INT8:
                 here = target if self._kind.mcpu else TVMTargets(NoOptions()).resolve("native")
-                simulated = SimulatedNetwork(module, chains, here)
+                simulated = SimulatedNetwork(module, fusions, here)
                 calibrator = Calibrator(simulated)
                 calibrator.observe([np.asarray(array) for array in inputs])
                 calibration = calibrator.calibration()
                 ranges, means = calibration.ranges, calibration.means
-            networks = TypedNetworks(module, chains, ranges, means)
+            networks = TypedNetworks(module, fusions, ranges, means)
             typed = networks.of(dict.fromkeys(able, self._precision))
-            module, chains = typed.module, typed.chains
-        kernels = guessed_kernels(fastest(chains, target), target, AutoSpace(AutoOptions()))
-        network = compiled(module, chains, kernels, target)
+            module, fusions = typed.module, typed.fusions
+        kernels = first_guess_kernels(
+            with_fastest_specs(fusions, target), target, AutoSpace(AutoOptions())
+        )
+        network = compile_network(module, fusions, kernels, target)
         manifest = {
-            **manifest_of(module, chains, kernels, target, 1),
+            **manifest_of(module, fusions, kernels, target, 1),
             **network.facts,
         }
         folder = Path(self._folder.name)
-        write_package(folder, network.executable, manifest)
+        write_artifact(folder, network.executable, manifest)
         if self._kind.mcpu:
             return load(folder, threads=2)
         return Emulated(folder, manifest)
@@ -304,7 +306,7 @@ def _check_reduced(got: Sequence[Any], expected: Sequence[Any], precision: str) 
     """
     tolerance = _TOLERANCES.get(precision) or ROUNDINGS * STORAGE[precision].rounding
     arrays = [[np.asarray(array, np.float64) for array in side] for side in (got, expected)]
-    check = agreement(*arrays, tolerance=tolerance)
+    check = compare_outputs(*arrays, tolerance=tolerance)
     if check.problem is not None:
         raise WrongAnswerError(check.problem)
 
@@ -350,7 +352,7 @@ class OnnxKindCases(_KindCases, OnnxCases):
     def __init__(self, kind: str, target: str = "") -> None:
         super().__init__(kind, target, "chameleon")
 
-    def prepared(self, model: Any) -> Any:
+    def prepare(self, model: Any) -> Any:
         return chameleon(model, compiler=self.compiler, inputs=1)
 
     def compare(self, got: Any, expected: Any, case: Any) -> None:
@@ -443,7 +445,7 @@ def main() -> int:
             if re.search(given.only, case)
             and (case not in kept.by_case or kept.by_case[case].kind in again)
         ]
-        if lacking := KINDS[kind].lacking():
+        if lacking := KINDS[kind].missing_flags():
             print(f"{name}: code for it does not run here without {lacking}", file=sys.stderr)
             left = []
         for outcome in run_kind(suite, kind, left) if left else ():

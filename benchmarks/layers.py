@@ -14,17 +14,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.plugins import NoOptions
+from chameleon_core._plugins import NoOptions
 from chameleon_runs import command_json
-from chameleon_system.cores import usable_cores
-from chameleon_tvm.commands import cpu_measuring
-from chameleon_tvm.device.targets import TVMTargets, target_info
+from chameleon_system._cores import usable_cores
+from chameleon_tvm._commands import cpu_measurement
+from chameleon_tvm._device.targets import TVMTargets, target_info
 
 
 def measure(pipeline: Path, threads: int, overrides: list[str], output: str) -> dict[str, Any]:
     """Run the pipeline afresh and put the peak beside every operator."""
     target = TVMTargets(NoOptions()).resolve(f"llvm -mcpu=native -num-cores={threads}")
-    peak = cpu_measuring.measure(target, target_info(target)).flops / 1e9
+    peak = cpu_measurement.measure(target, target_info(target)).flops / 1e9
     settings = [word for value in overrides for word in ("--set", value)]
     command = ["run", str(pipeline), "--fresh", "--json", "--output", output, *settings]
     result = command_json(command)

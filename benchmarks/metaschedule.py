@@ -36,10 +36,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.task import Task
+from chameleon_core._task import Task
 from chameleon_runs import command_json, run_document
-from chameleon_system.cores import usable_cores
-from chameleon_tvm.rivals.launch import time_kernels, tune_with_metaschedule
+from chameleon_system._cores import usable_cores
+from chameleon_tvm._rivals.launch import time_kernels, tune_with_metaschedule
 from corpus_provenance import commit_of
 
 SPACES = ("sketch", "template")

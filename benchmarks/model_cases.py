@@ -25,10 +25,10 @@ from unittest.mock import MagicMock
 
 import torch
 from case_suite import NoNetworkError, RefusedError, Suite, main
-from chameleon_core.errors import ExitCode
+from chameleon_core._errors import ExitCode
 from chameleon_networks import load
-from chameleon_networks.importers.torch.programs import program_of
-from chameleon_system.processes.stamps import temporary_folder
+from chameleon_networks._importers.torch.programs import export_module
+from chameleon_system._processes.stamps import temporary_folder
 from torch_cases import check_outputs, compared
 
 _TOKENS = 16
@@ -158,7 +158,7 @@ def _delivered(model: torch.nn.Module, images: torch.Tensor, folder: Path) -> An
     Raises:
         RefusedError: it delivers none; the message has its last line.
     """
-    torch.export.save(program_of(model, (images,), "model").program, folder / "model.pt2")
+    torch.export.save(export_module(model, (images,), "model").program, folder / "model.pt2")
     pipeline = {
         "model": {"torch": {"source": "model.pt2", "compare": False}},
         "baselines": [],

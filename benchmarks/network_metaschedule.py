@@ -30,17 +30,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.run_folder import NETWORK
-from chameleon_core.run_view import RunView
-from chameleon_networks.commands.runs import network_of, pipeline_of
-from chameleon_networks.importers.imported_network import ImportedNetwork
-from chameleon_networks.running.latency import turn_seconds
-from chameleon_networks.running.processes import delivered_process, framework_process
-from chameleon_networks.running.requests import request_of
-from chameleon_networks.running.verify import SAMPLES, compared
-from chameleon_system.cores import usable_cores
-from chameleon_system.processes.conversation import Message
-from chameleon_tvm.rivals.launch import answer_of, tuning_limit
+from chameleon_core._run_files import RunFile
+from chameleon_core._run_view import RunView
+from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._evaluation.latency import time_in_turns
+from chameleon_networks._evaluation.messages import describe_network
+from chameleon_networks._evaluation.processes import delivered_process, framework_process
+from chameleon_networks._evaluation.verify import SAMPLES
+from chameleon_networks._evaluation.verify import compare as compare_outputs
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_system._cores import usable_cores
+from chameleon_system._processes.conversation import Message
+from chameleon_tvm._rivals.launch import run_process, tuning_limit
 
 OURS, THEIRS = "chameleon", "metaschedule"
 
@@ -52,7 +53,7 @@ def tuned(pipeline: Path, folder: Path) -> float:
     finished = subprocess.run(
         [sys.executable, "-m", "chameleon_cli", *words], check=False, stdout=subprocess.DEVNULL
     )
-    if not (folder / NETWORK).is_dir():  # 1 may mean that an operator has no measurement
+    if not (folder / RunFile.NETWORK).is_dir():  # 1 may mean that an operator has no measurement
         raise SystemExit(f"chameleon {' '.join(words)} ended with {finished.returncode}")
     return time.time() - started
 
@@ -92,7 +93,7 @@ def tuned_by_metaschedule(
         MetaSchedule's own timing, or None while a task has no time.
     """
     request = {
-        **request_of(network),
+        **describe_network(network),
         "folder": str(folder.absolute()),
         "target": target,
         "launched": time.time(),
@@ -103,7 +104,7 @@ def tuned_by_metaschedule(
         "as_shipped": as_shipped,
         "seed": seed,
     }
-    return answer_of("network_tuner", request, threads, tuning_limit(wall_seconds))
+    return run_process("network_tuner", request, threads, tuning_limit(wall_seconds))
 
 
 def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[str, Any]:
@@ -142,18 +143,19 @@ def compare(run: Path, options: argparse.Namespace, ours: float | None) -> dict[
             network, network.frameworks[0], threads=options.threads
         ) as reference:
             expected = [reference.outputs(inputs) for inputs in samples]
-        folders = {OURS: run / NETWORK, THEIRS: theirs}
+        folders = {OURS: run / RunFile.NETWORK, THEIRS: theirs}
         processes = [
             stack.enter_context(delivered_process(name, folder, threads=options.threads))
             for name, folder in folders.items()
         ]
         verdicts = {
-            process.name: compared(process.outputs, samples, expected) for process in processes
+            process.name: compare_outputs(process.outputs, samples, expected)
+            for process in processes
         }
         for name, verdict in verdicts.items():
             if verdict.problem is not None:
                 raise SystemExit(f"{name}'s network is wrong: {verdict.problem}")
-        times = turn_seconds(processes, samples[0], threads=options.threads)
+        times = time_in_turns(processes, samples[0], threads=options.threads)
     medians = {name: statistics.median(found) if found else None for name, found in times.items()}
     own, their = medians[OURS], medians[THEIRS]
     return {

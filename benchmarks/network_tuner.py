@@ -6,15 +6,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_networks.running.requests import requested_network
-from chameleon_system.processes.conversation import Message
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.instructions.tvm_intrinsics import load_tensor_intrinsics
-from chameleon_tvm.rivals.metaschedule import UNLIMITED_TRIALS, Progress, Watch, main, workers
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
+from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._evaluation.messages import network_from
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax, tvm
+from chameleon_system._processes.conversation import Message
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._instructions.tvm_intrinsics import load_tensor_intrinsics
+from chameleon_tvm._rivals.metaschedule import (
+    UNLIMITED_TRIALS,
+    Progress,
+    ProgressCallback,
+    builder_and_runner,
+    main,
+)
 from tvm.s_tir import meta_schedule as ms
 
 
@@ -33,7 +39,7 @@ def tune(request: Message, scratch: str) -> Message:
     adapted = not request["as_shipped"]
     if adapted:
         load_tensor_intrinsics()
-    module = prepared(requested_network(request).imported, request["layout"])
+    module = prepare_module(network_from(request).imported, request["layout"])
     fused = _fused(module, target)
     weights = [float(task.weight) for task in relax_integration.extract_tasks(fused, target)]
     progress = Progress(
@@ -50,18 +56,18 @@ def tune(request: Message, scratch: str) -> Message:
             work_dir=scratch,
             max_trials_global=UNLIMITED_TRIALS,
             num_trials_per_iter=int(request["batch_size"]),
-            **workers(threads, adapted=adapted),
+            **builder_and_runner(threads, adapted=adapted),
             database=database,
-            measure_callbacks=[ms.measure_callback.AddToDatabase(), Watch(progress)],
+            measure_callbacks=[ms.measure_callback.AddToDatabase(), ProgressCallback(progress)],
             seed=int(request["seed"]) + 1,
         )
     except Exception:  # TVM's FFI turns the callback's exception into one of its own.
         if not progress.expired:
             raise
     executable = relax_integration.compile_relax(database, module, target, params=None)
-    kernels = no_kernels(request["target"])
+    kernels = empty_kernels(request["target"])
     manifest = manifest_of(module, (), kernels, request["target"], threads)
-    write_package(Path(request["folder"]), executable, manifest)
+    write_artifact(Path(request["folder"]), executable, manifest)
     return {
         "seconds": time.time() - progress.started,
         "trials": progress.trials,

@@ -162,7 +162,7 @@ def _compare(got: Any, expected: Any, rtol: float, atol: float) -> None:
 
 def chameleon(model: Any, **options: Any) -> Any:
     """A network of Chameleon's backend; options are those of ``ChameleonRep``."""
-    from chameleon_networks.backends.onnx_networks import prepare  # noqa: PLC0415 - needs TVM
+    from chameleon_networks._backends.onnx_networks import prepare  # noqa: PLC0415 - needs TVM
 
     rep = prepare(model, **options)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.loop.start.tasks import target_of
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.space import DesignSpace
-from chameleon_core.stages import MeasureJob, Runner, StageRef
-from chameleon_core.task import Task
+from chameleon_core._loop.start.tasks import target_of
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._pipeline.schema import ResolvedPipeline
+from chameleon_core._space import DesignSpace
+from chameleon_core._stages import MeasureJob, Runner, StageRef
+from chameleon_core._task import Task
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.run_folder import NETWORK
-from chameleon_networks.compile.sequence.weights import WEIGHTS
-from chameleon_networks.package.package import read_manifest, write_manifest
-from chameleon_networks.runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
-from chameleon_networks.serving.streams import network_request
+from chameleon_core._run_files import RunFile
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._c_runtime.linking import OBJECTS, SOURCES, link_library, run_compiler
+from chameleon_networks._compile.sequence.weights import WEIGHTS
+from chameleon_networks._throughput.comparison import network_request
 from served_processes import random_inputs, turn
 from tvm_ffi.libinfo import include_paths
 
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
-    network = (arguments.run / NETWORK).absolute()
+    network = (arguments.run / RunFile.NETWORK).absolute()
     manifest = read_manifest(network)
     measured: list[Measured] = []
     # Beside the network, since a link to a file stays in its file system.

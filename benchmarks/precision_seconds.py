@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chameleon_core.dtypes import FLOAT32
-from chameleon_core.run_folder import BEST
+from chameleon_core._dtypes import FLOAT32
+from chameleon_core._run_files import RunFile
 from chameleon_runs import run_document
 
 
@@ -77,7 +77,7 @@ def result_of(folder: Path) -> dict[str, Any]:
         SystemExit: the folder has none.
     """
     try:
-        result: dict[str, Any] = json.loads((folder / BEST).read_text(encoding="utf-8"))
+        result: dict[str, Any] = json.loads((folder / RunFile.BEST).read_text(encoding="utf-8"))
     except OSError as error:
         raise SystemExit(f"{folder} has no finished run: {error}") from error
     return result

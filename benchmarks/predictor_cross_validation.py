@@ -17,21 +17,21 @@ from pathlib import Path
 import click
 import numpy as np
 import torch
-from chameleon_one_shot.dataset.format import read_dataset
-from chameleon_one_shot.dataset.tasks import DatasetError, DatasetTask, canonical
-from chameleon_one_shot.predictor.alternatives import ALTERNATIVES
-from chameleon_one_shot.predictor.evaluation import (
+from chameleon_one_shot._dataset.format import read_dataset
+from chameleon_one_shot._dataset.tasks import DatasetError, DatasetTask, canonical
+from chameleon_one_shot._predictor.alternatives import ALTERNATIVES
+from chameleon_one_shot._predictor.evaluation import (
     ONE_SHOT,
     Evaluation,
     TaskResult,
-    predicted,
     results_of,
+    score_function,
     table,
 )
-from chameleon_one_shot.predictor.examples import Example, examples_of
-from chameleon_one_shot.predictor.groups import Labels, divided, task_groups
-from chameleon_one_shot.predictor.options import KINDS, TrainingOptions
-from chameleon_one_shot.predictor.pretraining import Divided, Division, trained_model
+from chameleon_one_shot._predictor.examples import Example, examples_of
+from chameleon_one_shot._predictor.groups import Labels, divide_groups, task_groups
+from chameleon_one_shot._predictor.options import KINDS, TrainingOptions
+from chameleon_one_shot._predictor.pretraining import Split, SplitShares, train_model
 from numpy.typing import NDArray
 
 
@@ -105,16 +105,16 @@ def cross_validate(
         if len(np.unique(inner)) == 1:
             # One device is left, say: tasks of it that are not alike end the training.
             inner = task_groups([examples[at].source for at in rest])
-        shares = [Division().stopping]
-        first, second = (rest[part] for part in divided(inner, weights, shares, options.seed))
-        parts = Divided(
+        shares = [SplitShares().stopping]
+        first, second = (rest[part] for part in divide_groups(inner, weights, shares, options.seed))
+        parts = Split(
             training=[examples[at] for at in first],
             stopping=[examples[at] for at in second],
             held_out=[examples[at] for at in fold],
         )
         tasks = f"{len(first)} tasks to train on, {len(fold)} held out"
         click.echo(f"fold {number} of {count}: {tasks}", err=True)
-        own = results_of(ONE_SHOT, predicted(trained_model(parts, options)), parts.held_out)
+        own = results_of(ONE_SHOT, score_function(train_model(parts, options)), parts.held_out)
         for name in alternatives or ALTERNATIVES:
             other = ALTERNATIVES[name]()
             other.fit(parts.training, parts.stopping, options.seed)

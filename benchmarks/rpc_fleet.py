@@ -24,15 +24,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
-from chameleon_cli import logs
-from chameleon_core.measurement import Measurement
-from chameleon_core.plugins.registry import default_registry
-from chameleon_core.stages import Arrays, Kernel, MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.rpc.options import RpcOptions
-from chameleon_runners.rpc.runner import RpcRunner
-from chameleon_runners.rpc.supervision import Serving, ServingPlan
-from chameleon_runners.timing import TimingPolicy, time_kernel
+from chameleon_cli import _logs as logs
+from chameleon_core._measurement import Measurement
+from chameleon_core._plugins.registry import default_registry
+from chameleon_core._stages import Arrays, Kernel, MeasureJob, StageRef
+from chameleon_core._task import Task
+from chameleon_runners._rpc.options import RpcOptions
+from chameleon_runners._rpc.runner import RpcRunner
+from chameleon_runners._rpc.supervision import RpcServerOptions, RpcServers
+from chameleon_runners._timing import TimingPolicy, time_kernel
 
 # Worker processes get the path of this process.
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
@@ -78,7 +78,7 @@ class Fleet:
     """
 
     def __init__(self, servers: int, seconds: float, **more: Any) -> None:
-        self.serving = Serving(ServingPlan(servers=servers, key="sleeping", threads=1))
+        self.serving = RpcServers(RpcServerOptions(servers=servers, key="sleeping", threads=1))
         self._space = StageRef(factory=SPACE, options={"seconds": seconds / runs_of_a_candidate()})
         target = default_registry().create("targets", "tvm").resolve("native")
         self._task = Task(name="sleep", operator="behaviour", arguments={}, target=target, flop=1.0)
@@ -150,7 +150,7 @@ def chaos(servers: int, seconds: float, duration: float, seed: int) -> dict[str,
         # Servers are tended and killed from this thread, which lives as long as they do.
         next_kill = time.perf_counter() + 1.0
         while not done.wait(0.1):
-            fleet.serving.tend()
+            fleet.serving.supervise()
             if time.perf_counter() > next_kill:
                 generator.choice(fleet.serving.servers).kill()
                 kills += 1

@@ -26,20 +26,20 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.loop.start.tasks import target_of
-from chameleon_core.measurement import Measurement
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import Observations, Scores, StageContext, Visited
-from chameleon_core.store import RecordStore
-from chameleon_core.task import Task
-from chameleon_cost_models.options import XGBoostOptions
-from chameleon_cost_models.xgboost_model import XGBoostModel
-from chameleon_explorers.annealing import AnnealingExplorer
-from chameleon_explorers.options import AnnealingOptions
-from chameleon_explorers.ppo.explorer import PPOExplorer
-from chameleon_explorers.ppo.options import PPOOptions
-from chameleon_explorers.presets import PPO_PAPER, PPO_RELEASE
+from chameleon_core._loop.start.tasks import target_of
+from chameleon_core._measurement import Measurement
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._space import Configs, DesignSpace
+from chameleon_core._stages import Observations, Scores, StageContext, Visited
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
+from chameleon_cost_models._options import XGBoostOptions
+from chameleon_cost_models._xgboost_model import XGBoostModel
+from chameleon_explorers._annealing import AnnealingExplorer
+from chameleon_explorers._options import AnnealingOptions
+from chameleon_explorers._ppo.explorer import PPOExplorer
+from chameleon_explorers._ppo.options import PPOOptions
+from chameleon_explorers._presets import PPO_PAPER, PPO_RELEASE
 from chameleon_runs import run_document
 
 MEASURED = (64, 128, 192)
@@ -122,7 +122,7 @@ class Recorder:
         best = self.best[-1] if self.best else -math.inf
         better = np.flatnonzero(scores > best)
         if len(better):
-            fresh = better[self._visited.fresh(configs[better])]
+            fresh = better[self._visited.unvisited(configs[better])]
             best = float(scores[fresh].max(initial=best))
         self.best.append(best)
         return scores

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.events import BestImproved, RunStarted
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import read_store
+from chameleon_core._events import BestImproved, RunStarted
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.schema import ResolvedPipeline
+from chameleon_core._plugins import hookimpl
+from chameleon_core._store import RecordStore
 
 SECONDS = (30.0, 60.0, 120.0, 300.0)
 
@@ -161,7 +161,7 @@ def quality(
 
 def weights_of(folder: Path) -> dict[str, int]:
     """How often each operator of a run occurs in its network."""
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return {stored.task.name: stored.task.weight for stored in store.tasks()}
 
 

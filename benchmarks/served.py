@@ -33,19 +33,23 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_cli.env import describe
-from chameleon_core.errors import ChameleonError
-from chameleon_core.run_folder import NETWORK
-from chameleon_core.run_view import RunView
-from chameleon_core.words import counted
-from chameleon_networks.commands.runs import network_of, pipeline_of
-from chameleon_networks.delivery.bucketed import BucketedFrontend
-from chameleon_networks.delivery.side_by_side import result_of
-from chameleon_networks.export.bundles import write_c_bundle
-from chameleon_networks.package.package import read_manifest
-from chameleon_networks.serving.clients import busy
-from chameleon_networks.serving.model_files import ModelFile, model_files
-from chameleon_networks.serving.streams import network_request, onnxruntime_ways, openvino_ways
+from chameleon_cli._env import describe
+from chameleon_core._errors import ChameleonError
+from chameleon_core._run_files import RunFile
+from chameleon_core._run_view import RunView
+from chameleon_core._words import counted
+from chameleon_networks._artifact.writer import read_manifest
+from chameleon_networks._commands.runs import network_of, pipeline_of
+from chameleon_networks._comparison.comparison import delivered_precision
+from chameleon_networks._export.bundles import write_c_bundle
+from chameleon_networks._frontends.bucketed import BucketedFrontend
+from chameleon_networks._throughput.clients import busy_processes
+from chameleon_networks._throughput.comparison import (
+    network_request,
+    onnxruntime_configurations,
+    openvino_configurations,
+)
+from chameleon_networks._throughput.model_files import ModelFile, write_model_files
 from served_processes import FailedError, answering, c_turn, median_of, memory, one_core, turn
 
 OURS, C = "network", "network from C"
@@ -81,10 +85,10 @@ class Subject:
         found = {OURS: network_request(self.folder, streams, threads)}
         for name, file in self.files.items():
             if file.framework == "openvino":
-                ways = openvino_ways(file.path, streams, threads, file.hint)
+                ways = openvino_configurations(file.path, streams, threads, file.hint)
                 found[name] = ways["throughput hint" if streams > 1 else "latency hint"]
             else:
-                ways = onnxruntime_ways(file.path, streams, threads)
+                ways = onnxruntime_configurations(file.path, streams, threads)
                 found |= {f"{name}, {words}": way for words, way in ways.items()}
         common = {"inputs": str(self.scratch / "inputs.npz"), "seconds": self.seconds}
         return {name: {**request, **common} for name, request in found.items()}
@@ -145,7 +149,7 @@ def beside(subject: Subject) -> list[Figure]:
             for name, request in requests.items():
                 turns[name, neighbours].append(turn({**request, "neighbours": neighbours}))
             runs = int(subject.seconds / turns[OURS, neighbours][-1]["p50_seconds"])
-            with busy(neighbours):
+            with busy_processes(neighbours):
                 turns[C, neighbours].append(c_turn(bundle, arrays, max(1, runs)))
     medians = {
         (key, *place): median_of(found, f"{key}_seconds")
@@ -404,17 +408,17 @@ def subject_of(run: Path, scratch: Path, given: argparse.Namespace) -> Subject:
     if isinstance(frontend, BucketedFrontend):
         raise SystemExit(f"{run} has a network in buckets of shapes, which has no section here.")
     network = frontend.network
-    delivered = (run / NETWORK).absolute()
+    delivered = (run / RunFile.NETWORK).absolute()
     # Python keeps what it compiles beside `load.py`; the delivered folder stays as it is.
-    folder = scratch / NETWORK
+    folder = scratch / RunFile.NETWORK
     folder.mkdir()
     for file in delivered.iterdir():
         if file.is_file():
             (folder / file.name).symlink_to(file)
-    own = result_of(delivered, network).precision.split(",")[0]
+    own = delivered_precision(delivered, network).precision.split(",")[0]
     names = tuple(name for name in ("openvino", "onnxruntime") if name in network.frameworks)
     reduced = () if own == "float32" else (own,)
-    files, left_out = model_files(network, () if reduced else names, reduced, None, scratch)
+    files, left_out = write_model_files(network, () if reduced else names, reduced, None, scratch)
     for name, why in {**network.left_out, **left_out}.items():
         print(f"{name} left out: {why}\n", flush=True)
     np.savez(scratch / "inputs.npz", *network.samples(np.random.default_rng(0)))

@@ -16,8 +16,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from chameleon_networks.serving import clients
-from chameleon_networks.serving.streams import figures_of
+from chameleon_networks._throughput import clients
+from chameleon_networks._throughput.comparison import figures_of
 
 KEPT = ("PATH", "HOME", "LANG")
 """The variables of every process that is measured."""

@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core.errors import ChameleonError
-from chameleon_networks.backends.onnx_networks import untuned
-from chameleon_networks.frameworks.running import onnx_bytes, onnx_session, torch_network
-from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.torch.lowering.importing import torch_graph
-from chameleon_networks.importers.torch.programs import program_of
-from chameleon_system.thread_limit import usable_threads
+from chameleon_core._errors import ChameleonError
+from chameleon_networks._backends.onnx_networks import untuned
+from chameleon_networks._frameworks.inference import onnx_bytes, onnx_session, torch_network
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
+from chameleon_networks._importers.torch.programs import export_module
+from chameleon_system._thread_limit import usable_threads
 from torch.nn import functional
 
 ROUNDS, TURN_SECONDS, PAUSE_SECONDS = 5, 0.06, 0.02
@@ -93,7 +93,7 @@ class _Network(torch.nn.Module):
 def timed(function: Callable[..., Any], inputs: list[Any], threads: int) -> dict[str, Any]:
     """The milliseconds of a case for each of those that compute it, and the ratio."""
     shapes = [list(tensor.shape) for tensor in inputs]
-    program = program_of(_Network(function).eval(), tuple(inputs), "case").in_shapes({})
+    program = export_module(_Network(function).eval(), tuple(inputs), "case").in_shapes({})
     torch.set_num_threads(threads)
     arrays = [tensor.numpy() for tensor in inputs]
     try:

@@ -31,7 +31,7 @@ def seconds(command: list[str]) -> float:
 def imported(command: list[str]) -> list[str]:
     """The heavy libraries that a command imports."""
     code = (
-        "import sys; from chameleon_cli.main import run\n"
+        "import sys; from chameleon_cli._main import run\n"
         f"code = run({command!r})\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
         "sys.exit(code)"

@@ -46,7 +46,7 @@ def network() -> tuple[nn.Module, torch.Tensor]:
 
 def compile_here(backend: str) -> None:
     """Compile in this process, and print the seconds until the first answer."""
-    from chameleon_networks.backends import compile as compiled  # noqa: PLC0415 - not timed
+    from chameleon_networks._backends import compile as compiled  # noqa: PLC0415 - not timed
 
     module, example = network()
     started = time.perf_counter()

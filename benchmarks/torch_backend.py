@@ -74,7 +74,7 @@ def main() -> int:
 
 def _measured(network: str, mode: str) -> dict[str, Any]:
     import torch  # noqa: PLC0415 - only a child needs it
-    from chameleon_networks.backends import torch_graphs as backend  # noqa: PLC0415 - likewise
+    from chameleon_networks._backends import torch_graphs as backend  # noqa: PLC0415 - likewise
 
     module, _, function = network.partition(":")
     net, inputs = getattr(importlib.import_module(f"corpus_networks.{module}"), function)()

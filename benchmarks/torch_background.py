@@ -40,8 +40,8 @@ def main() -> None:
 
 def _measured(network: str, budget: float) -> list[str]:
     import torch  # noqa: PLC0415 - the help needs none
-    from chameleon_networks.backends import torch_graphs as backend  # noqa: PLC0415 - likewise
-    from chameleon_networks.backends.graph_options import BACKGROUND  # noqa: PLC0415 - likewise
+    from chameleon_networks._backends import torch_graphs as backend  # noqa: PLC0415 - likewise
+    from chameleon_networks._backends.graph_options import BACKGROUND  # noqa: PLC0415 - likewise
 
     module, _, function = network.partition(":")
     net, inputs = getattr(importlib.import_module(f"corpus_networks.{module}"), function)()

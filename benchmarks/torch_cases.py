@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 import torch
 from case_suite import NoNetworkError, Suite, WrongAnswerError, main
-from chameleon_networks.backends.onnx_networks import untuned
-from chameleon_networks.graph.warnings_once import warnings_once
-from chameleon_networks.importers.torch.lowering.importing import torch_graph
-from chameleon_networks.importers.torch.programs import program_of
+from chameleon_networks._backends.onnx_networks import untuned
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
+from chameleon_networks._importers.torch.programs import export_module
 from torch.utils import _pytree as pytree
 
 _TOLERANCES = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-4, "float64": 1e-6}
@@ -320,7 +320,7 @@ def _same(tensor: Any, other: Any) -> bool:
 
 
 def _program(network: Any, owner: str) -> Any:
-    return program_of(network.eval(), network.inputs, owner).in_shapes({})
+    return export_module(network.eval(), network.inputs, owner).in_shapes({})
 
 
 def _outputs(program: Any, inputs: Any, compiler: Callable[[Any], Any]) -> list[Any]:

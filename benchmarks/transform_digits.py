@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 import transform_networks
-from chameleon_core.plugins import default_registry
-from chameleon_transforms import data
-from chameleon_transforms.delivery import retrain
-from chameleon_transforms.network.channels import traced
-from chameleon_transforms.network.space import Candidate, NetworkSpace
+from chameleon_core._plugins import default_registry
+from chameleon_transforms import _data as data
+from chameleon_transforms._delivery import retrain
+from chameleon_transforms._network.channels import traced
+from chameleon_transforms._network.space import Candidate, NetworkSpace
 from torch import Tensor, nn
 
 Pair = tuple[Tensor, Tensor]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from chameleon_networks.importers.builtin.resnet import ResNet, Unit
-from chameleon_networks.importers.torch.inference import initialise
+from chameleon_networks._importers.builtin.resnet import ResNet, Unit
+from chameleon_networks._importers.torch.inference import initialise
 from torch import Tensor, nn
 
 CIFAR = (1, 3, 32, 32)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import attrs
 import torch
-from chameleon_core.plugins import default_registry
-from chameleon_transforms.delivery import retrain
-from chameleon_transforms.delivery.point import write_candidate, write_network
-from chameleon_transforms.delivery.weights import Carrier
-from chameleon_transforms.network.changed import changed_network
-from chameleon_transforms.network.space import Candidate, NetworkSpace
-from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.section import Transformation
+from chameleon_core._plugins import default_registry
+from chameleon_transforms._delivery import retrain
+from chameleon_transforms._delivery.network_folder import write_candidate, write_network
+from chameleon_transforms._delivery.weights import WeightTransfer
+from chameleon_transforms._network.replacement import with_modules
+from chameleon_transforms._network.space import Candidate, NetworkSpace
+from chameleon_transforms._scores.scorer import Scorer
+from chameleon_transforms._section import Transformation
 from transform_digits import DIGIT, digits, drawn, space_of, training, untrained
 
 TRAINED_WITH = 1200
@@ -63,10 +63,10 @@ def retrained(network: str, epochs: int, folder: Path, seeds: int) -> Iterator[O
         original = untrained(network, seed)
         retrain.train(original, None, *train, training(epochs, seed, 0.05), lambda _: None)
         space = space_of(original.eval())
-        judge = Judge(space, train[0][:64], train[1][:64], seed)
+        judge = Scorer(space, train[0][:64], train[1][:64], seed)
         candidate, score = best(space, judge, seed)
-        modules, _ = Carrier(space, candidate).modules()
-        carried = changed_network(space.network.module, modules)
+        modules, _ = WeightTransfer(space, candidate).modules()
+        carried = with_modules(space.network.module, modules)
         here = folder / network / str(seed)
         (here / "data").mkdir(parents=True, exist_ok=True)
         write_candidate(space, candidate, torch.zeros(DIGIT), here)
@@ -82,7 +82,7 @@ def retrained(network: str, epochs: int, folder: Path, seeds: int) -> Iterator[O
         )
 
 
-def best(space: NetworkSpace, judge: Judge, seed: int) -> tuple[Candidate, float]:
+def best(space: NetworkSpace, judge: Scorer, seed: int) -> tuple[Candidate, float]:
     """The network of the largest default score with about 3 times fewer multiply-adds."""
     (name, *_) = Transformation().scores
     score = default_registry().create("network_scores", name)

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core.plugins import default_registry
-from chameleon_transforms.delivery import retrain
-from chameleon_transforms.network.changed import changed_network, replacements
-from chameleon_transforms.network.space import Candidate, NetworkSpace
-from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.search.search import Bound
+from chameleon_core._plugins import default_registry
+from chameleon_transforms._delivery import retrain
+from chameleon_transforms._network.replacement import replacements, with_modules
+from chameleon_transforms._network.space import Candidate, NetworkSpace
+from chameleon_transforms._scores.scorer import Scorer
+from chameleon_transforms._search.search import Bound
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from transform_digits import digits, drawn, space_of, training, untrained
@@ -57,7 +57,7 @@ def accuracy_of(space: NetworkSpace, candidate: Candidate, epochs: int, seed: in
     """Accuracy on the held-out digits after training from scratch."""
     train, held_out = digits(seed, TRAINED_WITH)
     torch.manual_seed(seed)
-    changed = changed_network(space.network.module, replacements(space, candidate))
+    changed = with_modules(space.network.module, replacements(space, candidate))
     for part in changed.modules():
         if hasattr(part, "reset_parameters"):
             part.reset_parameters()
@@ -80,7 +80,7 @@ def trained(
     """
     space = space_of(untrained(network))
     (images, labels), _ = digits(0, TRAINED_WITH)
-    judge = Judge(space, images[:MINIBATCH], labels[:MINIBATCH])
+    judge = Scorer(space, images[:MINIBATCH], labels[:MINIBATCH])
     scores = {name: default_registry().create("network_scores", name) for name in names}
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = file.read_text().splitlines() if file.exists() else []

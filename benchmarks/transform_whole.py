@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_networks.package.package import read_manifest
-from chameleon_networks.serving.streams import network_request
-from chameleon_transforms.session import Session
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
+from chameleon_networks._artifact.writer import read_manifest
+from chameleon_networks._throughput.comparison import network_request
+from chameleon_transforms._session import Session
 from served_processes import random_inputs, turn
 
 _SECONDS = 0.5

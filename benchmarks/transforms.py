@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from chameleon_core.pipeline.load import from_dict
-from chameleon_system.processor import processor_name
-from chameleon_transforms.session import Session
+from chameleon_core._pipeline.load import from_dict
+from chameleon_system._processor import processor_name
+from chameleon_transforms._session import Session
 from transform_digits import NETWORKS as DIGIT_NETWORKS
 from transform_retrain import retrained
 from transform_scores import report, trained

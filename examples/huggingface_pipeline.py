@@ -9,7 +9,7 @@ only the line with ``compile`` is new.
 from __future__ import annotations
 
 import torch
-from chameleon_networks.backends import compile as chameleon_compile
+from chameleon_networks.api import compile as chameleon_compile
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace

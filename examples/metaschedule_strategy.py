@@ -12,9 +12,8 @@ import sys
 
 import numpy as np
 import tvm
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
+from chameleon_core.plugin_api import NoOptions
+from chameleon_tvm.api import ChameleonStrategy, TVMTargets, load_tensor_intrinsics, tvm_target
 from tvm import te
 from tvm.s_tir import meta_schedule as ms
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 import structlog
-from chameleon_cli.main import run as chameleon_command
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, Registry
-from chameleon_core.plugins.registry import default_registry
+from chameleon_cli._main import run as chameleon_command
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import NoOptions, Registry
+from chameleon_core._plugins.registry import default_registry
 from programs import completed
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
@@ -67,9 +67,9 @@ def _logs_as_nobody_configured_them():
 @pytest.fixture(autouse=True)
 def _templates_as_this_test_makes_them():
     """A process keeps templates, and a test may replace what a template consists of."""
-    provider = sys.modules.get("chameleon_tvm.spaces.template.provider")
+    provider = sys.modules.get("chameleon_tvm._spaces.template.provider")
     if provider is not None:
-        provider._made.cache_clear()
+        provider._cached_template.cache_clear()
 
 
 @pytest.fixture(autouse=True)

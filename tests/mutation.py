@@ -58,12 +58,12 @@ PARTS = {
     "spaces": Part(
         "chameleon-core",
         "chameleon_core",
-        "space/*.py",
+        "_space/*.py",
         ("tests/core/space", "tests/core/api/test_design_space.py"),
         120,
     ),
     "samplers": Part("chameleon-samplers", "chameleon_samplers", "*.py", ("tests/samplers",), 100),
-    "store": Part("chameleon-core", "chameleon_core", "store/*.py", ("tests/core/store",), 80),
+    "store": Part("chameleon-core", "chameleon_core", "_store/*.py", ("tests/core/store",), 80),
 }
 
 

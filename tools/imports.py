@@ -1,7 +1,7 @@
 """Who imports whom in this repository, imports that a reader overlooks included.
 
 Counted are imports at the top of a module, in functions, under ``TYPE_CHECKING``, and by name:
-``import_module("chameleon_networks.package.load")``. A factory in a plugin's record is no import.
+``import_module("chameleon_networks._artifact.load")``. A factory in a plugin's record is no import.
 """
 
 from __future__ import annotations
@@ -61,13 +61,42 @@ def _last_name(node: ast.expr) -> str:
 
 
 def graph_of(modules: dict[str, Path]) -> Graph:
-    """The imports between given modules."""
+    """The imports between given modules. A name of a public module counts as its home's."""
+    homes = _homes(modules)
     graph: Graph = {}
     for name, file in modules.items():
         imports = imports_in(file.read_text())
-        targets = (item.name if item.name in modules else _parent(item.name) for item in imports)
+        named = (homes.get(item.name, item.name) for item in imports)
+        targets = (target if target in modules else _parent(target) for target in named)
         graph[name] = {target for target in targets if target in modules and target != name}
     return graph
+
+
+def is_door(text: str) -> bool:
+    """Whether a module only exports names of its package's other modules, lazily."""
+    return "lazy_exports(__name__, __file__)" in text
+
+
+def exports_of(text: str) -> dict[str, str]:
+    """For each name that a public module exports, its name in the module that defines it."""
+    if not is_door(text):
+        return {}
+    checked = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.If))
+    imports = (item for node in checked for item in node.body if isinstance(item, ast.ImportFrom))
+    return {
+        alias.asname or alias.name: f"{item.module}.{alias.name}"
+        for item in imports
+        for alias in item.names
+    }
+
+
+def _homes(modules: dict[str, Path]) -> dict[str, str]:
+    texts = {name: file.read_text() for name, file in modules.items()}
+    return {
+        f"{name}.{public}": home
+        for name, text in texts.items()
+        for public, home in exports_of(text).items()
+    }
 
 
 def folders_of(graph: Graph) -> Graph:
@@ -121,7 +150,7 @@ def reached_from(name: str, graph: Graph) -> set[str]:
 
 
 def first_folder(name: str) -> str:
-    """``chameleon_networks.graph`` of ``chameleon_networks.compile.sequence.parts``."""
+    """``chameleon_networks._graph`` of ``chameleon_networks._compile.sequence.parts``."""
     return ".".join(name.split(".")[:2])
 
 

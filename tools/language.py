@@ -1,17 +1,19 @@
-"""Checks the rule of language (CONTRIBUTING.md) in documents and docstrings.
+"""Checks the rule of language (CONTRIBUTING.md) in documents, docstrings, comments and log events.
 
 ``python tools/language.py [FILE ...]`` prints each sentence that breaks a rule, with its file and
 line, and the mean length of sentences. Without files it reads every document of the repository;
-``--docstrings`` reads those of the public code.
+``--docstrings`` reads the code of the packages.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,18 +100,48 @@ def sentences_of_document(file: str, text: str) -> Iterator[Sentence]:
 
 
 def sentences_of_code(file: str, text: str) -> Iterator[Sentence]:
-    """The sentences of a module's docstrings: private ones are left out."""
+    """The sentences of a module's docstrings and comments, and its log events."""
     tree = ast.parse(text)
-    nodes = [tree, *(n for n in ast.walk(tree) if isinstance(n, ast.ClassDef | ast.FunctionDef))]
-    for node in nodes:
-        documented = ast.get_docstring(node)
-        if documented and not getattr(node, "name", "").startswith("_"):
-            line = getattr(node, "lineno", 1)
-            text = re.sub(r"^\s*(>>>|\.\.\. ).*$", "", documented, flags=re.MULTILINE)
-            for block in re.split(r"\n\s*\n|\n\s*(?=\w+: |[-*] )", text):
-                body = re.sub(r"^\s*(Args|Returns|Raises|Attributes|Yields):\s*", "", block)
-                body = re.sub(r"^\w+:\s+", "", body.strip())
-                yield from _split(file, line, " ".join(body.split()))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield from _of_docstring(file, getattr(node, "lineno", 1), ast.get_docstring(node))
+        elif isinstance(node, ast.Call) and (event := _event(node)):
+            yield Sentence(file=file, line=node.lineno, text=event)
+    for line, comment in _comments(text):
+        yield from _split(file, line, comment)
+
+
+def _of_docstring(file: str, line: int, documented: str | None) -> Iterator[Sentence]:
+    text = re.sub(r"^\s*(>>>|\.\.\. ).*$", "", documented or "", flags=re.MULTILINE)
+    for block in re.split(r"\n\s*\n|\n\s*(?=\w+: |[-*] )", text):
+        body = re.sub(r"^\s*(Args|Returns|Raises|Attributes|Yields):\s*", "", block)
+        body = re.sub(r"^\w+:\s+", "", body.strip())
+        yield from _split(file, line, " ".join(body.split()))
+
+
+def _event(call: ast.Call) -> str:
+    """The event of a call such as ``log.info("worker_restarted")``, in words."""
+    logs = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
+    named = logs and call.func.value.id == "log" and call.args  # type: ignore[attr-defined]
+    first = call.args[0] if named else None
+    return str(first.value).replace("_", " ") if isinstance(first, ast.Constant) else ""
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    """Comments with their lines; one that goes on in the next line is a single one."""
+    pending: list[str] = []
+    start = last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        line, alone = token.start[0], not token.line[: token.start[1]].strip()
+        if pending and (line != last + 1 or not alone):
+            yield start, " ".join(pending)
+            pending = []
+        body = re.sub(r"^#+\s*((noqa|type)\b[^-#]*-?)?\s*", "", token.string)
+        start, last = (start if pending else line), line
+        pending.append(body)
+    yield start, " ".join(pending)
 
 
 def _split(file: str, line: int, paragraph: str) -> Iterator[Sentence]:

@@ -9,6 +9,7 @@ tinygrad's ``sz.py``.
 from __future__ import annotations
 
 import argparse
+import ast
 import io
 import re
 import sys
@@ -25,12 +26,13 @@ from imports import (
     folders_of,
     graph_of,
     imports_in,
+    is_door,
     modules_of,
     reached_from,
 )
 
 TABLE = ROOT / "tools" / "size.toml"
-IMPORTER = "chameleon_networks.importers.sources"
+IMPORTER = "chameleon_networks._importers.sources"
 NETWORKS = "chameleon_networks"
 BOTH_HALVES = ("chameleon_tvm", NETWORKS)
 _REDUCED = re.compile(r"(?<![A-Za-z])(u?int[1-8]|b?float16|float8|bf16|fp16)(?!\d)")
@@ -44,6 +46,20 @@ _OPEN = "dict[str, Any]"
 def code_lines(text: str) -> int:
     """Lines with a token that is neither comment nor docstring."""
     return len({line for token in _code(text) for line in range(token.start[0], token.end[0] + 1)})
+
+
+def docstring_lines(text: str) -> int:
+    """Lines of statements that are a string alone, blank ones within it included."""
+    strings = (
+        node.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+    return sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in strings
+        if isinstance(node.value, str)
+    )
 
 
 def _code(text: str) -> Iterator[tokenize.TokenInfo]:
@@ -60,6 +76,8 @@ def _code(text: str) -> Iterator[tokenize.TokenInfo]:
 
 def late_imports(text: str) -> int:
     """Statements that import something of ours after a module has started, or for types alone."""
+    if is_door(text):  # whose purpose they are
+        return 0
     ours = (item for item in imports_in(text) if item.name.startswith("chameleon_"))
     return len({item.line for item in ours if item.late})
 
@@ -95,6 +113,9 @@ def figures() -> dict[str, int]:
     networks = [text for name, text in texts.items() if name.startswith(NETWORKS)]
     return {
         "code lines": sum(lines.values()),
+        "docstring lines per 100 code lines": (
+            100 * sum(map(docstring_lines, texts.values())) // sum(lines.values())
+        ),
         **{
             f"code lines of {package}": sum(lines[name] for name in packages[package])
             for package in ("chameleon_core", *BOTH_HALVES, "chameleon_testing")

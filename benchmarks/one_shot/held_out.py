@@ -25,18 +25,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chameleon_core.errors import ConfigError
-from chameleon_core.loop.interruption import Interruption
-from chameleon_core.loop.round.batch import Config, tuples
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.tasks import device_of, spaces_of, target_of
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.stages import Archive, Contender, StageRef
-from chameleon_core.task import Task
-from chameleon_one_shot.dataset.collecting import NetworkTasks
-from chameleon_one_shot.dataset.task_file import write_tasks
+from chameleon_core._errors import ConfigError
+from chameleon_core._loop.interruption import Interruption
+from chameleon_core._loop.round.batch import Config, tuples
+from chameleon_core._loop.round.tuner import TaskTuner
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._loop.start.tasks import device_of, spaces_of, target_of
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.schema import ResolvedPipeline
+from chameleon_core._stages import Archive, Contender, StageRef
+from chameleon_core._task import Task
+from chameleon_one_shot._dataset.collector import NetworkTasks
+from chameleon_one_shot._dataset.task_file import write_tasks
 from corpus_plan import read_plan
 
 BUILTIN = {

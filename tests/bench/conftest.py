@@ -3,8 +3,9 @@
 from functools import partial
 
 import pytest
-from chameleon_bench.cells.execute import Execution
-from chameleon_bench.suites.load import load_suite
+from chameleon_bench import hooks
+from chameleon_bench._cells.execute import Execution
+from chameleon_bench._suites.load import load_suite
 from synthetic import synthetic_registry
 
 WORKERS = "synthetic:synthetic_registry"
@@ -18,6 +19,12 @@ sampler: synthetic
 synthesizer: synthetic
 scheduler: round-robin
 """
+
+
+@pytest.fixture
+def pipeline(pipeline):
+    """The same with this package's plugin, which writes a report of each run."""
+    return lambda *, plugins=(), **more: pipeline(plugins=[hooks, *plugins], **more)
 
 
 def loaded(folder, text, *overrides, plugins=()):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import case_suite
 import pytest
-from chameleon_core.errors import ChameleonError
+from chameleon_core._errors import ChameleonError
 
 SUITE = "some_suite:SomeSuite"
 KINDS = {

@@ -13,7 +13,7 @@ import corpus_provenance
 import corpus_runs as runs
 import corpus_table as tables
 import pytest
-from chameleon_core.errors import ConfigError
+from chameleon_core._errors import ConfigError
 from programs import completed
 
 from .conftest import BENCHMARKS, SMALL, ended

@@ -5,7 +5,7 @@ import sys
 
 import gpu_figures as figures
 import pytest
-from chameleon_bench.suites.load import load_suite
+from chameleon_bench._suites.load import load_suite
 from programs import completed
 
 from .conftest import BENCHMARKS

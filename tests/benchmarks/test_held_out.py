@@ -1,6 +1,6 @@
 """The tasks that the script for held-out networks draws."""
 
-from chameleon_core.task import Task
+from chameleon_core._task import Task
 from one_shot import held_out
 
 

@@ -7,10 +7,10 @@ import sys
 import kinds
 import numpy as np
 import pytest
-from chameleon_system.processor import parse_cpuinfo
-from chameleon_tvm.device.cpus.naming import name_of
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.instructions.choosing import own_records_of
+from chameleon_system._processor import parse_cpuinfo
+from chameleon_tvm._device.cpus.naming import closest_cpu_name
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._instructions.selection import package_records_of
 from computing import resolved
 from programs import completed
 
@@ -39,7 +39,7 @@ CASES = {
 
 
 def _here(kind):
-    if lacking := kinds.KINDS[kind].lacking():
+    if lacking := kinds.KINDS[kind].missing_flags():
         pytest.skip(f"code for it does not run here without {lacking}")
     return kind
 
@@ -47,7 +47,9 @@ def _here(kind):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[] if kind in {"AMX", "aarch64"} else [pytest.mark.long])
+        pytest.param(
+            kind, marks=pytest.mark.full if kind in {"AMX", "aarch64"} else pytest.mark.long
+        )
         for kind in CASES
     ],
 )
@@ -66,7 +68,7 @@ X86_ONLY = pytest.mark.skipif(
 def test_each_kind_has_the_instructions_of_one_that_is_run():
     def instructions(kind):
         target = resolved(kinds.KINDS[kind].target)
-        names = [record.name for record in own_records_of(target)]
+        names = [record.name for record in package_records_of(target)]
         return (target_info(target).vector_bytes, *names)
 
     run = [*map(instructions, CASES)]
@@ -81,8 +83,8 @@ NAMES = {"AMX-FP16": "sapphirerapids", "Zen 2": "znver3"}
 @pytest.mark.parametrize("kind", [name for name, kind in kinds.KINDS.items() if kind.mcpu])
 def test_native_is_the_kind_of_the_faked_description(kind):
     processor = parse_cpuinfo(kinds.KINDS[kind].cpuinfo, "x86_64")
-    name = name_of(processor, "x86-64", "x86_64-unknown-linux-gnu")
-    assert name.words() == f"-mcpu={NAMES.get(kind, kinds.KINDS[kind].mcpu)}"
+    name = closest_cpu_name(processor, "x86-64", "x86_64-unknown-linux-gnu")
+    assert name.command_line() == f"-mcpu={NAMES.get(kind, kinds.KINDS[kind].mcpu)}"
 
 
 @X86_ONLY
@@ -100,13 +102,13 @@ def test_native_is_the_kind_of_the_faked_description(kind):
 def test_a_kind_says_what_this_cpu_lacks(missing, lacking, options, monkeypatch):
     kind = kinds.KINDS["AMX"]
     monkeypatch.setattr(kinds, "host_features", lambda: kind.features - missing)
-    assert kind.lacking() == lacking
+    assert kind.missing_flags() == lacking
     assert kind.target == f"llvm -mcpu=sapphirerapids{options}"
 
 
 @pytest.mark.full
 def test_a_kind_that_does_not_run_here_has_no_rows(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(kinds.Kind, "lacking", lambda _kind: "a wheel")
+    monkeypatch.setattr(kinds.Kind, "missing_flags", lambda _kind: "a wheel")
     monkeypatch.setattr(kinds, "SUITES", (ONNX,))
     monkeypatch.setattr(sys, "argv", ["kinds.py", "--kinds", "AMX", "--out", str(tmp_path)])
     assert kinds.main() == 0
@@ -117,12 +119,12 @@ def test_a_kind_that_does_not_run_here_has_no_rows(monkeypatch, capsys, tmp_path
 
 INSTRUCTIONS = """
 import sys
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.instructions.choosing import own_records_of
+from chameleon_core._plugins import NoOptions
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._instructions.selection import package_records_of
 from chameleon_tvm.testing.instructions import check_instruction
 
-for record in own_records_of(TVMTargets(NoOptions()).resolve(sys.argv[1])):
+for record in package_records_of(TVMTargets(NoOptions()).resolve(sys.argv[1])):
     assert check_instruction(record, sys.argv[1]), record.name
     print(record.name)
 """

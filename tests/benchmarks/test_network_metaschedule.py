@@ -5,11 +5,11 @@ import sys
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_networks.running.processes import delivered_process
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
+from chameleon_tvm._device.targets import TVMTargets
 from network_metaschedule import tuned_by_metaschedule
 
 

@@ -5,7 +5,7 @@ import json
 
 import precision_seconds as seconds
 import pytest
-from chameleon_core.pipeline.load import from_dict
+from chameleon_core._pipeline.load import from_dict
 
 
 def _folder(folder, *, network, **spent):

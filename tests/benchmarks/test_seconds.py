@@ -3,8 +3,8 @@
 import argparse
 
 import seconds
-from chameleon_core.events import BestImproved, Measured, RunStarted
-from chameleon_core.measurement import Spending
+from chameleon_core._events import BestImproved, Measured, RunStarted
+from chameleon_core._measurement import Spending
 
 
 def _improved(listener, task, best, spent):

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from chameleon_bench.suites.load import load_suite
+from chameleon_bench._suites.load import load_suite
 
 SUITES = Path(__file__).parents[2] / "benchmarks" / "suites"
 TABLES = (

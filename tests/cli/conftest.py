@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from chameleon_cli.main import run
+from chameleon_cli._main import run
 
 
 class Outcome(NamedTuple):

@@ -9,9 +9,9 @@ from types import ModuleType
 import click
 import pytest
 import structlog
-from chameleon_cli import env
-from chameleon_cli.main import main
-from chameleon_core.errors import (
+from chameleon_cli import _env as env
+from chameleon_cli._main import main
+from chameleon_core._errors import (
     ChameleonError,
     ConfigError,
     ExitCode,
@@ -19,10 +19,10 @@ from chameleon_core.errors import (
     RunFolderError,
     TargetError,
 )
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.resolve import STAGES
-from chameleon_core.plugins import CommandRecord, Kind, NoOptions, PluginRecord, Registry
-from chameleon_system.processor import this_processor
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._plugins import CommandRecord, Kind, NoOptions, PluginRecord, Registry
+from chameleon_core._plugins.kinds import STAGES
+from chameleon_system._processor import this_processor
 from synthetic import plugin_of
 
 PIPELINE = "model: {onnx: net.onnx}\ntarget: native\npreset: hot\n"

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import CommandRecord
+from chameleon_core._errors import ExitCode
+from chameleon_core._plugins import CommandRecord
 from synthetic import plugin_of
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -5,13 +5,14 @@ import json
 import os
 
 import pytest
-from chameleon_cli import env
-from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry
-from chameleon_system.processor import Processor
+from chameleon_cli import _env as env
+from chameleon_core._errors import ExitCode
+from chameleon_core._plugins import NoOptions, Registry
+from chameleon_core.plugin_api import TargetRecord
+from chameleon_system._processor import Processor
 from synthetic import plugin_of
 
-command_line = importlib.import_module("chameleon_cli.main")  # the package has the function
+command_line = importlib.import_module("chameleon_cli._main")  # the package has the function
 FUNCTIONS = """
 import os, signal, sys
 
@@ -36,7 +37,7 @@ def described(tmp_path, monkeypatch, install, command):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
 
     def call(name, *arguments):
-        record = PluginRecord(
+        record = TargetRecord(
             name="boards", summary="", factory="machines:Boards", options=NoOptions, machine=name
         )
         install(Registry.from_plugins([("boards", plugin_of(targets=[record]))]))

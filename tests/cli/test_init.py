@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import attrs
 import pytest
-from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.plugins import PluginRecord, PresetRecord
+from chameleon_core._errors import ExitCode
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._plugins import PresetRecord
+from chameleon_core.plugin_api import FrontendRecord
 from synthetic import plugin_of
 
 
@@ -19,7 +20,7 @@ class SourceOptions:
     source: str
 
 
-NETS = PluginRecord(
+NETS = FrontendRecord(
     name="nets",
     summary="By.",
     factory="none:None",

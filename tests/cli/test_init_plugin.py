@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode
-from chameleon_core.plugins import KINDS
-from chameleon_core.plugins.given import ENVIRONMENT
-from chameleon_core.plugins.registry import default_registry
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode
+from chameleon_core._plugins import KINDS
+from chameleon_core._plugins.local import PLUGINS_VARIABLE
+from chameleon_core._plugins.registry import default_registry
 from chameleon_testing.suites.base import outcomes
 from programs import completed
 
@@ -19,7 +19,7 @@ from programs import completed
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch, tmp_path):
     """What a test gives and imports is gone after it."""
-    monkeypatch.setenv(ENVIRONMENT, "")
+    monkeypatch.setenv(PLUGINS_VARIABLE, "")
     monkeypatch.chdir(tmp_path)
     before, path = set(sys.modules), list(sys.path)
     yield

@@ -10,7 +10,7 @@ HEAVY = {"torch", "tvm", "xgboost", "sklearn", "lightgbm", "scipy", "structlog",
 
 PROGRAM = """
 import json, sys
-from chameleon_cli.main import run
+from chameleon_cli._main import run
 code = run(sys.argv[1:])
 print(json.dumps({"code": code, "modules": sorted(sys.modules)}), file=sys.stderr)
 """
@@ -19,7 +19,7 @@ print(json.dumps({"code": code, "modules": sorted(sys.modules)}), file=sys.stder
 CORE_ALONE = """
 import sys
 from chameleon_core import hooks
-from chameleon_core.plugins import Registry
+from chameleon_core._plugins import Registry
 alone = Registry.from_plugins([("chameleon-tuner-core", hooks)])
 Registry.load = classmethod(lambda _: alone)
 """

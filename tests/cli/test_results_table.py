@@ -4,11 +4,11 @@ import io
 
 import attrs
 import pytest
-from chameleon_cli import result_rows
-from chameleon_cli.results_table import print_network, print_table
-from chameleon_core.loop.end.result import OperatorResult, VariantResult
-from chameleon_core.network_result import BucketResult, FrontPoint, NetworkResult, RivalTime
-from chameleon_core.run_view import NetworkSummary, TimeSource
+from chameleon_cli import _result_rows as result_rows
+from chameleon_cli._results_table import print_network, print_table
+from chameleon_core._loop.end.result import OperatorResult, VariantResult
+from chameleon_core._network_result import BucketResult, FrontPoint, NetworkResult, RivalTime
+from chameleon_core._run_view import NetworkSummary, TimeSource
 
 
 class Terminal(io.StringIO):

@@ -6,16 +6,16 @@ import sys
 import threading
 
 import pytest
-from chameleon_cli.signals import signals
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.interruption import Interruption
+from chameleon_cli._signals import signals
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.interruption import Interruption
 
 # The main thread is in a C function that no signal ends, as in a compiler.
 DEAF = """
 import ctypes
 import signal
-from chameleon_cli.signals import signals
-from chameleon_core.loop.interruption import Interruption
+from chameleon_cli._signals import signals
+from chameleon_core._loop.interruption import Interruption
 
 with signals(Interruption()):
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

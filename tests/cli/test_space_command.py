@@ -4,8 +4,8 @@ import json
 from functools import partial
 
 import pytest
-from chameleon_cli.space import count_in_words
-from chameleon_core.errors import ExitCode
+from chameleon_cli._space import count_in_words
+from chameleon_core._errors import ExitCode
 from ruamel.yaml import YAML
 from synthetic import synthetic_document, synthetic_registry
 

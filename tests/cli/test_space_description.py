@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_cli.space import describe_space, legal_share
-from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization
-from chameleon_testing.conformance_cases import grid
+from chameleon_cli._space import describe_space, legal_share
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_testing._conformance_cases import grid
 
 RNG = np.random.default_rng
 

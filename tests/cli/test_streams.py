@@ -12,10 +12,10 @@ from types import ModuleType
 import click
 import pytest
 import structlog
-from chameleon_cli.json_lines import JsonLines
-from chameleon_cli.results_table import print_table
-from chameleon_core.errors import ConfigError, ExitCode
-from chameleon_core.plugins import CommandRecord
+from chameleon_cli._json_lines import JsonLines
+from chameleon_cli._results_table import print_table
+from chameleon_core._errors import ConfigError, ExitCode
+from chameleon_core._plugins import CommandRecord
 from synthetic import plugin_of
 
 SAY = CommandRecord(name="say", summary="Says something.", factory="cli_test_streams:command")
@@ -145,7 +145,7 @@ def test_headings_follow_the_environment(chameleon, monkeypatch, variables, bold
 def test_a_command_outlives_whoever_reads_it():
     code = (
         "import sys\n"
-        "from chameleon_cli.streams import outliving_readers\n"
+        "from chameleon_cli._streams import outliving_readers\n"
         "with outliving_readers():\n"
         "    for number in range(100_000):\n"
         "        print(number)\n"
@@ -165,11 +165,11 @@ def test_a_command_outlives_whoever_reads_it():
         assert sign.read_text() == "done"
 
 
-CHAMELEON = [sys.executable, "-c", "from chameleon_cli.main import main; main()"]
+CHAMELEON = [sys.executable, "-c", "from chameleon_cli._main import main; main()"]
 
 
 def test_children_inherit_streams_that_were_missing():
-    program = "from chameleon_cli.streams import open_missing; open_missing(); import os; "
+    program = "from chameleon_cli._streams import open_missing; open_missing(); import os; "
     program += "os._exit([os.get_inheritable(n) for n in range(3)] != [True] * 3)"
     shell = ["/bin/sh", "-c", '"$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
     assert subprocess.run(shell, check=False).returncode == 0

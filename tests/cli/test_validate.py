@@ -5,10 +5,11 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError, ExitCode, TargetError
-from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.plugins import NoOptions, PluginRecord
-from chameleon_core.stages import Frontend, TargetResolver
+from chameleon_core._errors import ConfigError, ExitCode, TargetError
+from chameleon_core._pipeline.yaml import dump_yaml
+from chameleon_core._plugins import NoOptions, PluginRecord
+from chameleon_core._stages import Frontend, TargetResolver
+from chameleon_core.plugin_api import RunnerRecord
 from synthetic import (
     ModelOptions,
     SyntheticFrontend,
@@ -59,10 +60,10 @@ class FromFile(Frontend):
         return SyntheticFrontend(ModelOptions(operators=((8,),))).tasks(target)
 
 
-def record(name, factory, options=NoOptions):
+def record(name, factory, options=NoOptions, kind=PluginRecord, **more):
     if isinstance(factory, type):
         factory = f"{factory.__module__}:{factory.__qualname__}"
-    return PluginRecord(name=name, summary=name, options=options, factory=factory)
+    return kind(name=name, summary=name, options=options, factory=factory, **more)
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +80,9 @@ PLUGIN = plugin_of(
         record("gone", "no_such_module:Explorer"),
         record("team", "synthetic:SyntheticExplorer", TeamOptions),
     ],
-    runners=[attrs.evolve(record("tables", "synthetic:SyntheticRunner"), operators=("table",))],
+    runners=[
+        record("tables", "synthetic:SyntheticRunner", kind=RunnerRecord, operators=("table",))
+    ],
 )
 
 

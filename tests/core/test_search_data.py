@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Observations, Visited
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Observations, Visited
 
 
 @pytest.fixture(params=[1, 12], ids=["small", "huge"])
@@ -18,7 +18,7 @@ def test_visited_samples_what_is_left(space):
     visited.add(space.sample(95, rng))
     sample = visited.sample(10, rng)
     assert len(sample) == min(10, space.size - 95)
-    assert visited.fresh(sample).all()
+    assert visited.unvisited(sample).all()
     assert len(space.distinct(sample)) == len(sample)
 
 

@@ -5,13 +5,14 @@ from pathlib import Path
 import attrs
 import pytest
 import structlog
-from chameleon_core.errors import ConfigError
-from chameleon_core.fallbacks import STRICT, fall_back
-from chameleon_core.plugins import OperatorRecord, Registry, hookimpl
-from chameleon_core.plugins.registry import default_registry
-from chameleon_core.task import Task
-from chameleon_core.trust import check_sources, check_tasks, sources_in
-from chameleon_networks.precision.section import Precision
+from chameleon_core._errors import ConfigError
+from chameleon_core._fallbacks import STRICT, fall_back
+from chameleon_core._plugins import OperatorRecord, Registry, hookimpl
+from chameleon_core._plugins.options import sources_in
+from chameleon_core._plugins.registry import default_registry
+from chameleon_core._task import Task
+from chameleon_core._trust import check_sources, check_tasks
+from chameleon_networks._precision.section import Precision
 
 FOLDER = Path("runs/strange")
 

@@ -3,7 +3,7 @@
 import sys
 from importlib import metadata
 
-from chameleon_core import versions
+from chameleon_core import _versions as versions
 
 
 def test_they_are_those_that_the_standard_library_finds_in_a_longer_time():

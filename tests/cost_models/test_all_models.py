@@ -3,8 +3,8 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace, FeatureBlock
-from chameleon_cost_models.options import (
+from chameleon_core._space import Choice, DesignSpace, FeatureBlock
+from chameleon_cost_models._options import (
     AlternatingOptions,
     EnsembleOptions,
     GaussianProcessOptions,
@@ -13,8 +13,8 @@ from chameleon_cost_models.options import (
     TransferOptions,
     XGBoostOptions,
 )
+from chameleon_testing._conformance_cases import context_of, observe, quality, spaces
 from chameleon_testing.conformance import check_cost_model
-from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import maker

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.plugins import NoOptions, PluginRecord
-from chameleon_core.stages import CostModel
-from chameleon_cost_models.alternating import AlternatingModels
-from chameleon_cost_models.options import AlternatingOptions
-from chameleon_testing.conformance_cases import context_of, observe, spaces
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._pipeline.schema import StageSpec
+from chameleon_core._plugins import NoOptions, PluginRecord
+from chameleon_core._stages import CostModel
+from chameleon_cost_models._alternating import AlternatingModels
+from chameleon_cost_models._options import AlternatingOptions
+from chameleon_testing._conformance_cases import context_of, observe, spaces
 
 SPACE = spaces()["tiled"]
 

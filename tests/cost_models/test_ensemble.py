@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_cost_models.ensemble import ACQUISITIONS, Ensemble
-from chameleon_cost_models.options import EnsembleOptions
-from chameleon_testing.conformance_cases import context_of, observe, spaces
+from chameleon_cost_models._ensemble import ACQUISITIONS, Ensemble
+from chameleon_cost_models._options import EnsembleOptions
+from chameleon_testing._conformance_cases import context_of, observe, spaces
 
 
 def fitted(space, observations, *, seed=1, **options):

@@ -3,11 +3,11 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_cost_models import gaussian_process
-from chameleon_cost_models.gaussian_process import GaussianProcess, Posterior, fitted_parameters
-from chameleon_cost_models.options import GaussianProcessOptions
-from chameleon_testing.conformance_cases import context_of, grid, observe
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_cost_models import _gaussian_process as gaussian_process
+from chameleon_cost_models._gaussian_process import GaussianProcess, Posterior, fit_parameters
+from chameleon_cost_models._options import GaussianProcessOptions
+from chameleon_testing._conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +45,7 @@ def test_the_fit_finds_what_made_the_values():
     rng = np.random.default_rng(3)
     points = rng.random((150, 3))
     values = np.sin(9.0 * points[:, 0]) + 0.1 * rng.standard_normal(150)
-    parameters = fitted_parameters(points, (values - values.mean()) / values.std())
+    parameters = fit_parameters(points, (values - values.mean()) / values.std())
     assert parameters.lengths[0] < 0.6
     assert (parameters.lengths[1:] > 1.5).all()
     assert 0.005 < parameters.noise < 0.08
@@ -55,14 +55,14 @@ def test_it_is_surer_where_it_measured():
     rng = np.random.default_rng(1)
     points, far = 0.5 * rng.random((40, 2)), 0.9 + 0.1 * rng.random((10, 2))
     values = rng.standard_normal(40)
-    posterior = Posterior(points, values, fitted_parameters(points, values))
+    posterior = Posterior(points, values, fit_parameters(points, values))
     assert posterior.moments(points)[1].max() < posterior.moments(far)[1].min()
 
 
 def test_its_moments_and_covariances_agree():
     points = np.random.default_rng(2).random((20, 3))
     values = np.random.default_rng(3).standard_normal(20)
-    posterior = Posterior(points, values, fitted_parameters(points, values))
+    posterior = Posterior(points, values, fit_parameters(points, values))
     other = np.random.default_rng(4).random((9, 3))
     covariance = posterior.covariance(other)
     assert np.allclose(np.sqrt(np.diagonal(covariance)), posterior.moments(other)[1])
@@ -93,7 +93,7 @@ def test_the_uncertainty_left_is_that_of_having_measured():
     """What one choice of a round leaves unknown is what measuring it would leave."""
     rng = np.random.default_rng(5)
     points, other = rng.random((20, 3)), rng.random((30, 3))
-    parameters = fitted_parameters(points, rng.standard_normal(20))
+    parameters = fit_parameters(points, rng.standard_normal(20))
     before = Posterior(points, np.zeros(20), parameters)
     after = Posterior(np.concatenate([points, other[:1]]), np.zeros(21), parameters)
     assert np.allclose(before.conditioned(before.covariance(other), 0), after.covariance(other))
@@ -160,14 +160,14 @@ def test_configurations_that_no_feature_tells_apart_are_no_trouble():
     model.fit(attrs.evolve(observations, costs=np.array([1e-3, 1e-3])))
     assert not model.trained
     model.fit(_observed([[0, 0], [0, 0], [0, 1]], [1e-3, 2e-3, 3e-3], space))
-    assert np.isfinite(model.predict(space.everything)).all()
+    assert np.isfinite(model.predict(space.all_legal)).all()
 
 
 def test_scipy_is_loaded_when_something_is_fitted(run_python):
     """`chameleon validate` imports every stage, and computes nothing with it."""
     program = (
         "import sys\n"
-        "import chameleon_cost_models.ensemble, chameleon_cost_models.gaussian_process\n"
+        "import chameleon_cost_models._ensemble, chameleon_cost_models._gaussian_process\n"
         "print(*{'scipy.linalg', 'scipy.optimize', 'scipy.special'} & set(sys.modules))"
     )
     assert run_python(program) == "\n"

@@ -3,9 +3,9 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_cost_models.mixed import MixedEnsemble
-from chameleon_cost_models.options import MixedOptions
-from chameleon_testing.conformance_cases import context_of, grid, observe
+from chameleon_cost_models._mixed import MixedEnsemble
+from chameleon_cost_models._options import MixedOptions
+from chameleon_testing._conformance_cases import context_of, grid, observe
 
 SPACE = grid(*[16] * 2)
 
@@ -14,7 +14,7 @@ def _observed(costs, build_seconds=None, run_seconds=None):
     """Observations of all of the space's 256 configurations; infinite costs are failures."""
     nothing = np.zeros(len(costs))
     return attrs.evolve(
-        observe(SPACE, SPACE.everything, failing=~np.isfinite(costs)),
+        observe(SPACE, SPACE.all_legal, failing=~np.isfinite(costs)),
         costs=costs,
         build_seconds=nothing if build_seconds is None else build_seconds,
         run_seconds=nothing if run_seconds is None else run_seconds,
@@ -29,21 +29,21 @@ def _fitted(costs, **options):
 
 def test_it_orders_what_is_slow_as_well_as_what_is_fast():
     # Two orders of magnitude: throughput alone hardly tells the slow half apart.
-    costs = 1e-3 * 100.0 ** (SPACE.everything[:, 0] / 15)
-    scores = _fitted(costs, kappa=0.0).predict(SPACE.everything)
-    slow = SPACE.everything[:, 0] >= 8
+    costs = 1e-3 * 100.0 ** (SPACE.all_legal[:, 0] / 15)
+    scores = _fitted(costs, kappa=0.0).predict(SPACE.all_legal)
+    slow = SPACE.all_legal[:, 0] >= 8
     assert np.corrcoef(scores[slow], -np.log(costs[slow]))[0, 1] > 0.95
 
 
 def test_what_fails_is_scored_below_what_is_slow():
-    costs = np.where(SPACE.everything[:, 1] < 4, np.inf, 1e-3 * (1 + SPACE.everything[:, 0]))
-    scores = _fitted(costs).predict(SPACE.everything)
+    costs = np.where(SPACE.all_legal[:, 1] < 4, np.inf, 1e-3 * (1 + SPACE.all_legal[:, 0]))
+    scores = _fitted(costs).predict(SPACE.all_legal)
     assert scores[np.isinf(costs)].max() < scores[np.isfinite(costs)].min()
 
 
 def test_uncertainty_raises_a_score():
     costs = 1e-3 * (1 + np.random.default_rng(0).random(256))
-    low, high = (_fitted(costs, kappa=kappa).predict(SPACE.everything) for kappa in (0.0, 2.0))
+    low, high = (_fitted(costs, kappa=kappa).predict(SPACE.all_legal) for kappa in (0.0, 2.0))
     assert (high > low).all()
 
 
@@ -59,18 +59,18 @@ def _priced(build_seconds, run_seconds=None, price=1.0):
     for charged in (0.0, price):
         model = MixedEnsemble(MixedOptions(price=charged), context_of(SPACE))
         model.fit(_observed(costs, build_seconds, run_seconds))
-        scores.append(model.predict(SPACE.everything))
+        scores.append(model.predict(SPACE.all_legal))
     return scores[0] - scores[1]
 
 
 def test_what_takes_twice_as_long_loses_the_price():
-    slow = SPACE.everything[:, 1] >= 8
+    slow = SPACE.all_legal[:, 1] >= 8
     lost = _priced(np.where(slow, 4.0, 1.0), price=0.5)
     assert lost[slow].mean() - lost[~slow].mean() == pytest.approx(2 * 0.5, rel=0.05)
 
 
 def test_building_that_hardly_counts_beside_running_costs_nothing():
-    build = np.where(SPACE.everything[:, 1] >= 8, 0.04, 0.01)
+    build = np.where(SPACE.all_legal[:, 1] >= 8, 0.04, 0.01)
     assert not _priced(build, np.full(256, 2.0)).any()
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_cost_models.options import XGBoostOptions
-from chameleon_cost_models.xgboost_model import XGBoostModel, average_recall
-from chameleon_testing.conformance_cases import context_of, observe, spaces
+from chameleon_cost_models._options import XGBoostOptions
+from chameleon_cost_models._xgboost_model import XGBoostModel, average_recall
+from chameleon_testing._conformance_cases import context_of, observe, spaces
 from hypothesis import given
 from hypothesis import strategies as st
 

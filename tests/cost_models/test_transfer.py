@@ -4,22 +4,22 @@ import attrs
 import numpy as np
 import pytest
 import xgboost
-from chameleon_core.errors import RunFolderError
-from chameleon_core.measurement import FailureKind, Measurement, Spending
-from chameleon_core.run_folder import RECORDS
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import TaskHistory
-from chameleon_core.store import RecordStore
-from chameleon_core.task import Task
-from chameleon_cost_models.options import (
+from chameleon_core._errors import RunFolderError
+from chameleon_core._measurement import FailureKind, Measurement, Spending
+from chameleon_core._run_files import RunFile
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import TaskHistory
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
+from chameleon_cost_models._options import (
     EnsembleOptions,
     LightGBMOptions,
     TransferOptions,
     XGBoostOptions,
 )
-from chameleon_cost_models.tree_model import Prior
+from chameleon_cost_models._tree_model import TransferModel
+from chameleon_testing._conformance_cases import context_of, grid, observe, quality, tiled_space
 from chameleon_testing.conformance import check_cost_model
-from chameleon_testing.conformance_cases import context_of, grid, observe, quality, tiled_space
 from stages import maker
 
 TRANSFER = TransferOptions(tasks=True, records=50)
@@ -47,7 +47,7 @@ def make_context(*histories, task="mine", space=None):
 def written(folder, *histories):
     """A run folder with these measurements."""
     folder.mkdir()
-    with RecordStore(folder / RECORDS) as store:
+    with RecordStore(folder / RunFile.RECORDS) as store:
         for row in histories:
             stored = store.add_task(row.task, "test", row.space.fingerprint)
             keys = row.space.keys(row.observations.configs).tolist()
@@ -72,15 +72,15 @@ def make(request):
 @pytest.fixture
 def lessons(monkeypatch):
     """Every table of features and targets a base model was fitted to."""
-    seen = []
+    inputs = []
     original = xgboost.DMatrix
 
     def spying(features, *arguments, **named):
-        seen.append((np.array(features), np.array(named["label"])))
+        inputs.append((np.array(features), np.array(named["label"])))
         return original(features, *arguments, **named)
 
     monkeypatch.setattr(xgboost, "DMatrix", spying)
-    return seen
+    return inputs
 
 
 def test_models_conform_with_transfer_switched_on(make):
@@ -162,14 +162,14 @@ def test_of_earlier_runs_it_sees_the_same_task_only_when_allowed(
 
 def test_earlier_runs_are_only_read_and_read_once(tmp_path):
     folder = written(tmp_path / "earlier", history("other"))
-    before = (folder / RECORDS).read_bytes()
+    before = (folder / RunFile.RECORDS).read_bytes()
     context = make_context()
     options = TransferOptions(history=(folder,), records=50)
-    first = Prior(options, context)
-    assert (folder / RECORDS).read_bytes() == before
+    first = TransferModel(options, context)
+    assert (folder / RunFile.RECORDS).read_bytes() == before
     # The run's other tasks find it in the archive.
-    (folder / RECORDS).unlink()
-    second = Prior(options, attrs.evolve(context, task=task_of("second")))
+    (folder / RunFile.RECORDS).unlink()
+    second = TransferModel(options, attrs.evolve(context, task=task_of("second")))
     for prior in (first, second):
         prior.refresh()
         assert prior.available
@@ -187,7 +187,7 @@ def test_only_features_of_both_spaces_are_used(lessons):
         )
 
     context = make_context(history("other", space=narrow("theirs")), space=narrow("mine"))
-    Prior(TRANSFER, context).refresh()
+    TransferModel(TRANSFER, context).refresh()
     ((features, _),) = lessons
     assert context.space.feature_names == ("tile", "unroll", "mine")
     assert np.isfinite(features[:, :2]).all()
@@ -198,26 +198,26 @@ def test_only_features_of_both_spaces_are_used(lessons):
     "more", [{"space": grid(*[8] * 4), "count": 60}, {"failing": np.ones(100, bool)}]
 )
 def test_other_knobs_and_failures_alone_teach_nothing(more):
-    prior = Prior(TRANSFER, make_context(history("other", **more)))
+    prior = TransferModel(TRANSFER, make_context(history("other", **more)))
     prior.refresh()
     assert not prior.available
 
 
 def test_the_base_model_counts_half_after_the_half_life():
     context = make_context(history("other"))
-    prior = Prior(TRANSFER, context)
+    prior = TransferModel(TRANSFER, context)
     prior.refresh()
     features = context.space.features(context.space.first_guesses)
-    whole = prior.guess(features, 0)
-    assert np.allclose(prior.guess(features, 64), whole / 2)
-    assert np.allclose(prior.guess(features, 128), whole / 4)
-    assert (prior.guess(features, 10_000) == 0).all()
+    whole = prior.predict(features, 0)
+    assert np.allclose(prior.predict(features, 64), whole / 2)
+    assert np.allclose(prior.predict(features, 128), whole / 4)
+    assert (prior.predict(features, 10_000) == 0).all()
     assert whole.any()
 
 
 def test_it_is_fitted_again_only_when_there_is_much_more(lessons):
     context = make_context(history("other", count=100))
-    prior = Prior(TRANSFER, context)
+    prior = TransferModel(TRANSFER, context)
     for count in (100, 110, 124, 125, 130, 160):
         context.archive.record(history("other", count=count))
         prior.refresh()

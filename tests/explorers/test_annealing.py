@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Visited
-from chameleon_explorers.annealing import AnnealingExplorer
-from chameleon_explorers.options import AnnealingOptions
-from chameleon_testing.conformance_cases import (
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Visited
+from chameleon_explorers._annealing import AnnealingExplorer
+from chameleon_explorers._options import AnnealingOptions
+from chameleon_testing._conformance_cases import (
     context_of,
     grid,
     observe,
@@ -126,13 +126,13 @@ def test_a_small_space_is_scored_as_a_whole_where_it_is_to():
     space = grid(*[10] * 3)
     _, scorer, candidates = explore(space, AnnealingOptions(chains=8, steps=5, exhaustive=True))
     assert [len(configs) for configs in scorer.calls] == [1000]
-    everything = np.sort(quality(space, space.everything))
+    everything = np.sort(quality(space, space.all_legal))
     assert candidates.scores.tolist() == everything[::-1][:16].tolist()
 
 
 def test_a_large_space_is_walked_in_all_the_same():
     space = grid(*[33] * 3)
-    assert len(space.everything) > 1 << 15
+    assert len(space.all_legal) > 1 << 15
     _, scorer, _ = explore(space, AnnealingOptions(chains=8, steps=124, exhaustive=True))
     assert [len(configs) for configs in scorer.calls][:2] == [8, 8]
 
@@ -177,4 +177,4 @@ def test_neighbours_of_the_best_come_first_whatever_the_model_thinks_of_them():
     assert set(space.keys(first).tolist()[:expected]) <= near_keys
     assert (np.diff(candidates.scores) <= 0).all()
     assert len(space.distinct(candidates.configs)) == len(candidates.configs)
-    assert visited.fresh(candidates.configs).all()
+    assert visited.unvisited(candidates.configs).all()

@@ -1,9 +1,9 @@
 """The best set keeps what sorting everything would."""
 
 import numpy as np
-from chameleon_core.stages import Visited
-from chameleon_explorers.best_set import BestSet
-from chameleon_testing.conformance_cases import grid
+from chameleon_core._stages import Visited
+from chameleon_explorers._best_set import BestSet
+from chameleon_testing._conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Visited
-from chameleon_explorers.droplet import DropletExplorer
-from chameleon_explorers.options import DropletOptions
-from chameleon_testing.conformance_cases import context_of, grid, observe, quality
+from chameleon_core._stages import Visited
+from chameleon_explorers._droplet import DropletExplorer
+from chameleon_explorers._options import DropletOptions
+from chameleon_testing._conformance_cases import context_of, grid, observe, quality
 
 
 def begun(space, configs, costs, *, seed=0):
@@ -52,13 +52,13 @@ def test_after_the_longest_step_it_goes_on_elsewhere():
     at = np.array([1, 1, 1, 1])
     steps = [at, *(at + np.eye(4, dtype=int)), *(at - np.eye(4, dtype=int))]
     explorer, visited = begun(space, steps, [0.5, *[1.0] * 8])
-    kicked = explorer.explore(None, visited, 8).configs
-    assert len(kicked) == 8
-    assert (np.abs(kicked - at).sum(axis=1) >= 2).all()
+    restarts = explorer.explore(None, visited, 8).configs
+    assert len(restarts) == 8
+    assert (np.abs(restarts - at).sum(axis=1) >= 2).all()
     # The best of the new places is where it goes on, though a better one is known.
-    costs = np.linspace(0.9, 0.6, len(kicked))
-    tell(explorer, space, visited, [*steps, *kicked], [0.5, *[1.0] * 8, *costs])
-    assert np.abs(explorer.explore(None, visited, 1).configs - kicked[-1]).sum() == 1
+    costs = np.linspace(0.9, 0.6, len(restarts))
+    tell(explorer, space, visited, [*steps, *restarts], [0.5, *[1.0] * 8, *costs])
+    assert np.abs(explorer.explore(None, visited, 1).configs - restarts[-1]).sum() == 1
 
 
 @pytest.mark.parametrize("seed", range(5))

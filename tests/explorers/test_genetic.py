@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Visited
-from chameleon_explorers.genetic import GeneticExplorer
-from chameleon_explorers.options import GeneticOptions
-from chameleon_testing.conformance_cases import context_of, grid, observe, quality
+from chameleon_core._stages import Visited
+from chameleon_explorers._genetic import GeneticExplorer
+from chameleon_explorers._options import GeneticOptions
+from chameleon_testing._conformance_cases import context_of, grid, observe, quality
 
 
 @pytest.fixture

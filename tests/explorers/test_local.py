@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Visited
-from chameleon_explorers.local import LocalExplorer
-from chameleon_explorers.moves import kicked, neighbourhoods
-from chameleon_explorers.options import LocalOptions
-from chameleon_testing.conformance_cases import context_of, grid, observe, quality
+from chameleon_core._stages import Visited
+from chameleon_explorers._local import LocalExplorer
+from chameleon_explorers._moves import neighbours_of, perturb
+from chameleon_explorers._options import LocalOptions
+from chameleon_testing._conformance_cases import context_of, grid, observe, quality
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,7 +89,7 @@ def test_climbs_leave_a_hill_whose_top_is_known():
         low = 1.0 - 0.1 * np.abs(configs - 3).sum(axis=1)
         return np.maximum(np.maximum(low, 3.0 - 0.5 * np.abs(configs - 15).sum(axis=1)), 0.01)
 
-    reached = 0
+    optimal = 0
     for seed in range(10):
         explorer = LocalExplorer(LocalOptions(), context_of(space, seed=seed))
         visited = Visited(space)
@@ -100,8 +100,8 @@ def test_climbs_leave_a_hill_whose_top_is_known():
             observations.costs[:] = 1.0 / height(seen)
             explorer.observe(observations)
             seen = np.concatenate([seen, explorer.explore(None, visited, 64).configs[:8]])
-        reached += height(seen).max() == 3.0
-    assert reached >= 9
+        optimal += height(seen).max() == 3.0
+    assert optimal >= 9
 
 
 def test_batches_of_one_climb_too():
@@ -121,7 +121,7 @@ configurations = st.lists(
 def test_neighbourhoods_are_those_of_the_space(rows, seed):
     space = grid(4, 1, 5, holds=lambda v: v["k0"] != v["k2"])
     configs = np.array(rows, np.int32)
-    near = neighbourhoods(space, configs, np.random.default_rng(seed))
+    near = neighbours_of(space, configs, np.random.default_rng(seed))
     expected = {tuple(n) for row in configs for n in space.neighbours(row).tolist()}
     assert len(near) == len(expected)
     assert {tuple(n) for n in near.tolist()} == expected
@@ -134,7 +134,7 @@ def test_neighbourhoods_are_those_of_the_space(rows, seed):
 def test_a_kick_moves_so_many_knobs_at_most(knobs, seed):
     space = grid(7, 1, 7, 7)
     config = np.array([3, 0, 3, 3], np.int32)
-    moved = kicked(space, config, knobs, 50, np.random.default_rng(seed))
+    moved = perturb(space, config, knobs, 50, np.random.default_rng(seed))
     assert len(moved)
     assert ((moved != config).sum(axis=1) <= knobs).all()
     assert len(space.distinct(moved)) == len(moved)

@@ -3,16 +3,16 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.pipeline.resolve import dump_pipeline
-from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.plugins import NoOptions, PluginRecord
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Candidates, Explorer, Visited
-from chameleon_explorers.options import PortfolioOptions
-from chameleon_explorers.portfolio import PortfolioExplorer
-from chameleon_testing.conformance_cases import context_of, observe
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._pipeline.resolve import dump_pipeline
+from chameleon_core._pipeline.schema import StageSpec
+from chameleon_core._plugins import NoOptions, PluginRecord
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Candidates, Explorer, Visited
+from chameleon_explorers._options import PortfolioOptions
+from chameleon_explorers._portfolio import PortfolioExplorer
+from chameleon_testing._conformance_cases import context_of, observe
 
 SPACE = DesignSpace([Choice(name="k", options=tuple(range(1000)))])
 

@@ -1,13 +1,13 @@
 """The presets name stages and options that exist."""
 
 import pytest
-from chameleon_core.plugins import NoOptions
+from chameleon_core._plugins import NoOptions
 from chameleon_cost_models import hooks as cost_models
 from chameleon_explorers import hooks as explorers
-from chameleon_explorers.no_model import NoCostModel
-from chameleon_explorers.presets import AUTOTVM, DEFAULT, MODEL_FREE, PRESETS
+from chameleon_explorers._no_model import NoCostModel
+from chameleon_explorers._presets import AUTOTVM, DEFAULT, MODEL_FREE, PRESETS
 from chameleon_samplers import hooks as samplers
-from chameleon_testing.conformance_cases import context_of, observe, tiled_space
+from chameleon_testing._conformance_cases import context_of, observe, tiled_space
 
 RECORDS = {
     "explorer": [*explorers.chameleon_explorers()],

@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Visited
-from chameleon_explorers.no_model import RandomExplorer
-from chameleon_explorers.options import (
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Visited
+from chameleon_explorers._no_model import RandomExplorer
+from chameleon_explorers._options import (
     AnnealingOptions,
     DropletOptions,
     GeneticOptions,
     LocalOptions,
     PortfolioOptions,
 )
+from chameleon_testing._conformance_cases import context_of, grid, observe
 from chameleon_testing.conformance import check_explorer
-from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import maker
@@ -64,7 +64,7 @@ def searched(make, space, batch, seed):
         candidates = explorer.explore(None, visited, 3 * batch)
         assert len(candidates.configs) <= 3 * batch
         assert space.legal(candidates.configs).all()
-        assert visited.fresh(candidates.configs).all()
+        assert visited.unvisited(candidates.configs).all()
         assert len(space.distinct(candidates.configs)) == len(candidates.configs)
         assert (np.diff(candidates.scores) <= 0).all()
         measured = candidates.configs[:batch]
@@ -90,7 +90,7 @@ def test_a_whole_space_is_searched_without_repeats(name, cardinalities, modulus,
         holds=lambda v: sum(v[f"k{i}"] for i in range(len(cardinalities))) % modulus == 0,
     )
     seen = searched(EXPLORERS[name], space, batch, seed)
-    assert len(seen) == len(space.everything)
+    assert len(seen) == len(space.all_legal)
     assert (seen == searched(EXPLORERS[name], space, batch, seed)).all()
 
 

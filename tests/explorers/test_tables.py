@@ -4,19 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.loop.round.stages import SearchStages
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import StageContext
-from chameleon_core.task import Task
-from chameleon_explorers.genetic import GeneticExplorer
-from chameleon_explorers.local import LocalExplorer
-from chameleon_explorers.no_model import NoCostModel
-from chameleon_explorers.options import GeneticOptions, LocalOptions
-from chameleon_runners.replay.reading import tables_at
-from chameleon_samplers.options import GreedyOptions
-from chameleon_samplers.picking import GreedySampler
-from chameleon_samplers.synthesizers import NoSynthesizer
+from chameleon_core._loop.round.stages import SearchStages
+from chameleon_core._loop.round.tuner import TaskTuner
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import StageContext
+from chameleon_core._task import Task
+from chameleon_explorers._genetic import GeneticExplorer
+from chameleon_explorers._local import LocalExplorer
+from chameleon_explorers._no_model import NoCostModel
+from chameleon_explorers._options import GeneticOptions, LocalOptions
+from chameleon_runners._replay.readers import tables_at
+from chameleon_samplers._options import GreedyOptions
+from chameleon_samplers._picking import GreedySampler
+from chameleon_samplers._synthesizers import NoSynthesizer
 
 TABLES = Path(__file__).parents[1] / "data"
 SEEDS = 30

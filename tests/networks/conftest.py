@@ -5,14 +5,14 @@ from functools import partial
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Delivery, Winner
-from chameleon_networks.importers.options import OnnxOptions
-from chameleon_networks.importers.sources import OnnxNetwork
-from chameleon_networks.running import latency, processes
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Delivery, Winner
+from chameleon_networks._evaluation import latency, processes
+from chameleon_networks._importers.options import OnnxOptions
+from chameleon_networks._importers.sources import OnnxNetwork
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 
 from .forked_children import ForkedChild, ForkServer
 from .onnx_files import onnx_file

@@ -21,24 +21,24 @@ import sys
 import time
 from typing import Any
 
-from chameleon_system.imports import without_collecting
-from chameleon_system.processes.child import ChildProcess, LogTail
-from chameleon_system.processes.death_signal import die_with, ignore_terminal
-from chameleon_system.processes.stamps import TOKEN, child_token
+from chameleon_system._imports import pause_garbage_collection
+from chameleon_system._processes.child import ChildProcess, LogTail
+from chameleon_system._processes.death_signal import die_with_parent, ignore_terminal
+from chameleon_system._processes.stamps import TOKEN, child_token
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LONGEST = 1 << 16
 _IMPORTED = (
     # First, since it imports TVM without torch.
-    "chameleon_tvm.quick_tvm",
-    "chameleon_networks.compile.compile",
-    "chameleon_networks.package.load",
-    "chameleon_networks.running.serve",
-    "chameleon_networks.delivery.examine",
-    "chameleon_networks.importers.sources",
-    "chameleon_networks.quantize.simulating",
-    "chameleon_networks.quantize.simulated",
-    "chameleon_tvm.rivals.timing",
+    "chameleon_tvm._quick_tvm",
+    "chameleon_networks._compile.compile",
+    "chameleon_networks._artifact.load",
+    "chameleon_networks._evaluation.worker",
+    "chameleon_networks._checks.worker",
+    "chameleon_networks._importers.sources",
+    "chameleon_networks._quantize.simulation_process",
+    "chameleon_networks._quantize.simulated_network",
+    "chameleon_tvm._rivals.timing",
     "onnxruntime",
     "torch",
 )
@@ -128,7 +128,7 @@ def _adopting():
 def _serve():
     """Fork at every request until there is nobody to ask."""
     connection = socket.socket(fileno=0)
-    with without_collecting():
+    with pause_garbage_collection():
         for name in _IMPORTED:
             if importlib.util.find_spec(name.partition(".")[0]) is not None:
                 importlib.import_module(name)
@@ -154,7 +154,7 @@ def _serve():
 
 
 def _become(request, descriptors):
-    """Do as ``chameleon_system.processes.launcher`` does, as a child of who asked for it."""
+    """Do as ``chameleon_system._processes.launcher`` does, as a child of who asked for it."""
     status = 1
     try:
         os.setsid()
@@ -165,7 +165,7 @@ def _become(request, descriptors):
         os.environ.update(request["environment"])
         while os.getppid() != request["parent"]:
             time.sleep(0.001)
-        die_with(request["parent"])
+        die_with_parent(request["parent"])
         ignore_terminal()
         module = request["module"]
         # Run anew, as in a process that has not imported it.

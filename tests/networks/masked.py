@@ -1,8 +1,8 @@
 """A network of torch whose inputs have an open length, with a mask, in buckets of lengths."""
 
-from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.shapes import Buckets
+from chameleon_networks._frontends.bucketed import BucketedFrontend, make_frontend
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._shapes import Buckets
 
 NETWORK = """
 import torch
@@ -31,6 +31,6 @@ def masked(file, *extents, pad=0.0):
     """The network of a file that holds ``NETWORK``, in buckets of these lengths."""
     length = Buckets(buckets=extents, pad=pad, name="length")
     shapes = {"ids": (1, length), "mask": (1, length)}
-    frontend = work_on(TorchOptions(source=f"{file}:masked", shapes=shapes, compare=False))
+    frontend = make_frontend(TorchOptions(source=f"{file}:masked", shapes=shapes, compare=False))
     assert isinstance(frontend, BucketedFrontend)
     return frontend

@@ -1,9 +1,9 @@
 """Relax modules of a few operators, and what they compute by TVM's own way."""
 
 import numpy as np
-from chameleon_networks.graph.relaxed import bindings_of, operator_name, relax, tvm
-from chameleon_networks.quantize.reads import Form
-from chameleon_tvm.types import STORAGE
+from chameleon_networks._graph.relax_utils import bindings_of, operator_name, relax, tvm
+from chameleon_networks._quantize.data_flow import TensorFormat
+from chameleon_tvm._types import STORAGE
 
 
 def module_of(build, *inputs):
@@ -29,8 +29,8 @@ def module_of(build, *inputs):
 
 def in_eight_bits(affine, values):
     """Numbers as a tensor of eight bits with this range holds them."""
-    step = Form(kind=STORAGE["uint8"], affine=affine).step(None)
-    return step.real(step.encoded(values))
+    qparams = TensorFormat(storage=STORAGE["uint8"], affine=affine).qparams(None)
+    return qparams.dequantize_array(qparams.quantize_array(values))
 
 
 def operators_of(module):

@@ -3,13 +3,13 @@
 import time
 
 import pytest
-from chameleon_networks.step_seconds import StepSeconds
+from chameleon_networks._step_times import Stopwatch
 
 
 def test_steps_are_told_apart(monkeypatch):
     now = iter([12.0, 15.0, 16.0, 20.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    steps = StepSeconds("start", since=10.0)
+    steps = Stopwatch("start", since=10.0)
     steps.begin("compile")
     steps.begin("run")
     steps.begin("compile")
@@ -20,7 +20,7 @@ def test_steps_are_told_apart(monkeypatch):
 def test_a_step_within_another_is_no_part_of_it(monkeypatch):
     now = iter([11.0, 14.0, 20.0, 21.0, 24.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    steps = StepSeconds("compile", since=10.0)
+    steps = Stopwatch("compile", since=10.0)
     with steps.during("simulate"):
         assert steps.step == "simulate"
     with pytest.raises(ValueError, match="broken"), steps.during("simulate"):

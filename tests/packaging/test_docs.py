@@ -7,10 +7,10 @@ import re
 import sys
 
 import pytest
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.plugins.kinds import KINDS
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._plugins.kinds import KINDS
 from chameleon_testing.suites.base import outcomes
 from synthetic import run_synthetic, synthetic_document
 

@@ -59,7 +59,7 @@ ONLY_IN = {
     ("chameleon_records", "pandas"): ("tables/",),
     ("chameleon_one_shot", "chameleon_cli"): ("commands/",),
     ("chameleon_one_shot", "pyarrow"): ("dataset/format.py",),
-    ("chameleon_transforms", "chameleon_bench"): ("search/figure.py",),
+    ("chameleon_transforms", "chameleon_bench"): ("search/report.py",),
     ("chameleon_transforms", "chameleon_cli"): ("commands/",),
     ("chameleon_transforms", "chameleon_testing"): ("testing.py",),
     ("chameleon_transforms", "sklearn"): ("data.py",),

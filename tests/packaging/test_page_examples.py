@@ -7,8 +7,8 @@ import sys
 
 import chameleon_core as cc
 import pytest
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode
 from doc_pages import PYTHON, ROOT, commands_of
 from programs import completed
 

@@ -13,12 +13,12 @@ import sys
 import click
 import numpy as np
 import pytest
-from chameleon_cli.json_schema.document import pipeline_schema
-from chameleon_cli.main import chameleon, run
-from chameleon_cli.plugins import command as plugins
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.start.tasks import spaces_of, tasks_of
-from chameleon_core.pipeline.load import load_pipeline
+from chameleon_cli._json_schema.document import pipeline_schema
+from chameleon_cli._main import chameleon, run
+from chameleon_cli._plugins import command as plugins
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.start.tasks import spaces_of, target_of, tasks_of
+from chameleon_core._pipeline.load import load_pipeline
 from doc_pages import ROOT, blocks, commands_of
 from synthetic import run_synthetic, synthetic_document
 
@@ -215,7 +215,7 @@ def test_pipelines_of_tutorials_validate(page, written):
 def test_the_operator_of_the_tutorial_has_a_space_and_a_reference(written):
     folder, _ = written("tutorials/operator.md")
     pipeline = load_pipeline(folder / "scaled.yaml")
-    _, tasks = tasks_of(pipeline)
+    tasks = tasks_of(pipeline, target_of(pipeline))
     (space,) = spaces_of(pipeline, tasks)
     assert len(space.first_guesses)
     module = importlib.import_module("scaled")

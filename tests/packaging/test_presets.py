@@ -3,9 +3,9 @@
 import importlib
 
 import pytest
-from chameleon_cli.main import run as chameleon
-from chameleon_core.errors import ExitCode
-from chameleon_core.plugins.registry import default_registry
+from chameleon_cli._main import run as chameleon
+from chameleon_core._errors import ExitCode
+from chameleon_core._plugins.registry import default_registry
 
 pytestmark = pytest.mark.usefixtures("everything")
 
@@ -43,7 +43,7 @@ def dry_run(monkeypatch, tmp_path, capfd):
 @pytest.mark.full
 def test_every_preset_is_one_of_every_example(root, dry_run, monkeypatch):
     # The tasks of a network depend on no preset, and take seconds each.
-    command = importlib.import_module("chameleon_cli.run")
+    command = importlib.import_module("chameleon_cli._run")
     monkeypatch.setattr(command, "tasks_of", lambda _: ("nowhere", []))
     failures = [
         failure

@@ -5,12 +5,12 @@ import json
 import re
 
 import pytest
-from chameleon_cli.json_schema.document import pipeline_schema
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry
+from chameleon_cli._json_schema.document import pipeline_schema
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._plugins import NoOptions, PluginRecord, Registry
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 from synthetic import plugin_of

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_records.commands.group import command
+from chameleon_core._errors import ChameleonError
+from chameleon_records._commands.group import command
 from click.testing import CliRunner
 
 from .synthetic import measured_lines, synthetic_run

@@ -1,8 +1,8 @@
 """Synthetic runs with record databases: no code, no hardware, milliseconds."""
 
 import chameleon_records.hooks
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import Record, RecordKey
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._stages import Record, RecordKey
 from hypothesis import strategies as st
 from synthetic import run_synthetic, synthetic_document
 

@@ -3,11 +3,11 @@
 import time
 
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.pipeline.load import from_dict
+from chameleon_core._errors import ChameleonError
+from chameleon_core._pipeline.load import from_dict
 from chameleon_records import hooks
-from chameleon_records.commands.group import command
-from chameleon_records.opening import default_place, opened, own_location
+from chameleon_records._commands.group import command
+from chameleon_records._locations import default_place, open_database, user_location
 from click.testing import CliRunner
 from synthetic import synthetic_document, synthetic_registry
 
@@ -17,7 +17,7 @@ from .synthetic import contents, key_of, record_of
 @pytest.fixture
 def full(tmp_path):
     """A database of three keys: another compiler's, another target's, and one like neither."""
-    database = opened(str(tmp_path / "full.sqlite"))
+    database = open_database(str(tmp_path / "full.sqlite"))
     old = key_of(conditions={"versions": {"apache-tvm": "0.26.0"}})
     there = key_of(target='{"kind":"llvm","mcpu":"znver2"}')
     now = time.time()
@@ -34,7 +34,7 @@ def test_a_run_s_measurements_are_added_merged_and_exported(chameleon_records, r
     run("two", seed=2)
     runs = (tmp_path / "one", tmp_path / "two")
     told = chameleon_records("add", *runs, "--to", tmp_path / "a.sqlite", "--json")
-    ((_, records),) = contents(opened(told["database"])).items()
+    ((_, records),) = contents(open_database(told["database"])).items()
     assert told["changed"] == len(records) > 20
     again = chameleon_records("add", *runs, "--to", tmp_path / "a.sqlite", "--json")
     assert again["changed"] == 0
@@ -43,7 +43,7 @@ def test_a_run_s_measurements_are_added_merged_and_exported(chameleon_records, r
     assert told == {"file": str(file), "records": len(records)}
     told = chameleon_records("merge", tmp_path / "b", file, tmp_path / "a.sqlite", "--json")
     assert told["changed"] == len(records)
-    assert contents(opened(str(tmp_path / "b"))) == contents(opened(str(file)))
+    assert contents(open_database(str(tmp_path / "b"))) == contents(open_database(str(file)))
 
 
 def test_what_a_run_took_is_not_its_own(chameleon_records, run, tmp_path):
@@ -84,10 +84,10 @@ def test_pruning_removes_what_is_named(chameleon_records, full, place, options, 
     place = full.with_name(place)
     chameleon_records("merge", place, full)
     tried = chameleon_records("prune", place, *options, "--dry-run", "--json")
-    assert sum(map(len, contents(opened(str(place))).values())) == 10
+    assert sum(map(len, contents(open_database(str(place))).values())) == 10
     told = chameleon_records("prune", place, *options, "--json")
     assert told == tried
-    assert sorted(map(len, contents(opened(str(place))).values())) == left
+    assert sorted(map(len, contents(open_database(str(place))).values())) == left
     assert told["removed"] == 10 - sum(left)
 
 
@@ -133,14 +133,14 @@ def test_a_place_is_a_file_or_a_server(tmp_path):
 
 def test_where_the_users_own_records_are(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert own_location() == tmp_path / "chameleon" / "records.sqlite"
+    assert user_location() == tmp_path / "chameleon" / "records.sqlite"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert own_location() == tmp_path / "home/.local/share/chameleon/records.sqlite"
+    assert user_location() == tmp_path / "home/.local/share/chameleon/records.sqlite"
     monkeypatch.setenv("CHAMELEON_RECORDS", str(tmp_path / "elsewhere"))
     assert default_place() == str(tmp_path / "elsewhere")
     monkeypatch.setenv("CHAMELEON_RECORDS", "none")
-    assert default_place() == str(own_location()), "commands work on it all the same"
+    assert default_place() == str(user_location()), "commands work on it all the same"
 
 
 def test_no_folder_is_bound_by_its_databases(tmp_path):

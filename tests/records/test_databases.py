@@ -12,10 +12,10 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_records.databases.folder import FolderRecords
-from chameleon_records.databases.parts import INDEX, is_part, parts_of
-from chameleon_records.format import RecordsError, Table, dump, load
-from chameleon_records.opening import opened
+from chameleon_records._databases.folder import FolderDatabase
+from chameleon_records._databases.parts import INDEX, is_part, parts_of
+from chameleon_records._format import RecordsError, Table, dump, load
+from chameleon_records._locations import open_database
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -35,49 +35,49 @@ def place(request, tmp_path):
 @pytest.mark.parametrize("name", PLACES)
 def test_merging_is_idempotent_and_in_any_order(tmp_path_factory, name, parts, order):
     folder = tmp_path_factory.mktemp("merged")
-    one, other = (opened(str(folder / f"{which}-{name}")) for which in ("one", "other"))
+    one, other = (open_database(str(folder / f"{which}-{name}")) for which in ("one", "other"))
     for part in parts:
         one.add(part)
     shuffled = [*parts, parts[0]]
     order.shuffle(shuffled)
     for part in shuffled:
         other.add(part)
-    assert other.add(one.everything()) == 0
-    assert one.add(other.everything()) == 0
-    again = opened(str(folder / f"one-{name}"))
-    assert contents(again) == contents(opened(str(folder / f"other-{name}")))
-    assert dump(again.everything()) == dump(Table(reversed(parts)).everything())
+    assert other.add(one.all_records()) == 0
+    assert one.add(other.all_records()) == 0
+    again = open_database(str(folder / f"one-{name}"))
+    assert contents(again) == contents(open_database(str(folder / f"other-{name}")))
+    assert dump(again.all_records()) == dump(Table(reversed(parts)).all_records())
     for database in (one, other, again):
         database.close()
 
 
 @given(found)
 def test_a_file_holds_what_was_written(records):
-    written = dump(Table([records]).everything())
+    written = dump(Table([records]).all_records())
     assert dump(load(written, "file")) == written
     assert b"\x1b" not in written, "what would control a terminal is no part of a message"
 
 
 def test_of_two_the_faster_stays_and_a_success_before_a_failure(place):
     key = key_of()
-    database = opened(place)
+    database = open_database(place)
     failed = record_of((1, 1), (), failure="crash")
     assert database.add({key: [failed]}) == 1
     assert database.add({key: [record_of((1, 1), (2e-3,))]}) == 1
     assert database.add({key: [failed]}) == 0
     assert database.add({key: [record_of((1, 1), (1e-3,)), record_of((1, 1), (3e-3,))]}) == 1
-    (kept,) = opened(place).records(key)
+    (kept,) = open_database(place).records(key)
     assert kept.measurement.seconds == (1e-3,)
 
 
 WRITER = """
 import sys
 from tests.records.synthetic import key_of, record_of
-from chameleon_records.opening import opened
+from chameleon_records._locations import open_database
 first = int(sys.argv[1])
 for line in sys.stdin:
     for index in range(first, first + 20):
-        opened(line.strip()).add({key_of(): [record_of((index, 0))]})
+        open_database(line.strip()).add({key_of(): [record_of((index, 0))]})
     print("added", flush=True)
 """
 
@@ -102,17 +102,17 @@ def test_two_processes_write_at_once(place):
             writer.stdin.write(f"{Path(place).with_name(name)}\n")
             writer.stdin.flush()
         assert [writer.stdout.readline() for writer in writers] == ["added\n"] * 2
-        assert len(opened(str(Path(place).with_name(name))).records(key_of())) == 40
+        assert len(open_database(str(Path(place).with_name(name))).records(key_of())) == 40
     for writer in writers:
         writer.communicate()
 
 
 def test_nearest_keys_are_of_one_family(place):
-    database = opened(place)
+    database = open_database(place)
     own, near, other = key_of(), key_of((9, 8), fingerprint="g"), key_of(target="elsewhere")
     database.add({key: [record_of((0, 0))] for key in (own, near, other)})
-    assert set(opened(place).keys(own)) == {own, near}
-    assert set(opened(place).keys()) == {own, near, other}
+    assert set(open_database(place).keys(own)) == {own, near}
+    assert set(open_database(place).keys()) == {own, near, other}
 
 
 # -- what is broken --------------------------------------------------------------------------------
@@ -123,18 +123,18 @@ def test_a_run_folders_file_is_none(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE measurements (id INTEGER)")
     with pytest.raises(RecordsError, match="is no record database"):
-        opened(str(path))
+        open_database(str(path))
 
 
 def test_a_file_with_programs_in_it_is_refused(tmp_path):
     path = tmp_path / "db.sqlite"
-    database = opened(str(path))
+    database = open_database(str(path))
     database.add({key_of(): [record_of((0, 0))]})
     database.close()
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TRIGGER t AFTER INSERT ON keys BEGIN DELETE FROM records; END")
     with pytest.raises(RecordsError, match="triggers or views"):
-        opened(str(path))
+        open_database(str(path))
 
 
 def test_every_cut_of_a_file_is_noticed():
@@ -149,17 +149,17 @@ def test_every_cut_of_a_file_is_noticed():
 
 def test_an_index_has_the_parts_that_others_add_meanwhile(tmp_path, monkeypatch):
     folder = tmp_path / "folder"
-    one, other = FolderRecords(folder), FolderRecords(folder)
-    names = FolderRecords._names
+    one, other = FolderDatabase(folder), FolderDatabase(folder)
+    names = FolderDatabase._names
 
     def late(self):
         """The names, after which the other writer adds its own part."""
         found = names(self)
-        monkeypatch.setattr(FolderRecords, "_names", names)
+        monkeypatch.setattr(FolderDatabase, "_names", names)
         other.add({key_of(): [record_of((1, 0))]})
         return found
 
-    monkeypatch.setattr(FolderRecords, "_names", late)
+    monkeypatch.setattr(FolderDatabase, "_names", late)
     one.add({key_of(): [record_of((0, 0))]})
     written = sorted(file.name for file in folder.iterdir() if is_part(file.name))
     assert len(written) == 2
@@ -169,16 +169,16 @@ def test_an_index_has_the_parts_that_others_add_meanwhile(tmp_path, monkeypatch)
 def test_a_half_written_part_is_named_and_the_others_count(tmp_path):
     folder = tmp_path / "folder"
     for index in range(2):
-        opened(str(folder)).add({key_of(): [record_of((index, 0))]})
+        open_database(str(folder)).add({key_of(): [record_of((index, 0))]})
     parts = sorted(one.name for one in folder.iterdir() if is_part(one.name))
     (folder / parts[0]).write_bytes((folder / parts[0]).read_bytes()[:50])
     (folder / ".part-of-somebody").write_bytes(b"not yet whole")
     with capture_logs() as logs:
-        database = opened(str(folder))
+        database = open_database(str(folder))
     assert [(one["event"], one["part"]) for one in logs] == [("records_left_out", parts[0])]
     assert len(database.records(key_of())) == 1
     # Pruning leaves alone what it could not read.
-    assert database.keep(lambda key, records: []) == 1
+    assert database.prune(lambda key, records: []) == 1
     assert [one.name for one in folder.iterdir() if is_part(one.name)] == [parts[0]]
 
 
@@ -192,15 +192,17 @@ def without_permission(path):
 def test_a_read_only_share_is_read_and_not_added_to(tmp_path, name, monkeypatch):
     folder = tmp_path / "share"
     place = str(folder / name)
-    database = opened(place)
+    database = open_database(place)
     database.add({key_of(): [record_of((0, 0))]})
     database.close()
     if without_permission(folder / name) | without_permission(folder):
         # The superuser may write everywhere, but for this.
-        monkeypatch.setattr("chameleon_records.databases.folder.os.access", lambda *_: False)
-        monkeypatch.setattr("chameleon_records.databases.sqlite.RecordsFile._open_to_write", refuse)
+        monkeypatch.setattr("chameleon_records._databases.folder.os.access", lambda *_: False)
+        monkeypatch.setattr(
+            "chameleon_records._databases.sqlite.RecordsFile._open_to_write", refuse
+        )
     try:
-        database = opened(place)
+        database = open_database(place)
         assert len(database.records(key_of())) == 1
         assert not database.writable
         database.close()
@@ -211,14 +213,14 @@ def test_a_read_only_share_is_read_and_not_added_to(tmp_path, name, monkeypatch)
 
 def test_a_file_that_is_locked_is_read_and_added_to_later(tmp_path, monkeypatch):
     place = str(tmp_path / "db.sqlite")
-    opened(place).add({key_of(): [record_of((0, 0))]})
+    open_database(place).add({key_of(): [record_of((0, 0))]})
     connect = sqlite3.connect
     writer = connect(place, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
     monkeypatch.setattr(
         sqlite3, "connect", lambda *words, **more: connect(*words, **{**more, "timeout": 0.0})
     )
-    database, pruned = opened(place), opened(place)
+    database, pruned = open_database(place), open_database(place)
     assert len(database.records(key_of())) == 1
     assert database.writable
     with pytest.raises(RecordsError, match="locked"):
@@ -226,7 +228,7 @@ def test_a_file_that_is_locked_is_read_and_added_to_later(tmp_path, monkeypatch)
     writer.execute("COMMIT")
     assert database.add({key_of(): [record_of((1, 0))]}) == 1
     assert len(database.records(key_of())) == 2
-    assert pruned.keep(lambda key, records: []) == 2
+    assert pruned.prune(lambda key, records: []) == 2
     for one in (database, pruned, writer):
         one.close()
 
@@ -270,18 +272,18 @@ def test_a_file_that_is_none_or_newer():
     with pytest.raises(RecordsError, match="has the format 2"):
         load(b'{"format":"chameleon-records","version":2}\n{"end":0}\n', "file")
     with pytest.raises(RecordsError, match="cannot be read from"):
-        opened("ftp://somewhere/records")
+        open_database("ftp://somewhere/records")
 
 
 def test_a_row_that_is_none_is_left_out(tmp_path):
     path = tmp_path / "db.sqlite"
-    database = opened(str(path))
+    database = open_database(str(path))
     database.add({key_of(): [record_of((0, 0)), record_of((1, 0))]})
     database.close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE records SET record = '{}' WHERE config = '[0,0]'")
     with capture_logs() as logs:
-        (kept,) = opened(str(path)).records(key_of())
+        (kept,) = open_database(str(path)).records(key_of())
     assert kept.measurement.config == (1, 0)
     assert [one["event"] for one in logs] == ["record_left_out"]
 
@@ -313,10 +315,10 @@ def test_an_exported_file_and_a_folder_are_read_over_http(server):
     url, folder = server
     records = {key_of(): [record_of((0, 0))], key_of((9, 8)): [record_of((1, 0))]}
     (folder / "all.jsonl").write_bytes(dump(records))
-    FolderRecords(folder / "parts").add(records)
+    FolderDatabase(folder / "parts").add(records)
     for place in (f"{url}/all.jsonl", f"{url}/parts", f"{url}/parts/"):
-        database = opened(place)
-        assert contents(database) == contents(opened(str(folder / "all.jsonl")))
+        database = open_database(place)
+        assert contents(database) == contents(open_database(str(folder / "all.jsonl")))
         assert not database.writable
         with pytest.raises(RecordsError, match="can only be read"):
             database.add(records)
@@ -325,45 +327,45 @@ def test_an_exported_file_and_a_folder_are_read_over_http(server):
 def test_what_a_server_has_wrong_is_refused_or_left_out(server):
     url, folder = server
     with pytest.raises(RecordsError, match="cannot read"):
-        opened(f"{url}/none")
+        open_database(f"{url}/none")
     parts = folder / "parts"
-    FolderRecords(parts).add({key_of(): [record_of((0, 0))]})
-    FolderRecords(parts).add({key_of(): [record_of((1, 0))]})
+    FolderDatabase(parts).add({key_of(): [record_of((0, 0))]})
+    FolderDatabase(parts).add({key_of(): [record_of((1, 0))]})
     name = min(one.name for one in parts.iterdir() if is_part(one.name))
     (parts / name).write_bytes(dump({key_of(): [record_of((2, 0))]}))
     with capture_logs() as logs:
-        assert len(opened(f"{url}/parts").records(key_of())) == 1
+        assert len(open_database(f"{url}/parts").records(key_of())) == 1
     assert [one["part"] for one in logs] == [f"{url}/parts/{name}"]
     index = json.loads((parts / INDEX).read_text())
     for parts_named in (["../../etc/passwd"], "x", [3]):
         (parts / INDEX).write_text(json.dumps({**index, "parts": parts_named}))
         with pytest.raises(RecordsError, match="no part"):
-            opened(f"{url}/parts")
+            open_database(f"{url}/parts")
     (parts / INDEX).write_text(json.dumps({**index, "version": 2}))
     with pytest.raises(RecordsError, match="has the format 2"):
-        opened(f"{url}/parts")
+        open_database(f"{url}/parts")
 
 
 def test_a_server_that_is_not_there(server, monkeypatch):
     with pytest.raises(RecordsError, match="cannot read") as caught:
-        opened("http://127.0.0.1:9/records")
+        open_database("http://127.0.0.1:9/records")
     assert "goes on without it" in caught.value.hint
 
 
 def test_a_server_that_sends_without_end(server, monkeypatch):
     url, folder = server
     (folder / "all.jsonl").write_bytes(b"x" * 2000)
-    monkeypatch.setattr("chameleon_records.databases.http.MOST_BYTES", 1000)
+    monkeypatch.setattr("chameleon_records._databases.http.LARGEST_BYTES", 1000)
     with pytest.raises(RecordsError, match="is larger than"):
-        opened(f"{url}/all.jsonl")
+        open_database(f"{url}/all.jsonl")
 
 
 def test_a_server_that_takes_its_time(server, monkeypatch):
     url, folder = server
     (folder / "all.jsonl").write_bytes(dump({key_of(): [record_of((0, 0))]}))
-    monkeypatch.setattr("chameleon_records.databases.http.LONGEST", -1.0)
+    monkeypatch.setattr("chameleon_records._databases.http.TOTAL_TIMEOUT", -1.0)
     with pytest.raises(RecordsError, match="not whole"):
-        opened(f"{url}/all.jsonl")
+        open_database(f"{url}/all.jsonl")
 
 
 def test_ranks_order_whatever_there_is():
@@ -373,4 +375,4 @@ def test_ranks_order_whatever_there_is():
     for table, order in zip(tables, (variants, variants[::-1]), strict=True):
         for variant in order:
             table.merge({key_of(): [variant]})
-    assert tables[0].everything() == tables[1].everything()
+    assert tables[0].all_records() == tables[1].all_records()

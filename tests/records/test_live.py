@@ -2,11 +2,11 @@
 
 import chameleon_records.hooks
 import pytest
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins.registry import Registry, default_registry
-from chameleon_core.versions import installed
-from chameleon_records.opening import opened
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._versions import installed
+from chameleon_records._locations import open_database
 
 
 def registry():
@@ -38,7 +38,7 @@ def test_a_kernel_is_measured_once_and_checked_again(tmp_path):
     assert other.tuned_seconds
     assert not other.recorded, "it was built, checked and timed in the comparison"
     assert other.tuned_seconds != other.search_seconds
-    (key,) = opened(str(place)).keys()
+    (key,) = open_database(str(place)).keys()
     assert key.conditions == {
         "threads": 1,
         "cold_bytes": 0,

@@ -2,15 +2,15 @@
 
 import attrs
 import pytest
-from chameleon_core.fallbacks import STRICT
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import FailureKind
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import RecordDatabase, Runner
+from chameleon_core._fallbacks import STRICT
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import FailureKind
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._stages import RecordDatabase, Runner
+from chameleon_core._store import RecordStore
 from chameleon_records import hooks
-from chameleon_records.opening import opened
+from chameleon_records._locations import open_database
 from stopping import StopAfter, interrupted
 from structlog.testing import capture_logs
 from synthetic import (
@@ -25,7 +25,7 @@ from .synthetic import contents, key_of, record_of
 
 
 def stored(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return {
             task.task.name: {
                 measured.config: origin
@@ -78,7 +78,7 @@ def test_other_conditions_share_nothing(run, measured, place, plugin):
     run("two", records=place, target="elsewhere")
     run("three", records=place, runner_plugin=plugin("runners", MoreThreads))
     assert len(measured("two")) == 20
-    assert len(opened(place).keys()) == 3
+    assert len(open_database(place).keys()) == 3
 
 
 class OddRunner(SyntheticRunner):
@@ -94,7 +94,7 @@ class MoreThreads(OddRunner):
 def test_a_runner_that_says_nothing_shares_nothing(run, place, plugin, tmp_path):
     class_ = plugin("runners", Silent)
     run("one", records=place, runner_plugin=class_)
-    assert not opened(place).keys()
+    assert not open_database(place).keys()
 
 
 class Silent(MoreThreads):
@@ -104,7 +104,7 @@ class Silent(MoreThreads):
 
 def test_recorded_tables_share_nothing(run, place):
     run("one", records=place, runner_name="synthetic-replay")
-    assert not opened(place).keys()
+    assert not open_database(place).keys()
 
 
 def test_a_resumed_run_depends_on_no_database(run, place, tmp_path):
@@ -127,7 +127,7 @@ def test_a_resumed_run_depends_on_no_database(run, place, tmp_path):
 def test_an_interrupted_run_has_added_what_it_measured(place, tmp_path):
     document = synthetic_document(tmp_path / "run", operators=[[50, 50]], records=place)
     interrupted(from_dict(document, registry=synthetic_registry(hooks)), StopAfter(6))
-    ((_, records),) = contents(opened(place)).items()
+    ((_, records),) = contents(open_database(place)).items()
     assert len(records) >= 6
 
 
@@ -154,7 +154,7 @@ class Wrong(OddRunner):
 @pytest.mark.parametrize("baselines", [["synthetic"], []])
 def test_records_that_fail_here_make_room_for_the_next(run, place, plugin, baselines):
     run("one", records=place, operators=[[9, 9]], budget={"measurements": 1}, baselines=[])
-    database = opened(place)
+    database = open_database(place)
     (key,) = database.keys()
     lies = [record_of((0, index), seconds=(1e-9 * (1 + index),)) for index in range(5)]
     database.add({key: [*lies, record_of((3, 3), seconds=(1e-3,))]})
@@ -203,10 +203,12 @@ def test_what_is_checked_with_its_network_is_not_measured_for_that(run, measured
 
 def test_records_none_of_which_succeeded_do_not_count(run, measured, place):
     run("one", records=place, operators=[[9, 9]], budget={"measurements": 1})
-    (key,) = opened(place).keys()
+    (key,) = open_database(place).keys()
     lies = str(place).replace("records", "lies")
     failure = {"seconds": (), "failure": FailureKind.CRASH, "message": "so they say"}
-    opened(lies).add({key: [record_of((i, j), **failure) for i in range(9) for j in range(9)]})
+    open_database(lies).add(
+        {key: [record_of((i, j), **failure) for i in range(9) for j in range(9)]}
+    )
     result = run("two", records=lies, operators=[[9, 9]])
     assert len(measured("two")) == 20
     assert result.operators[0].tuned_seconds
@@ -219,8 +221,8 @@ def test_two_databases_are_one_and_the_first_is_added_to(run, measured, place, t
     run("two", records=other, operators=[[30, 40]])
     run("three", records=[place, other], operators=[[50, 50], [30, 40], [20, 20]], seed=3)
     assert len(measured("three")) == 20
-    assert len(opened(place).keys()) == 2
-    assert len(opened(other).keys()) == 1
+    assert len(open_database(place).keys()) == 2
+    assert len(open_database(other).keys()) == 1
 
 
 def test_keys_depend_on_what_a_result_does_and_on_nothing_else():

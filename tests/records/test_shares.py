@@ -7,11 +7,11 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_cli.main import run as chameleon
-from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_cli._main import run as chameleon
+from chameleon_core._errors import ExitCode
+from chameleon_core._pipeline.yaml import dump_yaml
 from chameleon_records import hooks
-from chameleon_records.opening import opened
+from chameleon_records._locations import open_database
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_document, synthetic_registry
@@ -86,13 +86,13 @@ def test_records_of_one_operator_leave_the_others_their_shares(run, measured, tm
 
 def test_records_take_nothing_from_a_wall_clock(run, measured, tmp_path, place):
     run("before", records=place, operators=SIZES[:1], budget=MANY)
-    database = opened(place)
+    database = open_database(place)
     (key,) = database.keys()
     found = {key: [attrs.evolve(one, spent_seconds=1e4) for one in database.records(key)]}
 
     def again(name, **budget):
         slow = str(tmp_path / f"{name}.sqlite")
-        opened(slow).add(found)
+        open_database(slow).add(found)
         run(name, records=slow, operators=SIZES[:2], budget={"batch_size": 4, **budget})
         return measured(name)
 

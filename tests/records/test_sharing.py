@@ -1,16 +1,16 @@
 """What a run takes from databases of anybody's kind, what it adds, and what it does not believe."""
 
 import math
+from operator import attrgetter
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.fallbacks import STRICT
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Record, RecordDatabase
-from chameleon_core.stages.record_database import rank
-from chameleon_core.store import RecordStore
+from chameleon_core._errors import ConfigError
+from chameleon_core._fallbacks import STRICT
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._plugins.records import RecordDatabaseRecord
+from chameleon_core._stages import Record, RecordDatabase
+from chameleon_core._store import RecordStore
 from structlog.testing import capture_logs
 from synthetic import (
     RunnerOptions,
@@ -65,7 +65,7 @@ class Memory(RecordDatabase):
             kept = self._kept.setdefault(key, {})
             for record in records:
                 config = record.measurement.config
-                kept[config] = min(record, kept.get(config, record), key=rank)
+                kept[config] = min(record, kept.get(config, record), key=attrgetter("rank"))
         return sum(map(len, found.values()))
 
     def close(self):
@@ -88,7 +88,9 @@ class Devices(SyntheticRunner):
 
 
 PLUGIN = plugin_of(
-    record_databases=[record_of(Memory, MemoryOptions, place_option="at")],
+    record_databases=[
+        record_of(Memory, MemoryOptions, kind=RecordDatabaseRecord, place_option="at")
+    ],
     runners=[record_of(Devices, RunnerOptions)],
 )
 
@@ -167,10 +169,10 @@ def test_a_folder_begun_without_databases_takes_nothing(run):
 def test_the_best_of_the_nearest_shape_comes_first(run, tmp_path):
     run("one", operators=((9, 9),), budget={"measurements": 60, "batch_size": 4})
     run("far", operators=((90, 90),), budget={"measurements": 12, "batch_size": 4})
-    best = min(Memory.places["memory"][_key_of((9, 9))].values(), key=rank)
+    best = min(Memory.places["memory"][_key_of((9, 9))].values(), key=attrgetter("rank"))
     result, _, _ = run("two", operators=((9, 8),), budget={"measurements": 4, "batch_size": 4})
     assert "suggestion" in result.operators[0].origins
-    with read_store(tmp_path / "two") as store:
+    with RecordStore.of_run(tmp_path / "two") as store:
         (suggested,) = store.fact("records")["suggested"].values()
     assert tuple(suggested[-1]) == best.measurement.config
 

@@ -7,12 +7,12 @@ import sys
 
 import attrs
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.run_folder import read_store
-from chameleon_records.opening import opened
-from chameleon_records.tables.export import as_parquet, dataframe, write_rows
-from chameleon_records.tables.rows import rows_of
-from chameleon_runners.replay.reading import tables_at
+from chameleon_core._errors import ChameleonError
+from chameleon_core._store import RecordStore
+from chameleon_records._locations import open_database
+from chameleon_records._tables.export import as_parquet, dataframe, write_rows
+from chameleon_records._tables.rows import rows_of
+from chameleon_runners._replay.readers import tables_at
 
 from .synthetic import key_of, record_of
 
@@ -25,7 +25,7 @@ def export(chameleon_records):
 @pytest.fixture
 def database(tmp_path):
     """A database with two operators, of different arguments and knobs, and failures."""
-    made = opened(str(tmp_path / "all.sqlite"))
+    made = open_database(str(tmp_path / "all.sqlite"))
     other = key_of((5,), operator="other", arguments={"size": 3, "layout": "NHWC", "pads": [1, 2]})
     crashed = record_of((2, 2), (), 7.0, failure="crash", message='gone, "so"\nand so')
     invalid = record_of((3, 2), (), 8.0, failure="invalid", message="no")
@@ -45,9 +45,9 @@ def test_csv_has_a_row_for_each_measurement(export, database, tmp_path):
     assert json.loads(fast["repeats"]) == [1e-3, 3e-3, 2e-3]
     assert (fast["operator"], fast["knob.knob0"], fast["knob.knob1"]) == ("synthetic", "0", "1")
     assert json.loads(fast["argument.cardinalities"]) == [9, 9]
-    [gone] = [row for row in rows if row["failure"] == "crash"]
-    assert gone["message"] == 'gone, "so"\nand so'
-    assert gone["seconds"] == ""
+    [removed] = [row for row in rows if row["failure"] == "crash"]
+    assert removed["message"] == 'gone, "so"\nand so'
+    assert removed["seconds"] == ""
     [other] = [row for row in rows if row["operator"] == "other"]
     assert (other["argument.layout"], other["knob.knob1"]) == ("NHWC", "")
 
@@ -71,7 +71,7 @@ def test_parquet_and_frames_keep_types(export, database, tmp_path):
 def test_a_run_folder_says_where_configurations_came_from(export, run, tmp_path):
     run("one", seed=1)
     rows = rows_of(str(tmp_path / "one"))
-    with read_store(tmp_path / "one") as store:
+    with RecordStore.of_run(tmp_path / "one") as store:
         [stored] = store.tasks()
         kept = store.measurements(stored.id)
         assert [row.origin for row in rows] == store.origins(stored.id)
@@ -123,7 +123,7 @@ def test_a_missing_library_is_named(library, made, database, monkeypatch):
 
 
 def test_what_cannot_be_exported_is_said(export, tmp_path):
-    opened(str(tmp_path / "none.sqlite")).close()
+    open_database(str(tmp_path / "none.sqlite")).close()
     with pytest.raises(ChameleonError, match="there are no records at"):
         export(tmp_path / "t.csv", "--from", tmp_path / "none.sqlite", "--to", "csv")
     with pytest.raises(ChameleonError, match=r"does not end with \.jsonl") as caught:

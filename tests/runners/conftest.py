@@ -13,12 +13,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.engine.worker_process import WorkerProcess
-from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.runner import LocalRunner
-from chameleon_system.processes.stamps import TOKEN, ProcessStamp
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core._task import Task
+from chameleon_runners._engine.worker_process import WorkerProcess
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._local.runner import LocalRunner
+from chameleon_system._processes.stamps import TOKEN, ProcessStamp
 from told_hangs import poll_impatiently
 
 FAULT_SPACE = "faults:FaultSpace"

@@ -4,8 +4,14 @@ import itertools
 import math
 
 import pytest
-from chameleon_core.stages import Kernel
-from chameleon_runners.timing import Repeats, TimingPolicy, settled, time_kernel, undisturbed
+from chameleon_core._stages import Kernel
+from chameleon_runners._timing import (
+    Repeats,
+    TimingPolicy,
+    counted_repeats,
+    has_converged,
+    time_kernel,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,7 +122,7 @@ def test_a_kernel_repeats_by_timing_one_after_the_other():
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40))
 def test_undisturbed_keeps_the_fastest_in_order(repeats):
-    stored = undisturbed(repeats)
+    stored = counted_repeats(repeats)
     assert min(repeats) in stored
     assert len(stored) >= min(3, len(repeats))
     left = [r for r in repeats if r not in stored]
@@ -128,11 +134,13 @@ SECONDS = st.lists(st.floats(1e-6, 1.0), max_size=20)
 
 
 @given(SECONDS, SECONDS)
-def test_disturbed_repeats_count_only_if_there_are_too_few_others(calm, disturbed):
-    if len(calm) >= 3:
-        assert undisturbed(calm, disturbed) == undisturbed(calm)
-    elif calm or disturbed:
-        assert undisturbed(calm, disturbed) == undisturbed([*calm, *disturbed])
+def test_disturbed_repeats_count_only_if_there_are_too_few_others(undisturbed, disturbed):
+    if len(undisturbed) >= 3:
+        assert counted_repeats(undisturbed, disturbed) == counted_repeats(undisturbed)
+    elif undisturbed or disturbed:
+        assert counted_repeats(undisturbed, disturbed) == counted_repeats(
+            [*undisturbed, *disturbed]
+        )
 
 
 class Switches:
@@ -159,7 +167,7 @@ def test_repeats_taken_with_a_switch_are_kept_apart():
     repeats = Repeats(kernel, 1, 0, switches=Switches(kernel, {2}))
     for count in (2, 1, 1):
         repeats.take(count)
-    assert (repeats.calm, repeats.disturbed, len(repeats)) == ([1.0, 2.0, 4.0], [3.0], 4)
+    assert (repeats.undisturbed, repeats.disturbed, len(repeats)) == ([1.0, 2.0, 4.0], [3.0], 4)
 
 
 def test_equal_repeats_are_not_believed_if_all_were_disturbed():
@@ -194,4 +202,4 @@ def test_after_a_switch_each_repeat_is_told_from_the_others():
     ],
 )
 def test_settled(repeats, expected):
-    assert settled(repeats, 0.01) is expected
+    assert has_converged(repeats, 0.01) is expected

@@ -8,13 +8,13 @@ import sys
 import attrs
 import numpy as np
 import pytest
-from chameleon_runners.engine.deadlines import Deadlines
-from chameleon_runners.engine.workers import EndReason, WorkerEnd
-from chameleon_runners.environment import worker_environment
-from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.worker.outputs import compare, load_arrays, save_arrays
-from chameleon_runners.worker.protocol import Decoder, ProtocolError, encode
-from chameleon_runners.worker.stages import Builders
+from chameleon_runners._engine.deadlines import Deadlines
+from chameleon_runners._engine.workers import EndReason, WorkerEnd
+from chameleon_runners._environment import worker_environment
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._worker.outputs import compare, load_arrays, save_arrays
+from chameleon_runners._worker.protocol import Decoder, ProtocolError, encode
+from chameleon_runners._worker.stages import BuilderCache
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,11 +139,11 @@ def test_options_out_of_range_are_refused(wrong):
 
 
 def test_a_worker_without_memory_names_the_option(run_python):
-    program = "import os, runpy, sys; from chameleon_runners.worker import protocol\n"
+    program = "import os, runpy, sys; from chameleon_runners._worker import protocol\n"
     program += "def receive(*_): raise MemoryError\n"
     program += "protocol.receive, os._exit = receive, lambda _: None\n"
     program += "sys.argv[1:] = map(str, os.pipe()); os.dup2(1, 2)\n"
-    program += "runpy.run_module('chameleon_runners.worker', run_name='__main__')"
+    program += "runpy.run_module('chameleon_runners._worker', run_name='__main__')"
     assert run_python(program) == "memory_mib of the runner is too small for a worker"
 
 
@@ -161,8 +161,8 @@ def opening(number=0, **more):
 @pytest.fixture
 def builders(monkeypatch):
     """Makes an object for each message; the real one blocks modules, which only workers may."""
-    monkeypatch.setattr("chameleon_runners.worker.stages.make_builder", lambda _: object())
-    return Builders()
+    monkeypatch.setattr("chameleon_runners._worker.stages.make_builder", lambda _: object())
+    return BuilderCache()
 
 
 def test_a_builder_is_made_once(builders):
@@ -174,7 +174,7 @@ def test_a_builder_is_made_once(builders):
 
 
 def test_only_the_builder_in_use_is_kept_where_memory_is_short(builders, monkeypatch):
-    monkeypatch.setattr("chameleon_runners.worker.stages._GROWTH_BYTES", -1)
+    monkeypatch.setattr("chameleon_runners._worker.stages._LARGEST_GROWTH", -1)
     first = builders.get(opening())
     second = builders.get(opening(1))
     assert builders.get(opening(1)) is second

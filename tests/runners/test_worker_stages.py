@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.stages import Builder, SpaceProvider
-from chameleon_core.task import Task
-from chameleon_runners.worker.stages import make_builder, make_device
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.schema import StageSpec
+from chameleon_core._stages import Builder, SpaceProvider
+from chameleon_core._task import Task
+from chameleon_runners._worker.stages import make_builder, make_device
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
 TASK = Task(name="t", operator="o", arguments={}, target="nowhere", flop=1.0)
@@ -138,7 +138,7 @@ def test_what_a_worker_cannot_read_is_a_sentence(options, message):
 
 
 NEEDING_TORCH = """
-from chameleon_core.stages import Builder, SpaceProvider
+from chameleon_core._stages import Builder, SpaceProvider
 
 try:
     import torch
@@ -179,8 +179,8 @@ def test_a_stage_may_import_torch(tmp_path, monkeypatch):
 def test_workers_import_chameleon_s_own_stages_without_torch(run_python):
     program = (
         "import sys\n"
-        "from chameleon_core.plugins.registry import default_registry\n"
-        "from chameleon_runners.worker.stages import preload\n"
+        "from chameleon_core._plugins.registry import default_registry\n"
+        "from chameleon_runners._worker.stages import preload\n"
         "registry = default_registry()\n"
         "for kind in ('spaces', 'baselines'):\n"
         "    for name in registry.names(kind):\n"

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.options import DiversityOptions
-from chameleon_samplers.picking import DiversitySampler
-from chameleon_testing.conformance_cases import context_of, grid
+from chameleon_core._stages import Candidates, Visited
+from chameleon_samplers._options import DiversityOptions
+from chameleon_samplers._picking import DiversitySampler
+from chameleon_testing._conformance_cases import context_of, grid
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,10 +3,10 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.kmeans_knee import KMeansKneeSampler, KneeSearch, past_the_knee
-from chameleon_samplers.options import KMeansKneeOptions
-from chameleon_testing.conformance_cases import context_of, grid, quality
+from chameleon_core._stages import Candidates, Visited
+from chameleon_samplers._kmeans_knee import KMeansKneeSampler, KneeSearch, is_past_knee
+from chameleon_samplers._options import KMeansKneeOptions
+from chameleon_testing._conformance_cases import context_of, grid, quality
 
 
 def plan_of(space, configs):
@@ -41,7 +41,7 @@ def blobs(groups, size, seed=0):
 def test_the_knee_of_a_hand_made_curve(losses, stops_at):
     previous, result = np.inf, None
     for index, loss in enumerate(losses):
-        if past_the_knee(loss, previous, 2.5):
+        if is_past_knee(loss, previous, 2.5):
             result = index
             break
         previous = loss

@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 import synthetic
-from chameleon_core.loop.round.stages import SearchStages
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.measurement import Measurement
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Candidates, Explorer, Visited
-from chameleon_samplers import options
-from chameleon_samplers.kmeans_knee import KMeansKneeSampler
-from chameleon_samplers.options import GreedyOptions, KMeansKneeOptions, ModeOptions
-from chameleon_samplers.picking import GreedySampler, RandomSampler
-from chameleon_samplers.synthesizers import ModeSynthesizer, NoSynthesizer
+from chameleon_core._loop.round.stages import SearchStages
+from chameleon_core._loop.round.tuner import TaskTuner
+from chameleon_core._measurement import Measurement
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Candidates, Explorer, Visited
+from chameleon_samplers import _options as options
+from chameleon_samplers._kmeans_knee import KMeansKneeSampler
+from chameleon_samplers._options import GreedyOptions, KMeansKneeOptions, ModeOptions
+from chameleon_samplers._picking import GreedySampler, RandomSampler
+from chameleon_samplers._synthesizers import ModeSynthesizer, NoSynthesizer
+from chameleon_testing._conformance_cases import context_of, grid, observe
 from chameleon_testing.conformance import check_sampler, check_synthesizer
-from chameleon_testing.conformance_cases import context_of, grid, observe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import maker
@@ -190,10 +190,10 @@ def test_a_batch_can_be_measured_whoever_made_it(situation, sampler, synthesizer
     selected, refined, visited = batch()
     assert len(refined) <= len(selected)
     assert space.legal(refined).all()
-    assert visited.fresh(refined).all()
+    assert visited.unvisited(refined).all()
     assert len(space.distinct(refined)) == len(refined)
     # Nothing that could be measured is lost on the way.
-    good = space.distinct(selected[space.legal(selected) & visited.fresh(selected)])
+    good = space.distinct(selected[space.legal(selected) & visited.unvisited(selected)])
     assert len(refined) >= len(good)
     assert (refined == batch()[1]).all()
 

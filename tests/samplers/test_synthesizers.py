@@ -5,10 +5,10 @@ import itertools
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.stages import Candidates, Visited
-from chameleon_samplers.options import CrossoverOptions, ModeOptions
-from chameleon_samplers.synthesizers import CrossoverSynthesizer, ModeSynthesizer, _by_frequency
-from chameleon_testing.conformance_cases import context_of, grid, observe
+from chameleon_core._stages import Candidates, Visited
+from chameleon_samplers._options import CrossoverOptions, ModeOptions
+from chameleon_samplers._synthesizers import CrossoverSynthesizer, ModeSynthesizer, _by_frequency
+from chameleon_testing._conformance_cases import context_of, grid, observe
 from hypothesis import given
 from hypothesis import strategies as st
 

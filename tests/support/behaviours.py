@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
-from chameleon_core.task import Task
-from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.building.remote.smoke_test import KeptArtifact
-from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_core._errors import InvalidConfigurationError
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Arrays, Builder, Kernel, SpaceProvider
+from chameleon_core._task import Task
+from chameleon_tvm._building.kernel import Program, TVMKernel
+from chameleon_tvm._building.remote.smoke_test import ArtifactFiles
+from chameleon_tvm._quick_tvm import te, tirx
 from faults import HANGING
 
 _LENGTH = 32
@@ -96,7 +96,7 @@ class BehaviourBuilder(Builder):
     def __init__(self, task: Task, options: BehaviourOptions) -> None:
         self._target = task.target
         self._options = options
-        self._built: dict[Behaviour, KeptArtifact] = {}
+        self._built: dict[Behaviour, ArtifactFiles] = {}
 
     def build(self, config: Sequence[int]) -> Kernel:
         return TVMKernel(self._program(config), self._target)
@@ -105,7 +105,7 @@ class BehaviourBuilder(Builder):
         program = self._program(config)
         behaviour = self._behaviour(config)
         if behaviour not in self._built:
-            self._built[behaviour] = KeptArtifact.of(program, self._target)
+            self._built[behaviour] = ArtifactFiles.of(program, self._target)
         self._built[behaviour].write(artifact)
 
     def reference(self) -> tuple[Arrays, float]:

@@ -3,14 +3,14 @@
 from functools import cache
 
 import numpy as np
-from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions
-from chameleon_tvm.building.lowering import compile_function, lower_function
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.operators.specs import Conv2dSpec
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_core._errors import ConfigError
+from chameleon_core._plugins import NoOptions
+from chameleon_tvm._building.lowering import compile_function, lower_function
+from chameleon_tvm._device.targets import TVMTargets, tvm_target
+from chameleon_tvm._operators.specs import Conv2dSpec
+from chameleon_tvm._quick_tvm import tvm
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 
@@ -71,6 +71,36 @@ def convolutions(draw, more):
             layout=layout,
             output_layout=output,
             **draw(more),
+        )
+    except ConfigError:
+        assume(False)
+
+
+@st.composite
+def wide_convolutions(draw, *more):
+    """Convolutions of one group with channels enough for tiles of products, and their borders."""
+    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
+    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
+    ic = draw(st.sampled_from([1, 3, 7, 16, 32, 64, 80]))
+    oc = draw(st.integers(1, 70))
+    small = st.integers(1, 2)
+    fields = {key: value for fields in more for key, value in draw(fields).items()}
+    try:
+        return Conv2dSpec(
+            input=[
+                draw(small),
+                16 * max(1, ic // 16) if layout == "NCHW16c" else ic,
+                draw(st.integers(1, 9)),
+                draw(st.integers(1, 34)),
+            ],
+            filters=16 * max(1, oc // 16) if output == "NCHW16c" else oc,
+            kernel=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+            stride=(draw(small), draw(small)),
+            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
+            dilation=(draw(small), draw(small)),
+            layout=layout,
+            output_layout=output,
+            **fields,
         )
     except ConfigError:
         assume(False)

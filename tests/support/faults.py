@@ -14,10 +14,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.errors import DeviceLostError, InvalidConfigurationError
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Arrays, Builder, Kernel, SpaceProvider
-from chameleon_core.task import Task
+from chameleon_core._errors import DeviceLostError, InvalidConfigurationError
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Arrays, Builder, Kernel, SpaceProvider
+from chameleon_core._task import Task
 
 _SHAPE = (4, 5)
 _STANDARD = 2

@@ -1,11 +1,11 @@
 """An actor of Ray's that ends a worker whose kernel hangs as soon as it says so."""
 
-from chameleon_runners.engine.worker_process import WorkerProcess
-from chameleon_runners.ray.host import Host
+from chameleon_runners._engine.worker_process import WorkerProcess
+from chameleon_runners._ray.actor import WorkerActor
 from told_hangs import poll_impatiently
 
 
-class ImpatientHost(Host):
+class ImpatientHost(WorkerActor):
     """Polls its worker impatiently."""
 
     def __init__(self, **options):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import attrs
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import StageRef
-from chameleon_runners.engine.workers import (
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._stages import StageRef
+from chameleon_runners._engine.workers import (
     EndReason,
     Listener,
     Work,
@@ -21,10 +21,10 @@ from chameleon_runners.engine.workers import (
     WorkerEvent,
     WorkerPool,
 )
-from chameleon_runners.fleet.device_state import DeviceRef
-from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.worker.protocol import Message
+from chameleon_runners._fleet.device_state import DeviceRef
+from chameleon_runners._fleet.options import FleetOptions
+from chameleon_runners._fleet.runner import FleetRunner
+from chameleon_runners._worker.protocol import Message
 
 Outcome = Callable[[tuple[int, ...], str], Measurement]
 """Returns the measurement of a configuration on the device with some name.
@@ -79,11 +79,11 @@ class SimulatedPool(WorkerPool):
     def now(self) -> float:
         return self._now
 
-    def start_worker(self, heard: Listener, *, preload: str | None = None) -> Worker:
+    def start_worker(self, listener: Listener, *, preload: str | None = None) -> Worker:
         del preload
         self._require_open()
         worker = SimulatedWorker()
-        self._promise(worker, heard, {"status": "ok"}, self._start_seconds)
+        self._promise(worker, listener, {"status": "ok"}, self._start_seconds)
         return worker
 
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from chameleon_core.plugins import default_registry, load_factory
+from chameleon_core._plugins import default_registry, load_factory
 
 _KINDS = ("explorers", "cost_models", "samplers", "synthesizers")
 

@@ -1,9 +1,9 @@
 """Stops runs after so much was measured, as a user's signal does."""
 
 import pytest
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import hookimpl
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._plugins import hookimpl
 
 
 class StopAfter:
@@ -15,7 +15,7 @@ class StopAfter:
     def __init__(self, measurements=None, *, batches=None, here=False):
         self.interruption = Interruption()
         self._left = {"measurements": measurements, "batches": batches}
-        self._here = here
+        self._localize = here
 
     @hookimpl
     def chameleon_measured(self, event):
@@ -30,7 +30,7 @@ class StopAfter:
             self._left[what] -= 1
             if self._left[what] == 0:
                 self.interruption.request()
-                if self._here:
+                if self._localize:
                     self.interruption.soft()
 
 

@@ -15,17 +15,18 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from chameleon_core import hooks, stages
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
-from chameleon_core.run_folder import read_store
-from chameleon_core.space import Configs
-from chameleon_core.stages import Candidates, Observations, Scores, StageContext, Visited
-from chameleon_core.task import Task
-from chameleon_testing.conformance_cases import SyntheticSpace
+from chameleon_core import _stages as stages
+from chameleon_core import hooks
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_core._space import Configs
+from chameleon_core._stages import Candidates, Observations, Scores, StageContext, Visited
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
+from chameleon_testing._conformance_cases import SyntheticSpace
 
 BASELINE_SECONDS = 4e-3
 """Time of the synthetic baseline; the optimum of every synthetic task takes 1e-3 seconds."""
@@ -235,7 +236,7 @@ class SyntheticExplorer(stages.Explorer):
             [self._space.mutate(parents, self._rng), self._space.sample(count, self._rng)]
         )
         pool = self._space.distinct(pool)
-        pool = pool[visited.fresh(pool)]
+        pool = pool[visited.unvisited(pool)]
         scores = np.zeros(len(pool)) if score is None else score(pool)
         order = np.argsort(-scores, kind="stable")[:count]
         return Candidates(configs=pool[order], scores=scores[order], steps=1)
@@ -289,7 +290,12 @@ _NAME = "synthetic"
 
 
 def record_of(
-    factory: type, options: type = NoOptions, *, name: str = "", **more: Any
+    factory: type,
+    options: type = NoOptions,
+    *,
+    name: str = "",
+    kind: type[PluginRecord] = PluginRecord,
+    **more: Any,
 ) -> PluginRecord:
     """The record of a stage.
 
@@ -297,9 +303,10 @@ def record_of(
         factory: the stage's class; its docstring is the summary.
         options: the class of its options.
         name: the stage's name; the class's in lower case if it is empty.
+        kind: the class of the record.
         more: further fields of the record.
     """
-    return PluginRecord(
+    return kind(
         name=name or factory.__name__.lower(),
         summary=(factory.__doc__ or factory.__name__).partition("\n")[0],
         options=options,
@@ -391,7 +398,7 @@ def run_synthetic(document: Mapping[str, Any], *plugins: object, fresh: bool = F
 
 def measurements_in(folder: Path) -> dict[str, list[Measurement]]:
     """The measurements in a run folder, by the names of its tasks."""
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return {stored.task.name: store.measurements(stored.id) for stored in store.tasks()}
 
 

@@ -4,7 +4,7 @@ So limits can be long enough for any busy machine, and a test of a hang still ta
 """
 
 import attrs
-from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners._engine.worker_process import WorkerProcess
 from faults import HANGING
 
 ENDLESS = "x" * 1000

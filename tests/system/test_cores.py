@@ -7,7 +7,7 @@ import os
 import threading
 
 import pytest
-from chameleon_system.cores import CoreWatch, ThreadProbe
+from chameleon_system._cores import CoreWatch, ThreadProbe
 
 
 class Host:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from chameleon_system import disturbance
+from chameleon_system import _disturbance as disturbance
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -89,4 +89,4 @@ def test_the_clock_of_another_process_is_read_until_it_has_ended():
 
 
 def test_switches_are_counted():
-    assert disturbance.involuntary_switches() >= 0
+    assert disturbance.count_involuntary_switches() >= 0

@@ -4,26 +4,27 @@ import errno
 from pathlib import Path
 
 import pytest
-from chameleon_system import files, permissions
-from chameleon_system.files import replace_folder, replacing, unused, write_whole
-from chameleon_system.permissions import AMX, refusal
+from chameleon_system import _files as files
+from chameleon_system import _permissions as permissions
+from chameleon_system._files import open_atomic, replace_folder, unused_path, write_atomic
+from chameleon_system._permissions import AMX, request_permission
 
 
 @pytest.mark.parametrize("content", ["a text: µs\n", b"\x00\xff bytes"])
 def test_it_holds_what_was_written_and_nothing_is_beside_it(tmp_path, content):
     file = tmp_path / "kept.txt"
-    write_whole(file, "longer than what comes after it")
-    assert write_whole(file, content) == file
+    write_atomic(file, "longer than what comes after it")
+    assert write_atomic(file, content) == file
     assert file.read_bytes() == (content.encode() if isinstance(content, str) else content)
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_an_error_half_way_leaves_the_old_content(tmp_path):
     file = tmp_path / "kept.txt"
-    write_whole(file, "old")
+    write_atomic(file, "old")
 
     def interrupted():
-        with replacing(file) as stream:
+        with open_atomic(file) as stream:
             stream.write(b"new, and not")
             stream.flush()
             assert file.read_text() == "old"
@@ -37,10 +38,10 @@ def test_an_error_half_way_leaves_the_old_content(tmp_path):
 
 def test_two_writers_of_one_process_id_do_not_share_a_file(tmp_path):
     file = tmp_path / "kept.txt"
-    with replacing(file) as stream:
+    with open_atomic(file) as stream:
         stream.write(b"the first")
         stream.flush()
-        write_whole(file, "another container's")
+        write_atomic(file, "another container's")
         assert file.read_text() == "another container's"
     assert file.read_text() == "the first"
     assert list(tmp_path.iterdir()) == [file]
@@ -48,14 +49,14 @@ def test_two_writers_of_one_process_id_do_not_share_a_file(tmp_path):
 
 def test_a_folder_that_is_not_there_is_an_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
-        write_whole(tmp_path / "none" / "kept.txt", "text")
+        write_atomic(tmp_path / "none" / "kept.txt", "text")
 
 
 def test_an_unused_name_is_the_first_that_nothing_has(tmp_path):
-    assert unused(tmp_path, "earlier-{}") == tmp_path / "earlier-1"
+    assert unused_path(tmp_path, "earlier-{}") == tmp_path / "earlier-1"
     (tmp_path / "earlier-1").touch()
     (tmp_path / "earlier-3").mkdir()
-    assert unused(tmp_path, "earlier-{}") == tmp_path / "earlier-2"
+    assert unused_path(tmp_path, "earlier-{}") == tmp_path / "earlier-2"
 
 
 @pytest.fixture(params=[True, False], ids=["exchange", "two renames"])
@@ -124,20 +125,20 @@ def calls(monkeypatch):
 
 def test_tiles_are_asked_for(calls):
     result, _ = calls
-    assert refusal(AMX) == ""
-    assert refusal(AMX) == ""
+    assert request_permission(AMX) == ""
+    assert request_permission(AMX) == ""
     assert result == [(158, 0x1023, 18)] * 2
 
 
 def test_a_refusal_is_said(calls):
     calls[1].append(errno.EPERM)
-    assert refusal(AMX) == "Operation not permitted"
+    assert request_permission(AMX) == "Operation not permitted"
 
 
 def test_no_other_system_is_asked(calls, monkeypatch):
     monkeypatch.setattr(permissions.platform, "machine", lambda: "aarch64")
-    assert refusal(AMX) == "only Linux on x86-64 grants AMX"
-    assert refusal("sme") == "no system knows the permission 'sme'"
+    assert request_permission(AMX) == "only Linux on x86-64 grants AMX"
+    assert request_permission("sme") == "no system knows the permission 'sme'"
     assert not calls[0]
 
 

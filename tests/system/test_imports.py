@@ -4,13 +4,13 @@ import sys
 from importlib import import_module
 
 import pytest
-from chameleon_system.imports import imported_without, without
+from chameleon_system._imports import block_import, import_without
 
 
 def test_a_module_that_is_not_imported_yet_is_absent_meanwhile(tmp_path, monkeypatch):
     (tmp_path / "tested_option.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    with without("tested_option"), without("sys"):
+    with block_import("tested_option"), block_import("sys"):
         assert import_module("sys") is sys  # it was imported before
         with pytest.raises(ModuleNotFoundError):
             import_module("tested_option")
@@ -23,15 +23,15 @@ def test_a_library_without_a_module_is_the_importers_own(tmp_path, monkeypatch):
     )
     (tmp_path / "tested_option.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    own = imported_without("tested_library", "tested_option")
+    own = import_without("tested_library", "tested_option")
     assert own.tested_option is None
     assert import_module("tested_library").tested_option is sys.modules.pop("tested_option")
-    assert imported_without("tested_library", "tested_option") is sys.modules.pop("tested_library")
+    assert import_without("tested_library", "tested_option") is sys.modules.pop("tested_library")
 
 
 def test_later_collections_leave_out_what_was_imported(run_python):
     """Unless the program has frozen objects, which then stay frozen."""
-    program = "import gc; from chameleon_system.imports import without_collecting\n"
-    program += "for _ in range(2):\n with without_collecting(): imported = []\n"
+    program = "import gc; from chameleon_system._imports import pause_garbage_collection\n"
+    program += "for _ in range(2):\n with pause_garbage_collection(): imported = []\n"
     program += " print(any(x is imported for x in gc.get_objects(generation=2)))\n gc.freeze()"
     assert run_python(program).split() == ["True", "False"]

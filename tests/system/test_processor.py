@@ -1,6 +1,6 @@
 """What systems say of their processor, read from recorded texts."""
 
-from chameleon_system.processor import parse_cpuinfo, parse_sysctl, this_processor
+from chameleon_system._processor import parse_cpuinfo, parse_sysctl, this_processor
 
 HYBRID = """processor\t: 0
 BogoMIPS\t: 48.00
@@ -52,8 +52,8 @@ def test_macos_is_read_in_the_words_of_linux():
 
 
 def test_what_x86_64_v2_has_is_lacking_on_x86_alone():
-    assert parse_sysctl(INTEL_MAC, "x86_64").lacking == ("ssse3", "sse4_2", "popcnt")
-    assert parse_sysctl(APPLE, "aarch64").lacking == ()
+    assert parse_sysctl(INTEL_MAC, "x86_64").missing_flags == ("ssse3", "sse4_2", "popcnt")
+    assert parse_sysctl(APPLE, "aarch64").missing_flags == ()
 
 
 def test_this_machine_is_read_once():

@@ -4,8 +4,9 @@ import math
 import os
 
 import pytest
-from chameleon_system import cores, thread_limit
-from chameleon_system.thread_limit import cpu_quota, usable_threads
+from chameleon_system import _cores as cores
+from chameleon_system import _thread_limit as thread_limit
+from chameleon_system._thread_limit import cpu_quota, usable_threads
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -6,14 +6,14 @@ import random
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_core._stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_testing._conformance_cases import quality
 from chameleon_testing.conformance import (
     check_cost_model,
     check_explorer,
     check_sampler,
     check_synthesizer,
 )
-from chameleon_testing.conformance_cases import quality
 
 calls = itertools.count()
 
@@ -137,7 +137,7 @@ class GoodSampler(Sampler):
         self.space, self.rng = context.space, context.rng
 
     def select(self, candidates, visited, count):
-        return candidates.configs[visited.fresh(candidates.configs)][:count]
+        return candidates.configs[visited.unvisited(candidates.configs)][:count]
 
 
 class BlindSampler(GoodSampler):
@@ -159,7 +159,7 @@ def chosen(self, candidates, visited, count):
 @pytest.mark.parametrize(
     ("words", "does"),
     [
-        ("nothing chosen", lambda _, c, visited, n: c.configs[~visited.fresh(c.configs)][:n]),
+        ("nothing chosen", lambda _, c, visited, n: c.configs[~visited.unvisited(c.configs)][:n]),
         ("nothing chosen", lambda _, c, visited, n: c.configs[:0]),
         ("names no choice", lambda self, *given: chosen(self, *given) + 10_000),
         ("9 configurations instead of 8", lambda self, c, v, n: chosen(self, c, v, n + 1)),
@@ -176,7 +176,7 @@ class GoodSynthesizer(Synthesizer):
         self.space = context.space
 
     def refine(self, batch, candidates, visited):
-        return batch[visited.fresh(batch)]
+        return batch[visited.unvisited(batch)]
 
 
 def test_a_good_synthesizer_passes():
@@ -187,7 +187,7 @@ def test_a_good_synthesizer_passes():
     ("words", "does"),
     [
         ("visited", lambda _, batch, candidates, visited: batch),
-        ("twice", lambda _, batch, candidates, v: np.repeat(batch[v.fresh(batch)], 2, axis=0)),
+        ("twice", lambda _, batch, candidates, v: np.repeat(batch[v.unvisited(batch)], 2, axis=0)),
     ],
 )
 def test_bad_synthesizers_are_found_out(words, does):
@@ -317,7 +317,7 @@ class FirstExplorer(GoodExplorer):
         configs[:, -len(rows) :] = np.stack(rows, axis=1)
         configs = self.space.distinct(self.space.canonical(configs))
         configs = configs[self.space.legal(configs)]
-        return configs[visited.fresh(configs)][:count]
+        return configs[visited.unvisited(configs)][:count]
 
 
 def test_what_is_the_same_for_every_seed_has_to_say_so():

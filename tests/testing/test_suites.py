@@ -12,10 +12,11 @@ import click
 import numpy as np
 import pytest
 import synthetic
-from chameleon_core import plugins, stages
-from chameleon_core.errors import ConfigError, TargetError
-from chameleon_core.schedulers.gradient import RoundRobin
-from chameleon_core.stages.record_database import rank
+from chameleon_core import _plugins as plugins
+from chameleon_core import _stages as stages
+from chameleon_core._errors import ConfigError, TargetError
+from chameleon_core._plugins.records import RecordDatabaseRecord
+from chameleon_core._schedulers.gradient import RoundRobin
 from chameleon_testing.suites import (
     BaselineSuite,
     CommandSuite,
@@ -189,7 +190,7 @@ def test_samplers():
 
 class Mending(synthetic.SyntheticSynthesizer):
     def refine(self, batch, candidates, visited):
-        return batch[visited.fresh(batch)]
+        return batch[visited.unvisited(batch)]
 
 
 def test_synthesizers():
@@ -293,7 +294,7 @@ class Kept(stages.RecordDatabase):
         return changed
 
     def better(self, one, other):
-        return rank(one) < rank(other)
+        return one.rank < other.rank
 
 
 class LastWins(Kept):
@@ -309,7 +310,7 @@ class PlaceOptions:
 
 
 def test_record_databases():
-    more = {"options": PlaceOptions, "place_option": "location"}
+    more = {"options": PlaceOptions, "kind": RecordDatabaseRecord, "place_option": "location"}
     assert failures(RecordDatabaseSuite, record=record_of(Kept, **more)) == {}
     result = failures(RecordDatabaseSuite, record=record_of(LastWins, **more))
     assert "the lower rank" in result["order"]

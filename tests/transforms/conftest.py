@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from chameleon_core.plugins.factory import load_factory
+from chameleon_core._plugins.factory import load_factory
 from chameleon_transforms import hooks
-from chameleon_transforms.network.channels import traced
-from chameleon_transforms.network.space import NetworkSpace
+from chameleon_transforms._network.channels import traced
+from chameleon_transforms._network.space import NetworkSpace
 from torch import nn
 
 

@@ -1,19 +1,19 @@
 """Torch and TVM compute the same of every transform and of compositions."""
 
 import pytest
+from chameleon_transforms._nest.program import single_nest
 from chameleon_transforms.hooks import TRANSFORMS
-from chameleon_transforms.nest.program import whole
 from chameleon_transforms.testing import disagreement
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 # Of an odd and an even extent, strided, dilated or neither; groups and parts divide the channels.
 CONVOLUTIONS = {
-    "3x3": whole(16, 16, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), size=(8, 7), bias=True),
-    "strided": whole(8, 32, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), size=(8, 8)),
-    "dilated 5x5": whole(16, 8, (5, 5), (1, 1), (4, 4, 4, 4), (2, 2), size=(8, 8)),
-    "pointwise": whole(32, 16, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(4, 4)),
-    "uneven padding": whole(16, 16, (2, 3), (1, 1), (0, 2, 1, 0), (1, 1), size=(8, 6)),
+    "3x3": single_nest(16, 16, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), size=(8, 7), bias=True),
+    "strided": single_nest(8, 32, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), size=(8, 8)),
+    "dilated 5x5": single_nest(16, 8, (5, 5), (1, 1), (4, 4, 4, 4), (2, 2), size=(8, 8)),
+    "pointwise": single_nest(32, 16, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(4, 4)),
+    "uneven padding": single_nest(16, 16, (2, 3), (1, 1), (0, 2, 1, 0), (1, 1), size=(8, 6)),
 }
 
 

@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import Registry
-from chameleon_core.plugins.registry import default_registry
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._plugins import Registry
+from chameleon_core._plugins.registry import default_registry
 from chameleon_transforms import hooks
-from chameleon_transforms.session import Session
+from chameleon_transforms._session import Session
 
 NETWORK = """
 import torch
@@ -59,7 +59,7 @@ def test_a_front_and_the_folder_of_a_point(pipeline, tmp_path):
     session = Session(pipeline(scores=["fisher", "naswot"]))
     result = session.run()
     folder = tmp_path / "run" / "transform"
-    assert json.loads((folder / "front.json").read_text()) == session.known()
+    assert json.loads((folder / "front.json").read_text()) == session.read_front()
     assert {row.name for row in folder.iterdir()} == {"front.json", "front.csv", "front.html"}
     assert result["judged"] == 12
     assert result["front"], "with predicted times there always is one"
@@ -72,7 +72,7 @@ def test_a_front_and_the_folder_of_a_point(pipeline, tmp_path):
     with pytest.raises(ConfigError, match="no point 99"):
         session.deliver(result, 99)
     # Another space: its rows mean something else.
-    assert Session(pipeline(sequence=1, transforms=["group"])).known() is None
+    assert Session(pipeline(sequence=1, transforms=["group"])).read_front() is None
 
 
 def test_the_section_is_written_out_and_binds_no_folder(pipeline, registry):

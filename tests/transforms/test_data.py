@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_transforms.data import batches, checked, minibatch
+from chameleon_core._errors import ConfigError
+from chameleon_transforms._data import batches, checked, minibatch
 
 SHAPE = (1, 8, 8)
 

@@ -8,22 +8,22 @@ import attrs
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_transforms.delivery import point, retrain
-from chameleon_transforms.delivery.weights import Carrier, carried, dense
-from chameleon_transforms.nest.modules import module_of
-from chameleon_transforms.nest.program import whole
-from chameleon_transforms.network.changed import changed_network
-from chameleon_transforms.network.channels import traced
+from chameleon_core._errors import ConfigError
+from chameleon_transforms._delivery import network_folder, retrain
+from chameleon_transforms._delivery.weights import WeightTransfer, transfer_weights, ungrouped
+from chameleon_transforms._nest.modules import module_of
+from chameleon_transforms._nest.program import single_nest
+from chameleon_transforms._network.channels import traced
+from chameleon_transforms._network.replacement import with_modules
 from programs import completed
 from torch import nn
 
-WHOLE = whole(8, 16, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), size=(6, 6))
+WHOLE = single_nest(8, 16, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), size=(6, 6))
 
 
 def answers(program, weight, x):
     module = module_of(program)
-    assert carried(module, program, weight, None)
+    assert transfer_weights(module, program, weight, None)
     with torch.no_grad():
         return module(x)
 
@@ -76,8 +76,8 @@ def test_groups_keep_blocks_and_each_filter_s_magnitude(transforms):
     weight = torch.randn(16, 8, 3, 3, generator=torch.Generator().manual_seed(3))
     program = dict(transforms["group"].variants(WHOLE))["group(2)"]
     module = module_of(program)
-    assert carried(module, program, weight, None)
-    result = dense(module.convolutions[0][0].weight.detach(), 2)
+    assert transfer_weights(module, program, weight, None)
+    result = ungrouped(module.convolutions[0][0].weight.detach(), 2)
     assert torch.equal(result[:8, 4:], torch.zeros(8, 4, 3, 3))
     part = weight[:8, :4]
     scale = result[:8, :4] / part
@@ -100,10 +100,10 @@ def test_channels_without_weight_are_those_that_go(small, images, space):
     other = type(space)(traced(small, images), [], sequence=1, widths=(1, 2))
     row = np.array(other.original)
     row[other.design.index["width:block.first"]] = 1
-    modules, fresh = Carrier(other, other.candidate(row)).modules()
+    modules, fresh = WeightTransfer(other, other.candidate(row)).modules()
     assert not fresh
     x = torch.randn(2, 1, 8, 8)
-    changed = changed_network(other.network.module, modules).eval()
+    changed = with_modules(other.network.module, modules).eval()
     # Filters of the second convolution are scaled up for what they no longer read.
     before = small.block.second.weight.detach()[:, ::2]
     after = modules["block.second"].weight.detach()
@@ -128,10 +128,10 @@ def test_written_code_is_the_network(small, images, space, tmp_path):
         candidate = space.candidate(row)
         folder = tmp_path / str(number)
         folder.mkdir()
-        point.write_candidate(space, candidate, images, folder)
+        network_folder.write_candidate(space, candidate, images, folder)
         network, (example,) = loaded(folder / "network.py").make()
-        modules, _ = Carrier(space, candidate).modules()
-        expected = changed_network(space.network.module, modules).eval()
+        modules, _ = WeightTransfer(space, candidate).modules()
+        expected = with_modules(space.network.module, modules).eval()
         assert example.shape == images.shape
         with torch.no_grad():
             assert torch.allclose(network(x), expected(x), atol=1e-5)
@@ -146,14 +146,14 @@ class Scale(nn.Module):
 
 def test_a_module_without_a_text_of_its_own_is_told():
     with pytest.raises(ConfigError, match="'scale', a Scale"):
-        point.constructor(Scale(3), "scale")
+        network_folder.constructor(Scale(3), "scale")
 
 
 @pytest.fixture(scope="module")
 def digits_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     images = torch.randn(60, 1, 8, 8)
-    point.write_data([(images, (images.mean((1, 2, 3)) > 0).long())], folder / "data")
+    network_folder.write_data([(images, (images.mean((1, 2, 3)) > 0).long())], folder / "data")
     return folder
 
 
@@ -165,8 +165,8 @@ def test_data_are_split(digits_folder):
 
 @pytest.mark.full
 def test_the_script_runs_by_itself(small, images, space, digits_folder):
-    point.write_candidate(space, space.candidate(space.original), images, digits_folder)
-    point.write_network(space.network.module, images, digits_folder, "original")
+    network_folder.write_candidate(space, space.candidate(space.original), images, digits_folder)
+    network_folder.write_network(space.network.module, images, digits_folder, "original")
     script = digits_folder / "retrain.py"
     shutil.copyfile(retrain.__file__, script)
     done = completed([sys.executable, "-I", script, "--epochs", "1"], cwd=digits_folder.parent)
@@ -194,4 +194,4 @@ def test_training_learns_and_a_loss_that_is_no_number_is_told(small):
 
 def test_unknown_stages_begin_with_new_weights(transforms):
     odd = attrs.evolve(WHOLE, stages=WHOLE.stages * 2)
-    assert not carried(module_of(odd), odd, torch.randn(16, 8, 3, 3), None)
+    assert not transfer_weights(module_of(odd), odd, torch.randn(16, 8, 3, 3), None)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_transforms.nest.modules import module_of
-from chameleon_transforms.nest.program import whole
-from chameleon_transforms.nest.tasks import specs_of
-from chameleon_transforms.network.space import AS_IS, variants
+from chameleon_transforms._nest.modules import module_of
+from chameleon_transforms._nest.program import single_nest
+from chameleon_transforms._nest.tasks import specs_of
+from chameleon_transforms._network.space import UNCHANGED, variants
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -14,13 +14,15 @@ from torch import nn
 
 def dense(channels=16, outputs=16, kernel=3, stride=1, size=8):
     pads = (kernel // 2,) * 4
-    return whole(
+    return single_nest(
         channels, outputs, (kernel, kernel), (stride, stride), pads, (1, 1), size=(size, size)
     )
 
 
 def test_a_whole_convolution_is_torch_s():
-    program = whole(4, 6, (3, 2), (2, 1), (1, 0, 1, 0), (1, 2), size=(9, 8), tied=2, bias=True)
+    program = single_nest(
+        4, 6, (3, 2), (2, 1), (1, 0, 1, 0), (1, 2), size=(9, 8), groups=2, bias=True
+    )
     module = module_of(program)
     torchs = nn.Conv2d(4, 6, (3, 2), (2, 1), (1, 0), (1, 2), groups=2)
     with torch.no_grad():
@@ -57,9 +59,9 @@ def test_what_does_not_divide_is_illegal(transforms):
 def test_tied_tiles_divide_work_and_weights():
     program = dense()
     for tiles in (2, 4, 16):
-        tied = program.map_main(lambda nest, tiles=tiles: (nest.tie(tiles),))
-        assert tied.multiply_adds * tiles == program.multiply_adds
-        assert tied.parameters * tiles == program.parameters
+        grouped = program.map_main(lambda nest, tiles=tiles: (nest.tie(tiles),))
+        assert grouped.multiply_adds * tiles == program.multiply_adds
+        assert grouped.parameters * tiles == program.parameters
     assert program.stages[0].nests[0].tie(3) is None
 
 
@@ -84,12 +86,14 @@ def test_a_smaller_filter_has_the_same_middle(transforms):
 def test_variants_are_cheaper_and_each_is_there_once(transforms):
     program = dense(32, 32)
     result = variants(program, transforms.values(), 2)
-    assert next(iter(result)) == AS_IS
+    assert next(iter(result)) == UNCHANGED
     assert len(set(result.values())) == len(result)
     assert all(
-        row.multiply_adds < program.multiply_adds for label, row in result.items() if label != AS_IS
+        row.multiply_adds < program.multiply_adds
+        for label, row in result.items()
+        if label != UNCHANGED
     )
-    assert any(" " in label for label in result if label != AS_IS), "sequences are among them"
+    assert any(" " in label for label in result if label != UNCHANGED), "sequences are among them"
 
 
 @given(st.sampled_from([8, 12, 16]), st.sampled_from([8, 16, 24]), st.integers(1, 2), st.data())

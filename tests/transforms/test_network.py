@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_transforms.network.changed import changed_network, replacements
-from chameleon_transforms.network.channels import channel_groups, traced
-from chameleon_transforms.network.space import AS_IS, NetworkSpace
+from chameleon_core._errors import ConfigError
+from chameleon_transforms._network.channels import channel_groups, traced
+from chameleon_transforms._network.replacement import replacements, with_modules
+from chameleon_transforms._network.space import UNCHANGED, NetworkSpace
 from torch import nn
 
 
@@ -63,7 +63,7 @@ def test_every_network_of_the_space_runs(small, images, space):
     before = small(images)
     for row in rows:
         candidate = space.candidate(row)
-        changed = changed_network(space.network.module, replacements(space, candidate)).eval()
+        changed = with_modules(space.network.module, replacements(space, candidate)).eval()
         assert changed(images).shape == before.shape
         weights = sum(
             item.weight.numel() + (0 if item.bias is None else item.bias.numel())
@@ -80,7 +80,7 @@ def test_every_network_of_the_space_runs(small, images, space):
 
 def test_the_original_is_the_first_row(small, images, space):
     candidate = space.candidate(space.original)
-    assert set(candidate.labels.values()) == {AS_IS}
+    assert set(candidate.labels.values()) == {UNCHANGED}
     assert not replacements(space, candidate)
 
 
@@ -114,19 +114,19 @@ class Twice(nn.Module):
 
 def test_shared_weights_stay_and_a_layer_used_twice_has_one_choice(images, transforms):
     network = traced(Twice(), images)
-    assert set(network.kept) == {"tied", "also"}
+    assert set(network.untransformable) == {"tied", "also"}
     assert {layer.name for layer in network.layers} == {"stem", "twice"}
     space = NetworkSpace(network, [transforms["group"]], sequence=1, widths=(1, 2))
     assert not space.groups, "all who write or read those channels are not known once"
     row = [0] * len(space.design.knobs)
     row[space.design.index["layer:twice"]] = 1
     candidate = space.candidate(row)
-    changed = changed_network(network.module, replacements(space, candidate))
+    changed = with_modules(network.module, replacements(space, candidate))
     assert changed(images).shape == (1, 16)
 
 
 def test_a_layer_used_for_two_shapes_stays(images):
-    assert "different shapes" in traced(Twice(smaller=True), images).kept["twice"]
+    assert "different shapes" in traced(Twice(smaller=True), images).untransformable["twice"]
 
 
 def test_a_network_without_convolutions_is_refused():

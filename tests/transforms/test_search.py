@@ -4,12 +4,17 @@ import attrs
 import numpy as np
 import pytest
 import torch
-from chameleon_transforms.nest.tasks import specs_of
-from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.search.figure import page, table
-from chameleon_transforms.search.front import Point, front, not_dominated
-from chameleon_transforms.search.search import Evolution, OperatorPredictor, TransformSearch, prior
-from chameleon_transforms.section import Transformation
+from chameleon_transforms._nest.tasks import specs_of
+from chameleon_transforms._scores.scorer import Scorer
+from chameleon_transforms._search.front import Point, front, pareto_mask
+from chameleon_transforms._search.report import page, table
+from chameleon_transforms._search.search import (
+    Evolution,
+    OperatorPredictor,
+    TransformSearch,
+    estimated_seconds,
+)
+from chameleon_transforms._section import Transformation
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +22,7 @@ from hypothesis import strategies as st
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12))
 def test_nobody_on_the_front_is_dominated(rows):
     losses = np.array(rows, float)
-    best = not_dominated(losses)
+    best = pareto_mask(losses)
     for number, row in enumerate(losses):
         better = [(other <= row).all() and (other < row).any() for other in losses]
         twice = any((other == row).all() for other in losses[:number])
@@ -104,11 +109,11 @@ def test_a_predictor_learns_a_rate(space):
         for program in space.candidate(row).programs.values()
         for spec in specs_of(program)
     }
-    known = {spec: 3.0 * prior(spec) for spec in list(specs)[::2]}
+    known = {spec: 3.0 * estimated_seconds(spec) for spec in list(specs)[::2]}
     predictor = OperatorPredictor()
     predictor.fit({**known, next(iter(specs)): float("inf")})
     for spec in specs:
-        assert predictor.seconds(spec) == pytest.approx(3.0 * prior(spec), rel=0.05)
+        assert predictor.seconds(spec) == pytest.approx(3.0 * estimated_seconds(spec), rel=0.05)
 
 
 class Times:
@@ -132,10 +137,10 @@ class Times:
 def search(space, scores):
     def make(times, decides="fisher", **options):
         generator = torch.Generator().manual_seed(1)
-        judge = Judge(space, torch.randn(4, 1, 8, 8, generator=generator), torch.arange(4))
+        scorer = Scorer(space, torch.randn(4, 1, 8, 8, generator=generator), torch.arange(4))
         arguments = Transformation(**{"candidates": 20, "rounds": 2, "per_round": 2, **options})
         ordered = {decides: scores[decides], **scores}
-        return TransformSearch(space, judge, ordered, times, arguments, batch=1, seed=0)
+        return TransformSearch(space, scorer, ordered, times, arguments, batch=1, seed=0)
 
     return make
 

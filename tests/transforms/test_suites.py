@@ -4,7 +4,7 @@ import attrs
 import pytest
 from chameleon_testing.suites.base import outcomes
 from chameleon_transforms import hooks
-from chameleon_transforms.contract import NetworkScore, Transform
+from chameleon_transforms._contract import NetworkScore, Transform
 from chameleon_transforms.testing import NetworkScoreSuite, TransformSuite
 from synthetic import record_of
 

@@ -1,7 +1,7 @@
 """Every analytical feature of a template tells of one loop or buffer."""
 
 import pytest
-from chameleon_core.plugins.registry import default_registry
+from chameleon_core._plugins.registry import default_registry
 
 CPU, GPU = (
     '{"kind": "llvm", "mcpu": "znver3", "keys": ["cpu"]}',

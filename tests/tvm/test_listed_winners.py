@@ -4,17 +4,18 @@ import os
 
 import attrs
 import pytest
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.network_result import KernelTime, NetworkResult
-from chameleon_core.plugins import NoOptions, PluginRecord
-from chameleon_core.run_folder import LISTINGS, listing_folder
-from chameleon_core.task import Task
-from chameleon_tvm.building.winners import MOST, worth_listing
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import KernelTime, NetworkResult
+from chameleon_core._plugins import NoOptions
+from chameleon_core._run_files import RunFile
+from chameleon_core._task import Task
+from chameleon_core.plugin_api import SpaceRecord
+from chameleon_tvm._building.winners import MAX_LISTINGS, operators_to_list
 from structlog.testing import capture_logs
 from synthetic import plugin_of
 
 SPACE = """
-from chameleon_core.stages import Builder
+from chameleon_core._stages import Builder
 from synthetic import SyntheticSpace
 
 
@@ -39,12 +40,12 @@ class Space(SyntheticSpace):
 """
 
 
-LISTED = PluginRecord(
+LISTED = SpaceRecord(
     name="listed",
     summary="listed",
     options=NoOptions,
     factory="listed_space:Space",
-    listings="chameleon_tvm.building.winners:list_winners",
+    listings="chameleon_tvm._building.winners:list_winners",
 )
 
 
@@ -70,7 +71,9 @@ def _texts(result):
     return {
         operator.name: {
             file.name: file.read_text()
-            for file in (result.folder / LISTINGS / listing_folder(Task(**operator.task))).glob("*")
+            for file in (result.folder / RunFile.LISTINGS).glob(
+                f"{Task(**operator.task).folder_name}/*"
+            )
         }
         for operator in result.operators
     }
@@ -93,30 +96,30 @@ def test_winners_are_listed_as_far_as_they_can_be(listed):
 
 
 def test_listings_are_those_of_the_last_winners(listed):
-    folder = listed([[5, 5]]).folder / LISTINGS
+    folder = listed([[5, 5]]).folder / RunFile.LISTINGS
     (folder / "of-an-earlier-winner").mkdir()
     listed([[5, 5]], budget={"measurements": 24, "batch_size": 4})
     assert len(list(folder.iterdir())) == 1
 
 
 def test_without_any_nothing_is_written(pipeline, listed, tmp_path):
-    assert not (run_pipeline(pipeline()).folder / LISTINGS).exists()
+    assert not (run_pipeline(pipeline()).folder / RunFile.LISTINGS).exists()
     replayed = listed([[5, 5]], runner={"name": "synthetic-replay"}, output=tmp_path / "other")
-    assert not (replayed.folder / LISTINGS).exists()
+    assert not (replayed.folder / RunFile.LISTINGS).exists()
 
 
 def test_those_that_take_most_of_the_time_are_listed(pipeline):
     [first] = run_pipeline(pipeline(operators=[[5, 5]], baselines=[])).operators
     many = [
         attrs.evolve(first, name=f"op{number}", variants=(), search_seconds=1e-3 * number)
-        for number in range(MOST + 3)
+        for number in range(MAX_LISTINGS + 3)
     ]
-    names = [result.name for result in worth_listing(many, NetworkResult())]
-    assert names == [f"op{number}" for number in range(MOST + 2, 2, -1)]
+    names = [result.name for result in operators_to_list(many, NetworkResult())]
+    assert names == [f"op{number}" for number in range(MAX_LISTINGS + 2, 2, -1)]
     kernels = [
         KernelTime(name=name, tuned=True, calls=1, seconds=seconds)
         for name, seconds in (("op1", 2e-3), ("op0", 3e-3))
     ]
     network = NetworkResult(kernels=tuple(kernels))
-    assert [result.name for result in worth_listing(many, network)] == ["op0", "op1"]
-    assert worth_listing([attrs.evolve(first, config=None)], NetworkResult()) == []
+    assert [result.name for result in operators_to_list(many, network)] == ["op0", "op1"]
+    assert operators_to_list([attrs.evolve(first, config=None)], NetworkResult()) == []

@@ -1,15 +1,15 @@
 """What a winner became: its scheduled loops, and the code that is made of them."""
 
 import pytest
-from chameleon_tvm.building.remote.export import compiling_for
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.provider import SketchSpace
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm._building.remote.export import machine_code_context
+from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
+from chameleon_tvm._quick_tvm import tvm
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchSpace
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
 from computing import resolved
 
 ZEN4 = '{"keys": ["cpu"], "kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
@@ -44,7 +44,7 @@ def test_on_a_gpu_it_is_the_source_of_its_kernels():
 
 
 def test_after_an_export_of_the_same_process_it_is_still_listed():
-    with compiling_for(tvm.target.Target(A100)):
+    with machine_code_context(tvm.target.Target(A100)):
         texts = _listed(A100)
     assert _listed(A100) == texts
 

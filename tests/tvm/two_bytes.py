@@ -1,7 +1,7 @@
 """Operators that are computed in types of two bytes, and their specifications in a type."""
 
 import attrs
-from chameleon_tvm.operators import specs
+from chameleon_tvm._operators import specs
 
 FULL = {"bias": True, "residual": True, "activation": "relu"}
 PACKED = {

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Iterator
 
 import click
-from chameleon_cli.main import chameleon
-from chameleon_core.errors import ExitCode
+from chameleon_cli._main import chameleon
+from chameleon_core._errors import ExitCode
 
 from chameleon_reference.markdown import cell, code, section, table
 

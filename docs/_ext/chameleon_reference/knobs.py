@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
-from chameleon_cli.space import describe_space
-from chameleon_core.loop.start.tasks import spaces_of, tasks_of
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.space import DesignSpace
+from chameleon_cli._space import describe_space
+from chameleon_core._loop.start.tasks import spaces_of, target_of, tasks_of
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._space import DesignSpace
 
 from chameleon_reference.markdown import cell, code, section, table
 
@@ -48,7 +48,7 @@ class Example:
                 "space": self.space,
             }
         )
-        _, tasks = tasks_of(pipeline)
+        tasks = tasks_of(pipeline, target_of(pipeline))
         (space,) = spaces_of(pipeline, tasks)
         return space
 

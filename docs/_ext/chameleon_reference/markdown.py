@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from chameleon_core.pipeline.annotations import DURATION
+from chameleon_cli._json_schema.types import DURATION
 
 _TYPES = {
     "integer": "integer",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
-from chameleon_core.plugins.first_party import FIRST_PARTY
+from chameleon_core._plugins.first_party import FIRST_PARTY
 
 from chameleon_reference.markdown import cell, section, table
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from chameleon_core.plugins.kinds import KINDS
-from chameleon_core.plugins.registry import Registry, default_registry
+from chameleon_core._plugins.kinds import KINDS
+from chameleon_core._plugins.registry import Registry, default_registry
 
 from chameleon_reference.commands import commands_page
 from chameleon_reference.knobs import knobs_page
 from chameleon_reference.markdown import section
 from chameleon_reference.messages import messages_page
 from chameleon_reference.plugins import hooks_page, kind_page, pipeline_page
+from chameleon_reference.public import public_page
 from chameleon_reference.python import SHOWN, page_name, python_page
 from chameleon_reference.results import results_page
 from chameleon_reference.sources import security_page
@@ -42,7 +43,10 @@ def pages(registry: Registry | None = None) -> dict[str, Page]:
     groups: dict[str, dict[str, Page]] = {
         "Files and commands": files,
         "Plugins": {**plugins, "hooks": hooks_page},
-        "Python": {page_name(shown[-1]): partial(python_page, *shown) for shown in SHOWN},
+        "Python": {
+            "public-names": public_page,
+            **{page_name(shown[-1]): partial(python_page, *shown) for shown in SHOWN},
+        },
     }
     by_name = {name: page for group in groups.values() for name, page in group.items()}
     return {"index": partial(_index, groups), **by_name}

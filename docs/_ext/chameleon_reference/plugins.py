@@ -6,11 +6,10 @@ import inspect
 import json
 from typing import Any
 
-from chameleon_cli.json_schema.document import StageSchemas, pipeline_schema
-from chameleon_core.pipeline.resolve import STAGES, keys_of
-from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.kinds import KINDS, Kind
-from chameleon_core.plugins.registry import Registry
+from chameleon_cli._json_schema.document import StageSchemas, pipeline_schema
+from chameleon_core._plugins.event_hooks import EventHooks
+from chameleon_core._plugins.kinds import KINDS, STAGES, Kind
+from chameleon_core._plugins.registry import Registry
 
 from chameleon_reference.markdown import cell, code, options_table, section, table
 
@@ -44,7 +43,7 @@ def pipeline_page(registry: Registry) -> str:
             cell(keys[key].get("description", "")),
             f"[{STAGES[key]}]({STAGES[key]}.md)" if key in STAGES else "",
         ]
-        for key in keys_of(registry)
+        for key in registry.pipeline_keys
     ]
     parts = [
         section("Pipeline files", "The keys of a pipeline file for `chameleon run`.", level=1),

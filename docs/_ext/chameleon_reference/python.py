@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from types import ModuleType
 
 import chameleon_core
 import chameleon_networks
-from chameleon_core import events as records
-from chameleon_core import loop, pipeline, schedulers, space, stages
+from chameleon_core import api, plugin_api
+from chameleon_core.plugin_api import EventHooks
 
 from chameleon_reference.markdown import section
+from chameleon_reference.public import constant
 
 SHOWN: tuple[tuple[str, str, ModuleType], ...] = (
     ("Programs and notebooks", "Interface to tune from Python and to read runs.", chameleon_core),
     ("Delivered networks", "Functions to load a network that a run delivered.", chameleon_networks),
-    ("Design spaces", "Classes of knobs and of design spaces.", space),
-    ("Contracts of stages", "Base classes of plugins: their methods and arguments.", stages),
-    ("Schedulers", "Schedulers choose the task that gets the next batch.", schedulers),
-    ("Pipelines", "Functions to read a pipeline, and classes of its sections.", pipeline),
-    ("Runs", "Functions to run a pipeline from Python.", loop),
-    ("Events", "Events of a run, which callbacks and event hooks get as their argument.", records),
+    ("Plugins", "Contracts, records, design spaces and errors for authors of plugins.", plugin_api),
+    ("Pipelines and runs", "Functions and classes to load pipelines and to run them.", api),
 )
 """Modules whose public names have a page: its title, a sentence, the module."""
 
@@ -35,25 +33,23 @@ def _entry(module: ModuleType, name: str) -> str:
     """A class or a function by autodoc; of an alias, which has no docstring, what it stands for."""
     value = getattr(module, name)
     own = getattr(value, "__module__", "").startswith("chameleon_")
-    if own and isinstance(value, type):
-        directive = f".. autoclass:: {module.__name__}.{name}\n   :members:"
+    if inspect.ismodule(value):
+        directive = f".. automodule:: {value.__name__}\n   :members:"
+    elif own and isinstance(value, type):
+        # A page of its own shows the hooks of events.
+        members = "" if value is EventHooks else "\n   :members:"
+        directive = f".. autoclass:: {module.__name__}.{name}{members}"
     elif own and callable(value):
         directive = f".. autofunction:: {module.__name__}.{name}"
     else:
-        return f"```python\n{name} = {value!r}\n```"
+        return f"```text\n{name}: {constant(value)}\n```"
     return f"```{{eval-rst}}\n{directive}\n```"
 
 
 def names_of(module: ModuleType) -> list[str]:
-    """What a module makes public."""
-    named = getattr(module, "__all__", None)
-    if named is not None:
-        return list(named)
-    return [
-        name
-        for name, member in vars(module).items()
-        if getattr(member, "__module__", "") == module.__name__ and not name.startswith("_")
-    ]
+    """What a module makes public, without what another page shows."""
+    shown = chameleon_core.__all__ if module is api else ()
+    return [name for name in module.__all__ if name not in shown]
 
 
 def page_name(module: ModuleType) -> str:

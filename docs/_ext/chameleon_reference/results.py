@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import attrs
-from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult
-from chameleon_core.measurement import Spending
-from chameleon_core.network_result import (
+from chameleon_core._loop.end.result import OperatorResult, RunResult, VariantResult
+from chameleon_core._measurement import Spending
+from chameleon_core._network_result import (
     BucketResult,
     Footprint,
     FrontPoint,

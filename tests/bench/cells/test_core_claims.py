@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from chameleon_bench.cells.worker import claim_core
+from chameleon_bench._cells.worker import claim_core
 
 CLAIM = """
 import sys
 from pathlib import Path
-from chameleon_bench.cells.worker import claim_core
+from chameleon_bench._cells.worker import claim_core
 print(claim_core([3, 5], Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """

@@ -6,12 +6,12 @@ from unittest.mock import Mock
 
 import attrs
 import pytest
-from chameleon_bench.cells import running
-from chameleon_bench.cells.execute import Execution, move_aside, results
-from chameleon_bench.cells.running import CellResult, Recorder, begin, run_cell
-from chameleon_core.errors import ChameleonError, RunFolderError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.pipeline.load import from_dict
+from chameleon_bench._cells import running
+from chameleon_bench._cells.execute import Execution, move_aside, results
+from chameleon_bench._cells.running import CellResult, Recorder, begin, run_cell
+from chameleon_core._errors import ChameleonError, RunFolderError
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._pipeline.load import from_dict
 from stopping import StopAfter, interrupted
 from synthetic import synthetic_registry
 

@@ -4,10 +4,10 @@ import os
 import signal
 
 import pytest
-from chameleon_bench.cells.execute import Workers
-from chameleon_bench.cells.running import CellResult
-from chameleon_core.errors import ExitCode, RunFolderError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
+from chameleon_bench._cells.execute import Workers
+from chameleon_bench._cells.running import CellResult
+from chameleon_core._errors import ExitCode, RunFolderError
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
 
 from ..conftest import WORKERS  # noqa: TID252 - tests are no package
 from .test_run import REPLAY

@@ -5,9 +5,9 @@ import os
 
 import pytest
 from chameleon_bench import hooks
-from chameleon_bench.suites import load
-from chameleon_cli.main import run as chameleon
-from chameleon_core.errors import ExitCode
+from chameleon_bench._suites import load
+from chameleon_cli._main import run as chameleon
+from chameleon_core._errors import ExitCode
 from synthetic import SyntheticExplorer, synthetic_registry
 
 SUITE = """\

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from chameleon_bench.pages.drawing import MOST, axis_of, drawing, paint
-from chameleon_bench.pages.plots import Plot, at, of, stacked_seconds
-from chameleon_bench.pages.run_record import Categories
+from chameleon_bench._pages.drawing import MOST, axis_of, drawing, paint
+from chameleon_bench._pages.plots import Plot, at, of, stacked_seconds
+from chameleon_bench._pages.run_record import Categories
 
 RECT = re.compile(r'<rect x="([\d.]+)%" y="[\d.]+%" width="([\d.]+)%"')
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_bench.pages.run_record import Categories, Measured
-from chameleon_bench.pages.search_plots import LEAST, knob_shares, projected
+from chameleon_bench._pages.run_record import Categories, Measured
+from chameleon_bench._pages.search_plots import LEAST, knob_shares, projected
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays

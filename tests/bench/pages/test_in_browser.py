@@ -10,9 +10,10 @@ import shutil
 import zlib
 
 import pytest
-from chameleon_bench.cells.execute import results
-from chameleon_bench.pages import run_page, run_plots, run_record
-from chameleon_bench.pages.suite_report import report_of, write_report
+from chameleon_bench import hooks
+from chameleon_bench._cells.execute import results
+from chameleon_bench._pages import run_page, run_plots, run_record
+from chameleon_bench._pages.suite_report import report_of, write_report
 from synthetic import run_synthetic, synthetic_document
 
 CHROMIUM = shutil.which("chromium")
@@ -111,7 +112,7 @@ def run_folder(tmp_path_factory):
         operators=[[7, 9], [5, 5, 5]],
         budget={"measurements": 40, "batch_size": 8},
     )
-    return run_synthetic(document).folder
+    return run_synthetic(document, hooks).folder
 
 
 @contextlib.contextmanager
@@ -319,14 +320,14 @@ def test_paper_has_the_still_plots(browser, run_folder):
 
 @pytest.fixture
 def many_measurements(tmp_path):
-    from chameleon_core.measurement import Measurement, Spending  # noqa: PLC0415
-    from chameleon_core.run_folder import RECORDS  # noqa: PLC0415
-    from chameleon_core.store import RecordStore  # noqa: PLC0415
-    from chameleon_core.task import Task  # noqa: PLC0415
+    from chameleon_core._measurement import Measurement, Spending  # noqa: PLC0415
+    from chameleon_core._run_files import RunFile  # noqa: PLC0415
+    from chameleon_core._store import RecordStore  # noqa: PLC0415
+    from chameleon_core._task import Task  # noqa: PLC0415
 
     folder = tmp_path / "many"
     folder.mkdir()
-    with RecordStore(folder / RECORDS) as store, store.transaction():
+    with RecordStore(folder / RunFile.RECORDS) as store, store.transaction():
         task = Task(name="op", operator="matmul", arguments={}, target="llvm", flop=1e6)
         stored = store.add_task(task, "made", "up")
         for row in range(3000):

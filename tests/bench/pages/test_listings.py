@@ -1,9 +1,9 @@
 """Listings on a page: whole where they are short, the innermost loops of long assembly."""
 
 import pytest
-from chameleon_bench.pages.search_tables import CHARACTERS, LINES, innermost_loops, listings_of
-from chameleon_core.run_folder import LISTINGS, listing_folder
-from chameleon_core.task import Task
+from chameleon_bench._pages.search_tables import CHARACTERS, LINES, innermost_loops, listings_of
+from chameleon_core._run_files import RunFile
+from chameleon_core._task import Task
 
 X86 = """\
 main:
@@ -58,7 +58,7 @@ TASK = Task(name="layer/1 conv", operator="conv2d", arguments={}, target="llvm",
 @pytest.fixture
 def shown(tmp_path):
     """What a page shows of listings."""
-    folder = tmp_path / LISTINGS / listing_folder(TASK)
+    folder = tmp_path / RunFile.LISTINGS / TASK.folder_name
     folder.mkdir(parents=True)
 
     def made(**texts):

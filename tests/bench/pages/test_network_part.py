@@ -4,10 +4,10 @@ import re
 
 import attrs
 import pytest
-from chameleon_bench.pages.run_page import page_of
-from chameleon_bench.pages.run_record import run_record
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.network_result import (
+from chameleon_bench._pages.run_page import page_of
+from chameleon_bench._pages.run_record import run_record
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import (
     BucketResult,
     FrontPoint,
     NetworkResult,

@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-from chameleon_bench.pages import plots
-from chameleon_bench.pages.rendering import bar
-from chameleon_bench.pages.run_record import Categories
+from chameleon_bench._pages import plots
+from chameleon_bench._pages.rendering import bar
+from chameleon_bench._pages.run_record import Categories
 
 PUBLISHED = "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba"
 """SHA-256 of ``plotly-basic.min.js`` as the package ``plotly.js-basic-dist-min`` 4.1.1 has it."""

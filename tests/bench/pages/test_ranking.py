@@ -2,7 +2,7 @@
 
 import math
 
-from chameleon_bench.pages.suite_report import ranking_table, rankings, sentences
+from chameleon_bench._pages.suite_report import ranking_table, rankings, sentences
 
 METRIC = "measurements_to_95"
 

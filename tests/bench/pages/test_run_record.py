@@ -3,7 +3,7 @@
 import json
 
 import numpy as np
-from chameleon_bench.pages.run_record import RunEvents, run_events, since
+from chameleon_bench._pages.run_record import RunEvents, run_events, since
 
 
 def test_the_time_between_processes_does_not_count():

@@ -9,16 +9,16 @@ from html.parser import HTMLParser
 
 import attrs
 import pytest
-from chameleon_bench.pages.run_page import write_report
-from chameleon_bench.pages.run_plots import plots_of
-from chameleon_bench.pages.run_record import network_seconds, run_record
-from chameleon_core.errors import RunFolderError
-from chameleon_core.loop.round.batch import Origin
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.run_folder import LISTINGS, RECORDS, listing_folder
-from chameleon_core.stages import Disturbance
-from chameleon_core.store import RecordStore
-from chameleon_core.task import Task
+from chameleon_bench._pages.run_page import write_report
+from chameleon_bench._pages.run_plots import plots_of
+from chameleon_bench._pages.run_record import network_seconds, run_record
+from chameleon_core._errors import RunFolderError
+from chameleon_core._loop.round.batch import Origin
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._run_files import RunFile
+from chameleon_core._stages import Disturbance
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
 from stopping import StopAfter, interrupted
 from synthetic import ModelOptions, SyntheticFrontend, SyntheticRunner, measurements_in
 
@@ -196,7 +196,7 @@ def test_what_winners_became_can_be_unfolded(pipeline):
     result = run_pipeline(pipeline())
     assert "holds neither the TensorIR" in _page(result.folder).text
     listed, other = result.operators
-    folder = result.folder / LISTINGS / listing_folder(Task(**listed.task))
+    folder = result.folder / RunFile.LISTINGS / Task(**listed.task).folder_name
     folder.mkdir(parents=True)
     (folder / "TensorIR.py").write_text("if a < b:\n\tpass\n")
     write_report(result.folder)
@@ -294,7 +294,7 @@ def test_where_nothing_succeeded_the_page_says_so(pipeline):
 
 
 def test_a_run_that_has_measured_nothing_yet_has_a_page(tmp_path):
-    with RecordStore(tmp_path / RECORDS) as store:
+    with RecordStore(tmp_path / RunFile.RECORDS) as store:
         task = Task(name="op", operator="matmul", arguments={}, target="llvm", flop=1e6)
         store.add_task(task, "made", "up")
     write_report(tmp_path)
@@ -310,7 +310,7 @@ def test_no_run_no_report(tmp_path):
 
 
 def test_the_command_writes_where_it_is_told(pipeline, tmp_path, capsys):
-    from chameleon_cli.main import run  # noqa: PLC0415
+    from chameleon_cli._main import run  # noqa: PLC0415
 
     folder = run_pipeline(pipeline()).folder
     file = tmp_path / "page.html"

@@ -5,9 +5,9 @@ import json
 import re
 
 import pytest
-from chameleon_bench.cells.execute import results
-from chameleon_bench.pages.suite_report import printed, report_of, write_report
-from chameleon_core.loop.round.batch import Origin
+from chameleon_bench._cells.execute import results
+from chameleon_bench._pages.suite_report import printed, report_of, write_report
+from chameleon_core._loop.round.batch import Origin
 
 from ..conftest import loaded  # noqa: TID252 - tests are no package
 

@@ -1,6 +1,7 @@
 """Small runs of synthetic stages, made once."""
 
 import pytest
+from chameleon_bench import hooks
 from synthetic import run_synthetic, synthetic_document
 
 OPERATORS = [[7, 9], [5, 5, 5], [11, 4]]
@@ -20,5 +21,6 @@ def many(few):
 
 def _run(folder, *, measurements, seed=0):
     budget = {"measurements": measurements, "batch_size": 4}
-    run_synthetic(synthetic_document(folder, operators=OPERATORS, budget=budget, seed=seed))
+    document = synthetic_document(folder, operators=OPERATORS, budget=budget, seed=seed)
+    run_synthetic(document, hooks)
     return folder

@@ -8,7 +8,7 @@ import sqlite3
 import attrs
 import numpy as np
 import pytest
-from chameleon_bench.runs.comparison import (
+from chameleon_bench._runs.comparison import (
     ComparedOperator,
     ComparedRun,
     comparison_of,
@@ -23,22 +23,21 @@ from chameleon_bench.runs.comparison import (
     time_json,
     version_differences,
 )
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ConfigError, ExitCode, RunFolderError
-from chameleon_core.measurement import Measurement
-from chameleon_core.run_view import OperatorTime, RunState, TimeSource
-from chameleon_core.task import Task
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ConfigError, ExitCode, RunFolderError
+from chameleon_core._run_view import RunState, TimeSource
+from chameleon_core._task import Task
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import run_synthetic, synthetic_document
 
 
 def operator(name, repeats, *, costs=(), weight=1, source=TimeSource.COMPARISON):
-    measurement = Measurement(config=(0,), seconds=tuple(repeats)) if repeats else None
     return ComparedOperator(
         name=name,
         weight=weight,
-        time=None if measurement is None else OperatorTime(measurement=measurement, source=source),
+        repeats=tuple(repeats),
+        source=source if repeats else "",
         costs=np.array(costs or repeats or [np.inf], float),
         seconds=1.0,
     )

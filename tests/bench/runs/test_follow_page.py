@@ -3,8 +3,8 @@
 import shutil
 
 import pytest
-from chameleon_bench.runs import live_page
-from chameleon_bench.runs.live_page import LiveRun, PageServer
+from chameleon_bench._runs import live_page
+from chameleon_bench._runs.live_page import LiveRun, PageServer
 
 playwright = pytest.importorskip("playwright.sync_api")
 

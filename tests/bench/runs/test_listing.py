@@ -6,10 +6,10 @@ import shutil
 import sqlite3
 
 import pytest
-from chameleon_bench.commands.runs import BROKEN, listed_runs, model_in_words
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ExitCode
-from chameleon_core.run_folder import RunFolder
+from chameleon_bench._commands.runs import BROKEN, listed_runs, model_in_words
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ExitCode
+from chameleon_core._run_folder import RunFolder
 
 
 def test_runs_are_listed_with_what_they_found(few, many, tmp_path, capsys):
@@ -100,7 +100,7 @@ def test_a_model_in_few_words(section, words):
 
 def test_listing_imports_neither_torch_nor_tvm(run_python, few):
     program = (
-        "import sys; from chameleon_cli.main import run; "
+        "import sys; from chameleon_cli._main import run; "
         "code = run(['runs', sys.argv[1]]); "
         "heavy = {'torch', 'tvm', 'scipy', 'sklearn', 'jinja2'} & set(sys.modules); "
         "sys.exit(code or (str(heavy) if heavy else 0))"

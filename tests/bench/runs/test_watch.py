@@ -12,15 +12,15 @@ import subprocess
 import sys
 
 import pytest
-from chameleon_bench.pages.run_page import page_of
-from chameleon_bench.pages.run_record import run_record
-from chameleon_bench.runs import live_page
-from chameleon_bench.runs.live_page import LiveRun, PageServer
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import RunFolder
+from chameleon_bench._pages.run_page import page_of
+from chameleon_bench._pages.run_record import run_record
+from chameleon_bench._runs import live_page
+from chameleon_bench._runs.live_page import LiveRun, PageServer
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ExitCode, TargetError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._plugins import hookimpl
+from chameleon_core._run_folder import RunFolder
 
 VERSION = re.compile(r'data-version="([^"]*)"')
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_bench.statistics.contrasts import geometric_ratio, holm, paired_p
+from chameleon_bench._statistics.contrasts import geometric_ratio, holm, paired_p
 
 INF = math.inf
 

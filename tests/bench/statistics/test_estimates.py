@@ -2,7 +2,7 @@
 
 import math
 
-from chameleon_bench.statistics.estimates import estimate
+from chameleon_bench._statistics.estimates import estimate
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,9 +5,9 @@ import math
 import attrs
 import numpy as np
 import pytest
-from chameleon_bench.cells.trajectory import Trajectory
-from chameleon_bench.statistics import goals
-from chameleon_bench.statistics.estimates import estimate
+from chameleon_bench._cells.trajectory import Trajectory
+from chameleon_bench._statistics import goals
+from chameleon_bench._statistics.estimates import estimate
 from hypothesis import given
 from hypothesis import strategies as st
 

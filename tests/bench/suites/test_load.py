@@ -1,9 +1,9 @@
 """Suite files: what they may say, and errors that say where."""
 
 import pytest
-from chameleon_bench.suites.load import load_suite
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_bench._suites.load import load_suite
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.nodes import PipelineError
 
 GOOD = """\
 pipelines:

@@ -2,10 +2,10 @@
 
 import attrs
 import pytest
-from chameleon_bench.cells.running import run_cell
-from chameleon_core.loop.interruption import Interruption
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.pipeline.schema import StageSpec
+from chameleon_bench._cells.running import run_cell
+from chameleon_core._loop.interruption import Interruption
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._pipeline.schema import StageSpec
 from synthetic import SyntheticRival, plugin_of, record_of, synthetic_registry
 
 SUITE = """\

@@ -4,8 +4,8 @@ import json
 
 import attrs
 import pytest
-from chameleon_bench.suites.load import ALWAYS, version_of, versions_of
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_bench._suites.load import ALWAYS, version_of, versions_of
+from chameleon_core._plugins import NoOptions, PluginRecord, Registry, hookimpl
 
 
 @attrs.frozen

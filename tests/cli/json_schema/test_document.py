@@ -8,14 +8,14 @@ from typing import Any, Literal
 import attrs
 import pytest
 from attrs import validators
-from chameleon_cli.json_schema.document import pipeline_schema
-from chameleon_cli.json_schema.types import TypeSchemas
+from chameleon_cli._json_schema.document import pipeline_schema
+from chameleon_cli._json_schema.types import TypeSchemas
 from chameleon_core import hooks
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.nodes import PipelineError, first_field, node_of
-from chameleon_core.pipeline.resolve import KEYS, STAGES
-from chameleon_core.pipeline.structure import Structurer
-from chameleon_core.plugins import Registry
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.nodes import Node, PipelineError, first_field
+from chameleon_core._pipeline.structure import Structurer
+from chameleon_core._plugins import Registry
+from chameleon_core._plugins.kinds import STAGES
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -63,7 +63,7 @@ def test_what_no_preset_gives_is_required_with_its_name(key, instead, tmp_path):
 
 def test_core_alone_has_a_schema_which_nothing_fits():
     registry = Registry.from_plugins([("chameleon-tuner-core", hooks)])
-    assert list(pipeline_schema(registry)["properties"]) == list(KEYS)
+    assert list(pipeline_schema(registry)["properties"]) == list(registry.pipeline_keys)
     assert not checked(registry).is_valid({"model": {"operators": []}, "target": "native"})
 
 
@@ -111,7 +111,7 @@ CHECK = Draft202012Validator(SECTION)
 
 
 def structured(document, kind=Options):
-    node = first_field(node_of(document, "test"), kind)
+    node = first_field(Node.of(document, "test"), kind)
     try:
         return Structurer(classes=lambda _: {}).make(node, kind, "test")
     except PipelineError:

@@ -5,13 +5,13 @@ import math
 import chameleon_core as cc
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.api.measurements import non_dominated
-from chameleon_core.errors import ConfigError, RunFolderError
-from chameleon_core.events import BatchMeasured, Measured
-from chameleon_core.measurement import FailureKind
-from chameleon_core.run_view import RunView
-from chameleon_core.space.knobs import Factorization
+from chameleon_cli._main import run as command_line
+from chameleon_core._api.measurements import non_dominated
+from chameleon_core._errors import ConfigError, RunFolderError
+from chameleon_core._events import BatchMeasured, Measured
+from chameleon_core._measurement import FailureKind
+from chameleon_core._run_view import RunView
+from chameleon_core._space.knobs import Factorization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_registry
@@ -58,7 +58,7 @@ def test_what_is_asked_meets_the_conditions(tuner, tiles):
     while len(batch := search.ask()):
         assert all(row["tile"] * row["unroll"] <= 128 for row in batch)
         search.tell(batch, [bowl(**row) for row in batch])
-    assert search.measured == len(tiles.everything)
+    assert search.measured == len(tiles.all_legal)
     assert search.best.configuration == {"tile": 4, "unroll": 16, "vectorise": True}
     assert search.best.seconds == pytest.approx(1e-3)
 
@@ -188,7 +188,7 @@ def test_callbacks_are_told_typed_events_and_may_stop(tuner, tiles, stages):
 def test_a_function_is_tuned_to_its_optimum(tiles, stages):
     result = cc.minimize(bowl, tiles, budget=100, **stages)
     assert result.best.configuration == {"tile": 4, "unroll": 16, "vectorise": True}
-    assert len(result.measurements) == len(tiles.everything)
+    assert len(result.measurements) == len(tiles.all_legal)
     with pytest.raises(ConfigError, match="'budget'"):
         cc.minimize(bowl, tiles, budget=0, **stages)
 

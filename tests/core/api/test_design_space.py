@@ -3,9 +3,9 @@
 import chameleon_core as cc
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.space import Choice, DesignSpace, Factorization
-from chameleon_core.space.fixed import fixed_space
+from chameleon_core._errors import ConfigError
+from chameleon_core._space import Choice, DesignSpace, Factorization
+from chameleon_core._space.fixed import fixed_space
 
 
 def test_values_are_knobs_in_their_order():
@@ -25,7 +25,7 @@ def test_a_condition_takes_single_values_and_is_asked_once_for_each():
         return tile < 4 and unroll < 16
 
     space = cc.design_space(tile=[1, 2, 4], unroll=[0, 16], other=[False, True], where=[small])
-    assert len(space.everything) == 4
+    assert len(space.all_legal) == 4
     assert sorted(asked) == sorted(set(asked))
     assert space.why_illegal((2, 0, 0)) == "it does not meet small"
 
@@ -38,7 +38,7 @@ def test_a_mapping_names_conditions():
 def test_knobs_of_the_core_may_be_given():
     tile = Factorization(name="tile", extent=8)
     space = cc.design_space(tile=tile, unroll=[0, 1], where=[lambda tile: tile[1] == 4])
-    assert [space.decode(row)["tile"] for row in space.everything] == [(2, 4), (2, 4)]
+    assert [space.decode(row)["tile"] for row in space.all_legal] == [(2, 4), (2, 4)]
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_a_fixed_space_guesses_costs_as_the_whole_one():
 
 def test_values_may_be_fixed():
     space = cc.design_space(tile=[1, 2, 4], unroll=[0, 16], fix={"tile": 2})
-    assert [space.decode(row)["tile"] for row in space.everything] == [2, 2]
+    assert [space.decode(row)["tile"] for row in space.all_legal] == [2, 2]

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import synthetic
-from chameleon_core.loop.plugin_contract import PluginContract
-from chameleon_core.loop.round.stages import SearchStages
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.measurement import Measurement
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import StageContext
-from chameleon_testing import conformance_cases
+from chameleon_core._loop.plugin_contract import PluginContract
+from chameleon_core._loop.round.stages import SearchStages
+from chameleon_core._loop.round.tuner import TaskTuner
+from chameleon_core._measurement import Measurement
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import StageContext
+from chameleon_testing import _conformance_cases as conformance_cases
 
 
 def _task(space):

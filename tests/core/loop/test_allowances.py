@@ -3,12 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
-from chameleon_cli.progress import Rate
-from chameleon_core.loop.budget import Allowance, Allowances
-from chameleon_core.loop.round.stages import generator
-from chameleon_core.measurement import FailureKind, Measurement, Spending, convincing, same_failure
-from chameleon_core.pipeline.schema import Budget, Scope
-from chameleon_core.task import Task
+from chameleon_cli._progress import Rate
+from chameleon_core._loop.budget import Allowance, Allowances
+from chameleon_core._loop.round.stages import generator
+from chameleon_core._measurement import FailureKind, Measurement, Spending, convincing, same_failure
+from chameleon_core._pipeline.schema import Budget, Scope
+from chameleon_core._task import Task
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -233,7 +233,7 @@ def test_how_many_are_convincing(wanted, batch_size, expected):
 
 def ticked(monkeypatch, **options):
     clock = iter(range(100))
-    monkeypatch.setattr("chameleon_cli.progress.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("chameleon_cli._progress.time.monotonic", lambda: float(next(clock)))
     rate = Rate(**options)
     for _ in range(10):
         rate.tick()

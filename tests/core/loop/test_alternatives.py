@@ -3,7 +3,7 @@
 import attrs
 import hypothesis.strategies as st
 import pytest
-from chameleon_core.loop.end.comparison import (
+from chameleon_core._loop.end.comparison import (
     ALTERNATIVES,
     NEARLY,
     SHARE,
@@ -12,7 +12,7 @@ from chameleon_core.loop.end.comparison import (
     alternatives,
     best_of,
 )
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core._measurement import FailureKind, Measurement
 from hypothesis import given
 
 

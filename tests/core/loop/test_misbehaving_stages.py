@@ -3,8 +3,8 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import PluginError
-from chameleon_core.stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
+from chameleon_core._errors import PluginError
+from chameleon_core._stages import Candidates, CostModel, Explorer, Sampler, Synthesizer
 
 
 class Scripted(Explorer):
@@ -126,7 +126,7 @@ def test_what_the_model_would_measure_together_comes_first(space, make_tuner, me
     tuner = make_tuner(space, explorer=Scripted(CANDIDATES), cost_model=Together([4, 2]))
     tuner.tell(measure(space, tuner.ask()))
     candidates = _explored(tuner)
-    fresh = [row for row in CANDIDATES.tolist() if tuner.visited.fresh(np.array([row])).all()]
+    fresh = [row for row in CANDIDATES.tolist() if tuner.visited.unvisited(np.array([row])).all()]
     expected = [fresh[row] for row in (4, 2, 0, 1, 3)]
     assert candidates.configs.tolist() == expected
     assert (np.diff(candidates.scores) <= 0).all()

@@ -4,11 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_core.errors import RunFolderError
-from chameleon_core.loop.start.earlier_runs import WarmStart, distance, encoded, nearest, same_types
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.run_folder import read_store
-from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_core._errors import RunFolderError
+from chameleon_core._loop.start.earlier_runs import (
+    WarmStart,
+    distance,
+    encoded,
+    nearest,
+    same_types,
+)
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization
+from chameleon_core._store import RecordStore
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import run_synthetic, synthetic_document
@@ -103,7 +109,7 @@ def run(folder, operators, **more):
 
 
 def stored(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return [(t.task, store.measurements(t.id)) for t in store.tasks()]
 
 

@@ -2,9 +2,8 @@
 
 import attrs
 import pytest
-from chameleon_cli.result_rows import network_remarks, rival_rows
-from chameleon_core.loop.end.result import slower
-from chameleon_core.network_result import NetworkResult, RivalTime
+from chameleon_cli._result_rows import network_remarks, rival_rows
+from chameleon_core._network_result import NetworkResult, RivalTime
 
 
 def _reduced(asked, seconds, precision=None, error=0.01):
@@ -47,10 +46,10 @@ def test_like_comes_first_and_reduced_ones_last():
 
 def test_the_ratio_is_to_the_best_in_the_same_precision():
     assert INT8.ratio == pytest.approx(0.003 / 0.004)
-    assert "slower than openvino int8" in (slower(INT8, []) or "")
+    assert "slower than openvino int8" in (INT8.slower() or "")
     float32 = attrs.evolve(INT8, precision="float32", precisions=("float32",))
     assert float32.ratio == pytest.approx(0.016 / 0.004)
-    assert slower(float32, []) is None
+    assert float32.slower() is None
     like = [name for name, rival in rival_rows(float32) if rival.asked == "float32"]
     assert like == [name for name, _ in rival_rows(float32)[:2]] == ["onnxruntime", "torch"]
 

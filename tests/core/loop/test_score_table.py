@@ -1,9 +1,9 @@
 """A table of scores answers as the model would, and asks it once."""
 
 import numpy as np
-from chameleon_core.loop.round.stages import WatchedScores, tabulated
-from chameleon_core.stages import Visited
-from chameleon_testing.conformance_cases import grid
+from chameleon_core._loop.round.stages import WatchedScores, tabulated
+from chameleon_core._stages import Visited
+from chameleon_testing._conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ def test_the_model_is_asked_once():
 def test_what_it_answers_may_be_changed():
     space, model = grid(4), Model()
     score = tabulated(model, space)
-    configs = space.everything
+    configs = space.all_legal
     score(configs)[:] = -1.0
     assert score(configs).tolist() == [0.0, 1.0, 2.0, 3.0]
 

@@ -4,9 +4,9 @@ import threading
 from collections import Counter
 
 import pytest
-from chameleon_core.errors import PluginError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
+from chameleon_core._errors import PluginError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
 from stopping import StopAfter, interrupted
 from synthetic import (
     RunnerOptions,

@@ -3,11 +3,11 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.loop.end.delivery import winners
-from chameleon_core.loop.end.result import OperatorResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.stages import CostModel
+from chameleon_core._loop.end.delivery import winners
+from chameleon_core._loop.end.result import OperatorResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._stages import CostModel
 from synthetic import SyntheticRunner
 
 

@@ -8,13 +8,13 @@ from collections import Counter, deque
 from typing import Any
 
 import attrs
-from chameleon_core.loop import tuning
-from chameleon_core.loop.round.in_flight import BatchesInFlight
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions
-from chameleon_core.schedulers import Scheduler
-from chameleon_core.stages import Arrival, Frontend, MeasureStream
+from chameleon_core._loop import tuning
+from chameleon_core._loop.round.in_flight import BatchesInFlight
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import NoOptions
+from chameleon_core._schedulers import Scheduler
+from chameleon_core._stages import Arrival, Frontend, MeasureStream
 from synthetic import (
     SyntheticRunner,
     plugin_of,

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from typing import Any, Literal
 
 import attrs
-from chameleon_core.errors import ConfigError
-from chameleon_core.plugins import NoOptions, PluginRecord, PresetRecord, Registry
+from chameleon_core._errors import ConfigError
+from chameleon_core._plugins import NoOptions, PluginRecord, PresetRecord, Registry
 from synthetic import plugin_of
 
-HERE = "chameleon_core.errors:ChameleonError"
+HERE = "chameleon_core._errors:ChameleonError"
 
 
 @attrs.frozen(kw_only=True)
@@ -60,8 +60,8 @@ class AnnealingOptions:
     pause: float = attrs.field(default=0.0, metadata={"duration": True})
 
 
-def record(name, options=NoOptions):
-    return PluginRecord(name=name, summary=f"The {name}.", factory=HERE, options=options)
+def record(name, options=NoOptions, kind=PluginRecord, **more):
+    return kind(name=name, summary=f"The {name}.", factory=HERE, options=options, **more)
 
 
 DEFAULT = {

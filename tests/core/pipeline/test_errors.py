@@ -1,11 +1,11 @@
 """What is wrong with a pipeline is said exactly, and all of it at once."""
 
-import attrs
 import pytest
-from chameleon_core.errors import ConfigError, ExitCode
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import AmbiguousNameError, PresetRecord, Registry
+from chameleon_core._errors import ConfigError, ExitCode
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._plugins import AmbiguousNameError, PresetRecord, Registry
+from chameleon_core.plugin_api import CostModelRecord, ExplorerRecord
 from synthetic import plugin_of
 
 HEAD = "model: {operators: [{conv2d: {channels: 3}}]}\ntarget: native\n"
@@ -151,8 +151,8 @@ def test_one_mistake_is_one_line_at_its_place(faults, text, expected):
 
 
 def test_an_explorer_that_needs_scores_needs_a_cost_model(fakes, faults):
-    walk = attrs.evolve(fakes.record("walk"), scores=True)
-    blind = attrs.evolve(fakes.record("blind"), scores=False)
+    walk = fakes.record("walk", kind=ExplorerRecord, needs_cost_model=True)
+    blind = fakes.record("blind", kind=CostModelRecord, predicts=False)
     using = fakes.registry(("blind-dist", plugin_of(explorers=[walk], cost_models=[blind])))
     assert faults(f"{HEAD}explorer: walk\ncost_model: blind\n", using=using) == [
         (

@@ -6,16 +6,15 @@ from typing import Any
 
 import attrs
 import pytest
-from chameleon_core.pipeline.annotations import parse_duration
-from chameleon_core.pipeline.binding import difference
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.members import create_member
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.pipeline.resolve import dump_pipeline
-from chameleon_core.pipeline.schema import Scope, StageSpec
-from chameleon_core.pipeline.yaml import dump_yaml, parse_yaml
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry
-from chameleon_core.plugins.options import FORMER
+from chameleon_core._pipeline.annotations import parse_duration
+from chameleon_core._pipeline.binding import difference
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.members import create_member
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._pipeline.resolve import dump_pipeline
+from chameleon_core._pipeline.schema import Scope, StageSpec
+from chameleon_core._pipeline.yaml import dump_yaml, parse_yaml
+from chameleon_core._plugins import NoOptions, PluginRecord, Registry
 from hypothesis import example, given
 from hypothesis import strategies as st
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
@@ -193,7 +192,7 @@ def test_a_target_may_be_a_mapping(fakes, load, faults):
 
 @attrs.frozen(kw_only=True)
 class Renamed:
-    source: str = attrs.field(metadata={FORMER: "file", "path": True})
+    source: str = attrs.field(metadata={"former": "file", "path": True})
     batch: int = 1
 
 

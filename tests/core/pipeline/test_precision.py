@@ -1,12 +1,12 @@
 """The section ``precision``: its forms, its mistakes, and what of it binds a run folder."""
 
-import attrs
 import pytest
-from chameleon_core.pipeline.binding import difference
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.resolve import dump_pipeline
-from chameleon_core.plugins import PluginRecord, SectionRecord
-from chameleon_networks.precision.section import Precision
+from chameleon_core._pipeline.binding import difference
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._pipeline.resolve import dump_pipeline
+from chameleon_core._plugins import SectionRecord
+from chameleon_core.plugin_api import FrontendRecord
+from chameleon_networks._precision.section import Precision
 from synthetic import plugin_of
 
 HEAD = "model: {net: {}}\ntarget: native\n"
@@ -15,7 +15,7 @@ HEAD = "model: {net: {}}\ntarget: native\n"
 @pytest.fixture
 def using(fakes):
     """A registry with a frontend that knows two types beside float32."""
-    net = attrs.evolve(fakes.record("net"), precisions=("bfloat16", "int8"))
+    net = fakes.record("net", kind=FrontendRecord, precisions=("bfloat16", "int8"))
     section = SectionRecord(name="precision", summary="", options=Precision)
     return fakes.registry(("networks", plugin_of(frontends=[net], sections=[section])))
 
@@ -102,7 +102,7 @@ def test_a_frontend_that_registered_no_precision_refuses_all_but_float32(load, f
         "choose a frontend of networks"
     )
     load(text + "precision: float32\n", using=using)
-    assert PluginRecord(name="x", summary="", factory="a:b", options=object).precisions == ()
+    assert FrontendRecord(name="x", summary="", factory="a:b", options=object).precisions == ()
 
 
 @pytest.mark.parametrize(

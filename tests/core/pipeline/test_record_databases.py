@@ -4,9 +4,10 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.pipeline.yaml import dump_yaml
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._pipeline.yaml import dump_yaml
+from chameleon_core.plugin_api import RecordDatabaseRecord
 from synthetic import plugin_of, record_of, synthetic_document, synthetic_registry
 
 
@@ -21,7 +22,13 @@ def shelves(*placed):
     """A plugin of databases: some are named by a place, and one is not."""
     return plugin_of(
         record_databases=[
-            record_of(ShelfOptions, ShelfOptions, name=name, place_option="at" * (name in placed))
+            record_of(
+                ShelfOptions,
+                ShelfOptions,
+                name=name,
+                kind=RecordDatabaseRecord,
+                place_option="at" * (name in placed),
+            )
             for name in (*placed, "nowhere")
         ]
     )

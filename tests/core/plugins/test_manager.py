@@ -5,7 +5,7 @@ import sys
 
 import attrs
 import pytest
-from chameleon_core.plugins import (
+from chameleon_core._plugins import (
     API_VERSION,
     KINDS,
     CommandRecord,
@@ -20,7 +20,7 @@ from chameleon_core.plugins import (
     UnknownNameError,
     hookimpl,
 )
-from chameleon_core.plugins.manager import DiscoveredPlugin, load_plugins
+from chameleon_core._plugins.manager import DiscoveredPlugin, load_plugins
 from synthetic import plugin_of
 
 
@@ -54,7 +54,7 @@ class Unprintable(Exception):  # noqa: N818 - what a plugin may call it
         (None, "returns None from chameleon_explorers, which must return a list of records"),
         (3, "failed in chameleon_explorers: TypeError: 'int' object is not iterable"),
         ("ppo", "returns 'ppo' from chameleon_explorers, which must return a list of records"),
-        ([3], "registers an int as explorer, which must be a PluginRecord"),
+        ([3], "registers an int as explorer, which must be an ExplorerRecord"),
         ([record("a b")], "registers an explorer named 'a b'"),
         ([record("")], "registers an explorer named ''"),
         ([record(None)], "registers an explorer named None"),
@@ -74,7 +74,7 @@ class Unprintable(Exception):  # noqa: N818 - what a plugin may call it
         ),
         (
             [PresetRecord(name="p", summary="", pipeline={})],
-            "registers a PresetRecord as explorer, which must be a PluginRecord",
+            "registers a PresetRecord as explorer, which must be an ExplorerRecord",
         ),
         ([record("two"), record("two")], "registers the explorer 'two' twice"),
         (itertools.repeat(record("many")), "returns more than 10000 records"),
@@ -178,7 +178,7 @@ def test_entry_points_are_found_with_their_distribution(tmp_path, monkeypatch):
         "gone = no_such_module_at_all\n"
     )
     (tmp_path / "weird_plugin_hooks.py").write_text(
-        "from chameleon_core.plugins import *\n\n"
+        "from chameleon_core._plugins import *\n\n"
         "@hookimpl\ndef chameleon_samplers():\n"
         "    yield PluginRecord(name='weird', summary='', factory='a:b', options=NoOptions)\n"
     )

@@ -16,10 +16,10 @@ import attrs
 import pluggy
 import pytest
 import structlog
-from chameleon_core.errors import ConfigError, ExitCode, PluginError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import (
+from chameleon_core._errors import ConfigError, ExitCode, PluginError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import (
     KINDS,
     PROJECT,
     AmbiguousNameError,
@@ -34,10 +34,10 @@ from chameleon_core.plugins import (
     hookimpl,
     load_factory,
 )
-from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.plugins.factory import hint_after
-from chameleon_core.plugins.first_party import FIRST_PARTY
-from chameleon_core.plugins.kinds import hook_specs
+from chameleon_core._plugins.event_hooks import EventHooks
+from chameleon_core._plugins.factory import hint_after
+from chameleon_core._plugins.first_party import FIRST_PARTY
+from chameleon_core._plugins.kinds import hook_specs
 from synthetic import (
     SYNTHETIC,
     SyntheticExplorer,

@@ -2,9 +2,9 @@
 
 import sys
 
-from chameleon_cli.main import run
-from chameleon_core.pipeline import load
-from chameleon_core.plugins import registry
+from chameleon_cli._main import run
+from chameleon_core._pipeline import load
+from chameleon_core._plugins import registry
 from synthetic import synthetic_registry
 
 if __name__ == "__main__":

@@ -4,16 +4,20 @@ import json
 
 import attrs
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError, ExitCode, PluginError, RunFolderError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.tasks import frontend_of
-from chameleon_core.pipeline.load import from_dict, load_pipeline
-from chameleon_core.pipeline.resolve import dump_pipeline
-from chameleon_core.plugins.options import NOT_BINDING
-from chameleon_core.run_folder import read_store
-from chameleon_core.space import DesignSpace
-from chameleon_core.store import RecordStore
-from chameleon_networks.precision.section import Precision
+from chameleon_core._errors import (
+    ChameleonError,
+    ConfigError,
+    ExitCode,
+    PluginError,
+    RunFolderError,
+)
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._loop.start.tasks import frontend_of
+from chameleon_core._pipeline.load import from_dict, load_pipeline
+from chameleon_core._pipeline.resolve import dump_pipeline
+from chameleon_core._space import DesignSpace
+from chameleon_core._store import RecordStore
+from chameleon_networks._precision.section import Precision
 from structlog.testing import capture_logs
 from synthetic import (
     BASELINE_SECONDS,
@@ -31,7 +35,7 @@ from synthetic import (
 class Patient(RunnerOptions):
     """Options of a runner of which some decide nothing about times."""
 
-    patience: float = attrs.field(default=600.0, metadata={**NOT_BINDING})
+    patience: float = attrs.field(default=600.0, metadata={"binds": False})
     repeats: int = 3
 
 
@@ -39,7 +43,7 @@ class Patient(RunnerOptions):
 class Checked(ModelOptions):
     """Options of a frontend of which one decides nothing about times."""
 
-    compare: bool = attrs.field(default=True, metadata={**NOT_BINDING})
+    compare: bool = attrs.field(default=True, metadata={"binds": False})
 
 
 class Broken(SyntheticRunner):
@@ -76,7 +80,7 @@ def test_what_no_measurement_depends_on_may_change(run, other):
     again, asked = run(**other)
     assert asked == 0, "the comparison of before stands as well"
     assert again.operators[0].config == first.operators[0].config
-    with read_store(again.folder) as store:
+    with RecordStore.of_run(again.folder) as store:
         [(key, changed)] = other.items()
         [(name, value)] = changed.items()
         written = store.fact("pipeline")["document"][key]
@@ -116,7 +120,7 @@ def test_a_run_that_ended_before_its_first_measurement_binds_nothing(run):
     result, asked = run(model={"operators": [[7, 7]]})
     assert asked == 8 + 1
     assert result.operators[0].task["arguments"]["cardinalities"] == [7, 7]
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert len(store.tasks()) == 1, "nothing is left of the other pipeline"
     with pytest.raises(RunFolderError):
         run(seed=3)
@@ -213,7 +217,7 @@ def test_a_frontend_is_told_of_a_reduced_precision_and_refuses_one_by_default(mo
 
 
 def decoded(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return {stored.task.name: store.decoded(stored.id) for stored in store.tasks()}
 
 
@@ -237,7 +241,7 @@ def test_a_knob_that_only_some_operators_have_is_fixed_there(pipeline):
 
 
 def test_the_records_are_those_of_the_whole_space(pipeline):
-    with read_store(run_pipeline(pipeline(fix={"knob0": 4})).folder) as store:
+    with RecordStore.of_run(run_pipeline(pipeline(fix={"knob0": 4})).folder) as store:
         fixed = {stored.fingerprint for stored in store.tasks()}
     whole = run_pipeline(pipeline(), fresh=True)
     assert fixed == {operator.fingerprint for operator in whole.operators}

@@ -1,12 +1,12 @@
 """Stages that break their contracts are named, and cost nothing but the run."""
 
 import pytest
-from chameleon_core.errors import ConfigError, PluginError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import Measurement
-from chameleon_core.schedulers import Scheduler
-from chameleon_core.stages import Baseline, Frontend, SpaceProvider
-from chameleon_core.task import Task
+from chameleon_core._errors import ConfigError, PluginError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import Measurement
+from chameleon_core._schedulers import Scheduler
+from chameleon_core._stages import Baseline, Frontend, SpaceProvider
+from chameleon_core._task import Task
 from synthetic import SyntheticRunner
 
 

@@ -7,15 +7,15 @@ import time
 
 import attrs
 import pytest
-from chameleon_cli.results_table import print_network
-from chameleon_cli.signals import signals
-from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.loop.end.result import RunResult, summary_lines
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.network_result import NetworkResult
-from chameleon_core.plugins import hookimpl
-from chameleon_core.stages import SpaceProvider
+from chameleon_cli._results_table import print_network
+from chameleon_cli._signals import signals
+from chameleon_core._errors import ExitCode, TargetError
+from chameleon_core._loop.end.result import RunResult, summary_lines
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import NetworkResult
+from chameleon_core._plugins import hookimpl
+from chameleon_core._stages import SpaceProvider
 from structlog.testing import capture_logs
 from synthetic import RunnerOptions, SyntheticFrontend, SyntheticRunner
 

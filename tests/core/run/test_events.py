@@ -6,15 +6,15 @@ import json
 import re
 
 import pytest
-from chameleon_cli.progress import LiveProgress, PlainProgress, progress_for
-from chameleon_core import events
-from chameleon_core.errors import RunFolderError
-from chameleon_core.event_bus import EventBus, hook_of, listener
-from chameleon_core.events import Event, RunFinished
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import hookimpl
-from chameleon_core.plugins.event_hooks import EventHooks
-from chameleon_core.store import RecordStore
+from chameleon_cli._progress import LiveProgress, PlainProgress, progress_for
+from chameleon_core import _events as events
+from chameleon_core._errors import RunFolderError
+from chameleon_core._event_bus import EventBus, hook_of, listener
+from chameleon_core._events import Event, RunFinished
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._plugins import hookimpl
+from chameleon_core._plugins.event_hooks import EventHooks
+from chameleon_core._store import RecordStore
 from structlog.testing import capture_logs
 from synthetic import synthetic_registry
 

@@ -4,11 +4,11 @@ import re
 
 import numpy as np
 import pytest
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.plugins import NoOptions
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Frontend
-from chameleon_core.task import Task
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._plugins import NoOptions
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Frontend
+from chameleon_core._task import Task
 from stopping import StopAfter, interrupted
 from structlog.testing import capture_logs
 from synthetic import SyntheticSpace, synthetic_failure

@@ -8,15 +8,15 @@ from importlib import metadata
 
 import attrs
 import pytest
-from chameleon_core.errors import RunFolderError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.pipeline.schema import StageSpec
-from chameleon_core.plugins import NoOptions, PluginRecord
-from chameleon_core.run_folder import RunFolder, read_store
-from chameleon_core.stages import TargetResolver
-from chameleon_core.store import RecordStore
-from chameleon_core.versions import stages_of, versions
+from chameleon_core._errors import RunFolderError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._pipeline.schema import StageSpec, stages_of
+from chameleon_core._plugins import NoOptions, PluginRecord
+from chameleon_core._run_folder import RunFolder
+from chameleon_core._stages import TargetResolver
+from chameleon_core._store import RecordStore
+from chameleon_core._versions import versions
 from structlog.testing import capture_logs
 from synthetic import SyntheticExplorer, run_synthetic, synthetic_document, synthetic_registry
 
@@ -129,7 +129,7 @@ def test_a_read_only_folder(pipeline, tmp_path, read_only):
 
 FULL = """
 import json, resource, sys
-from chameleon_core.errors import RunFolderError
+from chameleon_core._errors import RunFolderError
 from synthetic import run_synthetic
 
 # A limit on the size of files stands in for a full disk: writing fails in the same place.
@@ -191,7 +191,7 @@ def test_third_parties_are_recorded_and_what_they_import(run):
     events = (result.folder / "events.jsonl").read_text().splitlines()
     [started] = [json.loads(e) for e in events if '"RunStarted"' in e]
     assert started["versions"]["pytest"] == metadata.version("pytest")
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert store.fact("versions") == result.versions
 
 

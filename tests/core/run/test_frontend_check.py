@@ -4,10 +4,10 @@ import io
 import json
 
 import pytest
-from chameleon_cli.progress import LiveProgress, PlainProgress
-from chameleon_core.errors import ConfigError, ExitCode, PluginError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.run_folder import read_store
+from chameleon_cli._progress import LiveProgress, PlainProgress
+from chameleon_core._errors import ConfigError, ExitCode, PluginError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._store import RecordStore
 from structlog.testing import capture_logs
 from synthetic import SyntheticFrontend
 
@@ -98,7 +98,7 @@ def test_the_check_comes_first_and_is_kept(modelled):
         "RunStarted",
     ]
     assert events[1]["found"] == {"summary": "it compiles"}
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert store.fact("check") == {"summary": "it compiles"}
     run_pipeline(modelled(Careful, budget={"measurements": 3}))
     assert [earlier for _, earlier in Careful.asked] == [None, {"summary": "it compiles"}]
@@ -127,7 +127,7 @@ def test_without_measurements_the_check_waits_for_a_failure(modelled):
     result = run_pipeline(modelled(Fragile, budget={"measurements": 0}))
     assert Fragile.steps == ["deliver first", "check", "deliver second"]
     assert (result.network.folder, result.exit_code) == ("there", ExitCode.OK)
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert store.fact("model") == {"layout": "second"}
 
 

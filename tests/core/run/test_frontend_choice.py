@@ -4,12 +4,12 @@ import io
 import json
 
 import pytest
-from chameleon_cli.progress import LiveProgress, PlainProgress
-from chameleon_core.errors import ExitCode, PluginError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.loop.start.frontend import recalled
-from chameleon_core.run_folder import read_store
+from chameleon_cli._progress import LiveProgress, PlainProgress
+from chameleon_core._errors import ExitCode, PluginError
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._loop.start.frontend import recalled
+from chameleon_core._store import RecordStore
 from synthetic import (
     ModelOptions,
     RunnerOptions,
@@ -128,7 +128,7 @@ def test_the_choice_is_measured_and_kept(modelled, log_lines):
     assert log_lines()[:2] == ["trial[4] (0,)", "trial[9] (0,)"], "before anything else"
     started = json.loads((result.folder / "events.jsonl").open().readline())
     assert started["settled"] == {"size": size}
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert [task.task.name for task in store.tasks()] == [f"trial[{size}]"]
 
 
@@ -196,7 +196,7 @@ def test_what_was_settled_can_be_recalled_without_a_run(modelled):
     resolved = modelled(Choosy, baselines=[], budget={"measurements": 2})
     folder = run_pipeline(resolved).folder
     frontend = Choosy(ModelOptions(operators=()))
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         stored = recalled(resolved, frontend, store)
     assert stored == {"size": frontend.size}
     assert frontend.size in {4, 9}
@@ -204,7 +204,7 @@ def test_what_was_settled_can_be_recalled_without_a_run(modelled):
 
 def test_most_frontends_have_nothing_to_settle(modelled):
     result = run_pipeline(modelled(Silent))
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert store.fact("model") is None
 
 
@@ -231,7 +231,7 @@ def test_an_interrupted_choice_is_made_anew(modelled, plugin, tmp_path):
     with pytest.raises(RunInterrupted):
         run_pipeline(stopping, interruption=interruption)
     assert Choosy.asked == []
-    with read_store(tmp_path / "run") as store:
+    with RecordStore.of_run(tmp_path / "run") as store:
         assert store.fact("model") is None
 
 

@@ -4,12 +4,12 @@ import json
 
 import attrs
 import pytest
-from chameleon_cli.results_table import print_network
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.result import RunResult, slower
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.network_result import BucketResult, NetworkResult, RivalTime
-from chameleon_core.pipeline.schema import Requirement
+from chameleon_cli._results_table import print_network
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import BucketResult, NetworkResult, RivalTime
+from chameleon_core._pipeline.schema import Requirement
 from synthetic import SyntheticFrontend
 
 
@@ -65,10 +65,10 @@ def test_rows_are_kept_and_shown(result, capsys):
 
 
 def test_a_bucket_that_is_slower_is_said_though_the_sum_is_not(result):
-    assert slower(result.network, []) == (
+    assert result.network.slower() == (
         "in bucket 64 the network is slower than torch: 1 ms against 900 µs, 0.90 times its speed"
     )
-    assert slower(attrs.evolve(result.network, buckets=result.network.buckets[1:]), []) is None
+    assert attrs.evolve(result.network, buckets=result.network.buckets[1:]).slower() is None
 
 
 def test_each_bucket_is_held_against_what_runs_in_its_own_precision(result):
@@ -76,7 +76,7 @@ def test_each_bucket_is_held_against_what_runs_in_its_own_precision(result):
     bucket = attrs.evolve(
         result.network.buckets[0], precisions=("int8",), rivals_reduced={"onnxruntime int8": rival}
     )
-    assert slower(attrs.evolve(result.network, buckets=(bucket,)), []) == (
+    assert attrs.evolve(result.network, buckets=(bucket,)).slower() == (
         "in bucket 64 the network is slower than onnxruntime int8: 1 ms against 800 µs, "
         "0.80 times its speed"
     )
@@ -106,4 +106,4 @@ def test_buckets_that_were_not_timed_have_no_ratio(capsys):
     assert ["64", "-", "-", "-", "-", "2.0e-07"] in [
         line.split() for line in capsys.readouterr().out.splitlines()
     ]
-    assert slower(network, []) is None
+    assert network.slower() is None

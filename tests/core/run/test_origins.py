@@ -5,11 +5,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from chameleon_cli.status import command as status_command
-from chameleon_core.loop.end.result import OperatorResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Candidates, Explorer, Sampler, Synthesizer
+from chameleon_cli._status import command as status_command
+from chameleon_core._loop.end.result import OperatorResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._stages import Candidates, Explorer, Sampler, Synthesizer
+from chameleon_core._store import RecordStore
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 from synthetic import SyntheticExplorer
@@ -85,12 +85,12 @@ def run(pipeline, plugin):
 
 
 def origins(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return [Counter(store.origins(stored.id)) for stored in store.tasks()]
 
 
 def scored(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return [
             sum(score is not None for score in store.scores(stored.id)) for stored in store.tasks()
         ]

@@ -8,10 +8,10 @@ import time
 from collections import Counter
 
 import pytest
-from chameleon_core.loop.interruption import RunInterrupted
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.run_folder import read_store
+from chameleon_core._loop.interruption import RunInterrupted
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._store import RecordStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stopping import StopAfter, interrupted
@@ -63,7 +63,7 @@ def test_seconds_add_up_over_processes(tmp_path):
     before = 0.0
     for _ in range(3):
         interrupted(synthetic(tmp_path), StopAfter(5))
-        with read_store(tmp_path / "run") as store:
+        with RecordStore.of_run(tmp_path / "run") as store:
             seconds = store.fact("seconds")
             assert seconds > before
             assert sum(task.spending.total for task in store.tasks()) <= seconds
@@ -90,7 +90,7 @@ def stored(folder):
     """Everything in the store by the line the runner logs for it, or nothing yet."""
     if not (folder / "run" / "records.sqlite").exists():
         return {}
-    with read_store(folder / "run") as store:
+    with RecordStore.of_run(folder / "run") as store:
         return {
             f"{task.task.name} {m.config}": m
             for task in store.tasks()
@@ -113,7 +113,9 @@ def killed(context, folder, chance):
     process.join()
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kills", [3, pytest.param(12, marks=pytest.mark.full), pytest.param(50, marks=pytest.mark.long)]
+)
 def test_killed_again_and_again(kills, tmp_path):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["synthetic"])

@@ -6,19 +6,19 @@ import sys
 
 import attrs
 import pytest
-from chameleon_cli.streams import results_alone
-from chameleon_core.errors import ExitCode, PluginError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_core.plugins import hookimpl
+from chameleon_cli._streams import results_alone
+from chameleon_core._errors import ExitCode, PluginError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_core._plugins import hookimpl
 from programs import completed
 from synthetic import SyntheticExplorer, synthetic_document
 
 PROGRAM = """
 import os, sys
 from chameleon_core import hooks
-from chameleon_cli.main import run
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, hookimpl
+from chameleon_cli._main import run
+from chameleon_core._plugins import NoOptions, PluginRecord, Registry, hookimpl
 from synthetic import SYNTHETIC, SyntheticExplorer
 
 class Loud(SyntheticExplorer):

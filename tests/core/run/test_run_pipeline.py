@@ -4,16 +4,15 @@ import json
 import sys
 
 import pytest
-from chameleon_core.errors import ExitCode, PluginError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import Measurement
-from chameleon_core.plugins import hookimpl
-from chameleon_core.run_folder import read_store
-from chameleon_core.space import DesignSpace
-from chameleon_core.stages import Frontend, TargetResolver
-from chameleon_core.store import RecordStore
+from chameleon_core._errors import ExitCode, PluginError
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._loop.round.tuner import TaskTuner
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import Measurement
+from chameleon_core._plugins import hookimpl
+from chameleon_core._space import DesignSpace
+from chameleon_core._stages import Frontend, TargetResolver
+from chameleon_core._store import RecordStore
 from synthetic import (
     BASELINE_SECONDS,
     RunnerOptions,
@@ -134,7 +133,7 @@ def test_a_run_that_continues_is_no_longer_finished(pipeline, tmp_path):
         run_pipeline(
             pipeline(budget={"measurements": 30, "batch_size": 4}), interruption=interruption
         )
-    with read_store(tmp_path / "run") as store:
+    with RecordStore.of_run(tmp_path / "run") as store:
         assert store.fact("finished") is None
 
 
@@ -326,5 +325,5 @@ def test_a_record_goes_through_few_files(pipeline, runner, start, most):
         run_pipeline(resolved, fresh=True)
     finally:
         sys.setprofile(None)
-    assert "store/records.py" in entered
+    assert "_store/records.py" in entered
     assert len(entered) <= most, sorted(entered)

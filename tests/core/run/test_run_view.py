@@ -3,14 +3,15 @@
 import json
 
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ExitCode, PluginError, RunFolderError
-from chameleon_core.loop.context import disturbance_of
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.run_folder import RunFolder, read_store
-from chameleon_core.run_view import RunState, RunView, TimeSource
-from chameleon_core.stages import Disturbance
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ExitCode, PluginError, RunFolderError
+from chameleon_core._loop.context import disturbance_of
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._run_folder import RunFolder
+from chameleon_core._run_view import RunState, RunView, TimeSource
+from chameleon_core._stages import Disturbance
+from chameleon_core._store import RecordStore
 from hypothesis import given
 from hypothesis import strategies as st
 from stopping import StopAfter, interrupted
@@ -226,7 +227,7 @@ def test_a_result_says_it_over_all_processes_of_the_run(pipeline, plugin):
     assert stored["disturbance"]["others"] == 0.2
     assert stored["disturbance"]["trust"] == 0.75
     assert RunResult.from_json(stored, folder=result.folder).disturbance == SHARED + SHARED
-    with read_store(result.folder) as store:
+    with RecordStore.of_run(result.folder) as store:
         assert disturbance_of(store) == SHARED + SHARED
 
 

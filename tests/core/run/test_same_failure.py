@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from chameleon_cli.run import _print
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_cli._run import _print
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import FailureKind, Measurement
 from structlog.testing import capture_logs
 from synthetic import RunnerOptions, SyntheticReplay, SyntheticRunner
 

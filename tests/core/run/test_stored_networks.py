@@ -5,11 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.fallbacks import STRICT
-from chameleon_core.loop.end import delivery
-from chameleon_core.loop.end.result import RunResult
-from chameleon_core.network_result import NetworkResult
+from chameleon_core._errors import ConfigError
+from chameleon_core._fallbacks import STRICT
+from chameleon_core._loop.end import delivery
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._network_result import NetworkResult
 from structlog.testing import capture_logs
 
 

@@ -3,8 +3,8 @@
 import attrs
 import chameleon_core as cc
 import pytest
-from chameleon_core.loop.end.result import OperatorResult, RunResult, VariantResult, summary_lines
-from chameleon_core.network_result import BucketResult, NetworkResult, RivalTime
+from chameleon_core._loop.end.result import OperatorResult, RunResult, VariantResult, summary_lines
+from chameleon_core._network_result import BucketResult, NetworkResult, RivalTime
 from synthetic import run_synthetic, synthetic_document
 
 

@@ -4,14 +4,14 @@ import json
 
 import attrs
 import pytest
-from chameleon_cli.best import command as best_command
-from chameleon_cli.run import _print
-from chameleon_cli.status import command as status_command
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.end.result import OperatorResult, RunResult, slower
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.network_result import KernelTime, NetworkResult, Unmeasured
-from chameleon_core.pipeline.nodes import PipelineError
+from chameleon_cli._best import command as best_command
+from chameleon_cli._run import _print
+from chameleon_cli._status import command as status_command
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.end.result import RunResult
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._network_result import KernelTime, NetworkResult, Unmeasured
+from chameleon_core._pipeline.nodes import PipelineError
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 from synthetic import SyntheticFrontend
@@ -117,11 +117,7 @@ def _network(**more):
 
 
 def test_a_slower_network_is_said_with_the_kernels_to_blame():
-    operators = [
-        OperatorResult(name="conv", task={}, space="", fingerprint="", search_seconds=5e-4)
-    ]
-    sentence = slower(_network(), operators)
-    assert sentence == (
+    assert _network().slower({"conv": 5e-4}) == (
         "the network is slower than onnxruntime: 4 ms against 3 ms, 0.75 times its speed. Most of "
         "its time goes to dense, never measured, 1.1 ms (28%); pool, not tuned, 1 ms (26%); "
         "conv, 1.5 ms (38%), 1 ms alone"
@@ -129,9 +125,9 @@ def test_a_slower_network_is_said_with_the_kernels_to_blame():
 
 
 def test_a_faster_network_and_one_compared_with_nothing_are_not_called_slow():
-    assert slower(attrs.evolve(_network(), latency_seconds=0.002), []) is None
-    assert slower(attrs.evolve(_network(), rivals={}), []) is None
-    assert slower(NetworkResult(), []) is None
+    assert attrs.evolve(_network(), latency_seconds=0.002).slower() is None
+    assert attrs.evolve(_network(), rivals={}).slower() is None
+    assert NetworkResult().slower() is None
 
 
 def test_it_is_in_json(run):

@@ -5,10 +5,10 @@ import math
 
 import hypothesis.strategies as st
 import pytest
-from chameleon_core.schedulers import TaskState
-from chameleon_core.schedulers.gradient import Gradient, RoundRobin
-from chameleon_core.schedulers.options import GradientOptions
-from chameleon_core.task import Task
+from chameleon_core._schedulers import TaskState
+from chameleon_core._schedulers.gradient import Gradient, RoundRobin
+from chameleon_core._schedulers.options import GradientOptions
+from chameleon_core._task import Task
 from hypothesis import given
 
 _NUMBERS = itertools.count()

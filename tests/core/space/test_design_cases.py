@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization, FeatureBlock, flag
-from chameleon_testing.conformance_cases import grid
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, FeatureBlock, flag
+from chameleon_testing._conformance_cases import grid
 
 
 def rng():

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.space import Choice, Constraint, DesignSpace, Factorization, flag
-from chameleon_core.space.fixed import config_of, fixed_columns, fixed_space, index_of, knob_of
+from chameleon_core._errors import ConfigError
+from chameleon_core._space import Choice, Constraint, DesignSpace, Factorization, flag
+from chameleon_core._space.fixed import config_of, fixed_columns, fixed_space, knob_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ def test_legal_is_what_is_legal_in_the_whole_and_holds_the_values(fixed):
     part = fixed_space(whole, fixed)
     assert part.legal(rows).tolist() == expected.tolist()
     assert [part.why_illegal(row) is None for row in rows.tolist()] == expected.tolist()
-    assert part.everything.tolist() == rows[expected].tolist()
+    assert part.all_legal.tolist() == rows[expected].tolist()
     assert part.fingerprint == whole.fingerprint
     rng = np.random.default_rng(0)
     assert part.legal(part.mutate(part.sample(16, rng), rng)).all()
@@ -85,7 +85,7 @@ def test_nothing_fixed_is_the_space_itself():
 @pytest.mark.parametrize("fixed", [{0: 3}, {2: 15, 7: 0}])
 def test_a_large_part_draws_evenly_and_moves_what_is_free(fixed):
     part = fixed_space(large_space(), fixed)
-    assert part.everything is None
+    assert part.all_legal is None
     rng = np.random.default_rng(0)
     rows = part.sample(4000, rng)
     columns, free = list(fixed), [c for c in range(9) if c not in fixed]
@@ -104,8 +104,8 @@ def test_a_large_part_draws_evenly_and_moves_what_is_free(fixed):
 
 def test_a_part_small_enough_is_listed():
     part = fixed_space(large_space(), dict.fromkeys(range(5), 2))
-    assert len(part.everything) == 16**4
-    assert (part.everything[:, :5] == 2).all()
+    assert len(part.all_legal) == 16**4
+    assert (part.all_legal[:, :5] == 2).all()
 
 
 def test_values_become_columns_and_indices():
@@ -123,7 +123,7 @@ SPACE = DesignSpace(
     ],
     constraints=[Constraint(reason="unrolled too far", holds=lambda v: v["unroll"] < 512)],
 )
-ROWS = SPACE.everything.tolist()
+ROWS = SPACE.all_legal.tolist()
 
 
 def as_lists(values):
@@ -189,4 +189,4 @@ def test_what_is_no_configuration_says_why(values, said, hint):
 
 def test_a_knob_is_found_by_name_and_its_choice_by_value():
     assert knob_of(SPACE, "tile") is SPACE.knobs[1]
-    assert [index_of(SPACE.knobs[2], 2**power) for power in range(10)] == list(range(10))
+    assert [SPACE.knobs[2].encode(2**power) for power in range(10)] == list(range(10))

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.space.design import MixedRadix
-from chameleon_testing.conformance_cases import grid
+from chameleon_core._space.design import MixedRadix
+from chameleon_testing._conformance_cases import grid
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +26,7 @@ def test_legal_is_what_is_listed(case):
     cardinalities, rows = case
     space = grid(*cardinalities, only=rows)
     listed = {tuple(row) for row in rows.tolist()}
-    assert [tuple(row) for row in space.everything.tolist()] == sorted(listed)
+    assert [tuple(row) for row in space.all_legal.tolist()] == sorted(listed)
     asked = np.concatenate([rows, space.neighbours(rows[0]), (rows + 1) % cardinalities])
     expected = [tuple(row) in listed for row in asked.tolist()]
     assert space.legal(asked).tolist() == expected
@@ -40,7 +40,7 @@ def test_samples_are_of_what_is_listed(case, count, seed):
     cardinalities, rows = case
     space = grid(*cardinalities, only=rows)
     sample = space.sample(count, np.random.default_rng(seed))
-    assert len(sample) == min(count, len(space.everything))
+    assert len(sample) == min(count, len(space.all_legal))
     assert space.legal(sample).all()
     assert len(space.distinct(sample)) == len(sample)
 
@@ -64,7 +64,7 @@ def test_the_fingerprint_is_of_what_is_listed_in_any_order(case):
 def test_constraints_hold_among_what_is_listed():
     listed = np.array([[0, 1, 2], [1, 1, 1]])
     space = grid(*SMALL, only=listed, holds=lambda v: v["k0"] % 2 == 0)
-    assert space.everything.tolist() == [[0, 1, 2]]
+    assert space.all_legal.tolist() == [[0, 1, 2]]
     assert space.why_illegal([1, 1, 1]) == "scripted"
 
 

@@ -6,11 +6,11 @@ import time
 
 import attrs
 import pytest
-from chameleon_core.errors import RunFolderError
-from chameleon_core.measurement import FailureKind, Measurement, Spending
-from chameleon_core.stages import Contender, StageRef
-from chameleon_core.store import RecordStore, StoredComparison
-from chameleon_core.task import Task
+from chameleon_core._errors import RunFolderError
+from chameleon_core._measurement import FailureKind, Measurement, Spending
+from chameleon_core._stages import Contender, StageRef
+from chameleon_core._store import RecordStore, StoredComparison
+from chameleon_core._task import Task
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -120,11 +120,11 @@ def test_facts_spending_and_comparisons(tmp_path):
 FULL = """
 import resource, sys
 from pathlib import Path
-from chameleon_core.errors import RunFolderError
-from chameleon_core.measurement import Measurement
-from chameleon_core.measurement import Spending
-from chameleon_core.store import RecordStore
-from chameleon_core.task import Task
+from chameleon_core._errors import RunFolderError
+from chameleon_core._measurement import Measurement
+from chameleon_core._measurement import Spending
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
 
 store = RecordStore(Path(sys.argv[1]))
 task = Task(name="op", operator="o", arguments={}, target="t", flop=1.0)

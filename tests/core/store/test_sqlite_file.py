@@ -3,9 +3,9 @@
 import sqlite3
 
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.store import sqlite_file
-from chameleon_core.store.sqlite_file import SQLiteFile
+from chameleon_core._errors import ChameleonError
+from chameleon_core._store import sqlite_file
+from chameleon_core._store.sqlite_file import SQLiteFile
 
 
 class NotesError(ChameleonError):

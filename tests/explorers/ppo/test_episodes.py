@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_explorers.ppo.episodes import DOWN, JUMP, STAY, UP, EpisodeBatch
-from chameleon_testing.conformance_cases import grid, quality, tiled_space
+from chameleon_explorers._ppo.episodes import DOWN, JUMP, STAY, UP, EpisodeBatch
+from chameleon_testing._conformance_cases import grid, quality, tiled_space
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ def test_a_knob_stays_at_its_bound():
     episodes = batch(grid(3, 3, 1), [[0, 2, 0]])
     step = episodes.step(np.array([[DOWN, UP, UP]]))
     assert episodes.configs.tolist() == [[0, 2, 0]]
-    assert len(step.tried) == len(step.scores) == 0
+    assert len(step.legal_configs) == len(step.scores) == 0
 
 
 def test_a_configuration_that_is_not_legal_is_not_entered():
@@ -37,7 +37,7 @@ def test_a_configuration_that_is_not_legal_is_not_entered():
     episodes = batch(never_both, [[2, 2], [1, 1]], illegal_penalty=0.5)
     step = episodes.step(np.array([[UP, UP], [UP, UP]]))
     assert episodes.configs.tolist() == [[2, 2], [2, 2]]
-    assert (step.tried.tolist(), step.scores.tolist()) == ([[2, 2]], [4.0])
+    assert (step.legal_configs.tolist(), step.scores.tolist()) == ([[2, 2]], [4.0])
     assert step.rewards[0] == -0.5
     assert step.rewards[1] > 0
 
@@ -71,7 +71,7 @@ def test_a_record_is_rewarded_by_what_it_adds():
 def test_an_episode_that_keeps_its_best_does_not_follow_a_step_down():
     episodes = batch(grid(9, 9), [[4, 4], [4, 4], [4, 4]], keep_best=True)
     step = episodes.step(np.array([[DOWN, STAY], [UP, DOWN], [UP, STAY]]))
-    assert step.tried.tolist() == [[3, 4], [5, 3], [5, 4]]
+    assert step.legal_configs.tolist() == [[3, 4], [5, 3], [5, 4]]
     assert step.scores.tolist() == [7.0, 8.0, 9.0]
     assert step.rewards.tolist() == [-1.0, 0.0, 1.0]
     assert episodes.configs.tolist() == [[4, 4], [5, 3], [5, 4]]
@@ -85,11 +85,11 @@ def test_an_episode_ends_when_enough_knobs_stay_or_sit_at_a_bound():
     space = grid(9, 9, 9, 9)
     episodes = batch(space, [[4, 4, 4, 4], [4, 4, 4, 4], [1, 1, 1, 4]], end_share=0.75)
     actions = [[UP, STAY, STAY, STAY], [UP, UP, STAY, STAY], [DOWN, DOWN, DOWN, UP]]
-    assert episodes.step(np.array(actions)).goes_on.tolist() == [False, True, False]
+    assert episodes.step(np.array(actions)).not_done.tolist() == [False, True, False]
     before = episodes.configs.copy()
     step = episodes.step(np.full((3, 4), UP))
     assert (episodes.configs[[0, 2]] == before[[0, 2]]).all()
-    assert step.tried.tolist() == [[6, 6, 5, 5]]
+    assert step.legal_configs.tolist() == [[6, 6, 5, 5]]
 
 
 def test_a_restarted_episode_is_a_new_one():

@@ -6,13 +6,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import attrs  # noqa: E402
-from chameleon_core.space import Choice, DesignSpace  # noqa: E402
-from chameleon_core.stages import Archive, Visited  # noqa: E402
-from chameleon_explorers.ppo.explorer import PPOExplorer  # noqa: E402
-from chameleon_explorers.ppo.options import PPOOptions  # noqa: E402
-from chameleon_explorers.presets import PPO_PAPER, PPO_RELEASE  # noqa: E402
-from chameleon_testing.conformance import check_explorer  # noqa: E402
-from chameleon_testing.conformance_cases import (  # noqa: E402
+from chameleon_core._space import Choice, DesignSpace  # noqa: E402
+from chameleon_core._stages import Archive, Visited  # noqa: E402
+from chameleon_explorers._ppo.explorer import PPOExplorer  # noqa: E402
+from chameleon_explorers._ppo.options import PPOOptions  # noqa: E402
+from chameleon_explorers._presets import PPO_PAPER, PPO_RELEASE  # noqa: E402
+from chameleon_testing._conformance_cases import (  # noqa: E402
     context_of,
     grid,
     observe,
@@ -20,6 +19,7 @@ from chameleon_testing.conformance_cases import (  # noqa: E402
     spaces,
     tiled_space,
 )
+from chameleon_testing.conformance import check_explorer  # noqa: E402
 
 SMALL = {"episodes": 16, "steps": 20, "horizon": 5}
 TINY = {"episodes": 6, "steps": 10}

@@ -5,14 +5,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from chameleon_explorers.ppo.learning import Agent, Rollout, clipped_objective, masked  # noqa: E402
-from chameleon_explorers.ppo.networks import (  # noqa: E402
+from chameleon_explorers._ppo.learning import Agent, Rollout, clipped_objective, masked_bias  # noqa: E402
+from chameleon_explorers._ppo.networks import (  # noqa: E402
     SeparateActorCritic,
     SharedActorCritic,
     TokenActorCritic,
     stay_bias,
 )
-from chameleon_explorers.ppo.options import PPOOptions  # noqa: E402
+from chameleon_explorers._ppo.options import PPOOptions  # noqa: E402
 
 KNOBS, ACTIONS = 3, 4
 
@@ -100,8 +100,8 @@ def test_a_masked_action_is_never_drawn_and_the_others_as_often_as_they_should_b
     agent = Agent(network(SharedActorCritic), PPOOptions(), generator())
     allowed = torch.ones(4000, KNOBS, ACTIONS, dtype=torch.bool)
     allowed[:, 0, 2] = False
-    shifts = masked(allowed, torch.tensor([0.0, np.log(3.0), 0.0, 0.0]))
-    actions, log_probabilities, _ = agent.act(torch.zeros(4000, KNOBS), shifts)
+    logit_biases = masked_bias(allowed, torch.tensor([0.0, np.log(3.0), 0.0, 0.0]))
+    actions, log_probabilities, _ = agent.act(torch.zeros(4000, KNOBS), logit_biases)
     counts = [torch.bincount(actions[:, knob], minlength=ACTIONS) / 4000 for knob in range(KNOBS)]
     assert counts[0].tolist() == pytest.approx([1 / 5, 3 / 5, 0, 1 / 5], abs=0.04)
     assert counts[1].tolist() == pytest.approx([1 / 6, 3 / 6, 1 / 6, 1 / 6], abs=0.04)
@@ -110,18 +110,18 @@ def test_a_masked_action_is_never_drawn_and_the_others_as_often_as_they_should_b
 
 def rollout_of(agent, seen, reward):
     """A rollout of one step in which an action is worth what ``reward`` says."""
-    shifts = torch.zeros(len(seen), KNOBS, ACTIONS)
-    actions, log_probabilities, values = agent.act(seen, shifts)
+    logit_biases = torch.zeros(len(seen), KNOBS, ACTIONS)
+    actions, log_probabilities, values = agent.act(seen, logit_biases)
     count = len(seen)
     return Rollout(
         states=seen[None],
-        shifts=shifts[None],
+        logit_biases=logit_biases[None],
         actions=actions[None],
         log_probabilities=log_probabilities[None],
         values=torch.stack([values, torch.zeros(count)]),
         rewards=reward(actions)[None],
         alive=torch.ones(1, count),
-        goes_on=torch.zeros(1, count),
+        not_done=torch.zeros(1, count),
     )
 
 
@@ -155,8 +155,8 @@ def test_entropy_keeps_a_policy_open():
         for _ in range(30):
             rollout = rollout_of(agent, seen, lambda actions: (actions == 0).float().mean(dim=-1))
             agent.learn(rollout, entropy)
-        every = torch.log_softmax(agent.network(seen)[0], dim=-1).detach()
-        return float(-(every.exp() * every).sum(dim=-1).mean())
+        log_policy = torch.log_softmax(agent.network(seen)[0], dim=-1).detach()
+        return float(-(log_policy.exp() * log_policy).sum(dim=-1).mean())
 
     assert spread(10.0) > spread(0.0) + 0.5
 
@@ -169,10 +169,17 @@ def test_episodes_that_had_ended_teach_nothing():
     ended = Rollout(
         **{
             name: getattr(rollout, name)
-            for name in ("states", "shifts", "actions", "log_probabilities", "values", "rewards")
+            for name in (
+                "states",
+                "logit_biases",
+                "actions",
+                "log_probabilities",
+                "values",
+                "rewards",
+            )
         },
         alive=torch.zeros(1, 16),
-        goes_on=torch.zeros(1, 16),
+        not_done=torch.zeros(1, 16),
     )
     agent.learn(ended, 0.1)
     after = list(agent.network.parameters())

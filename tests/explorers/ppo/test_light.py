@@ -1,9 +1,9 @@
 """What is known of ``ppo`` without importing torch."""
 
 import pytest
+from chameleon_explorers._ppo.options import PPOOptions
+from chameleon_explorers._presets import PAPER, PPO_PAPER, PPO_RELEASE, PUBLISHED, RELEASE
 from chameleon_explorers.hooks import chameleon_explorers, chameleon_presets
-from chameleon_explorers.ppo.options import PPOOptions
-from chameleon_explorers.presets import PAPER, PPO_PAPER, PPO_RELEASE, PUBLISHED, RELEASE
 
 
 def test_the_presets_are_registered_and_differ():
@@ -16,7 +16,7 @@ def test_the_presets_are_registered_and_differ():
 def test_the_record_names_what_exists():
     (record,) = (record for record in chameleon_explorers() if record.name == "ppo")
     assert record.options is PPOOptions
-    assert record.factory == "chameleon_explorers.ppo.explorer:PPOExplorer"
+    assert record.factory == "chameleon_explorers._ppo.explorer:PPOExplorer"
 
 
 @pytest.mark.parametrize("preset", [PPO_PAPER, PPO_RELEASE], ids=["paper", "release"])

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from chameleon_explorers.ppo.learning import advantages, standardised  # noqa: E402
+from chameleon_explorers._ppo.learning import advantages, standardise  # noqa: E402
 from hypothesis import example, given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
@@ -22,7 +22,7 @@ def test_nothing_counts_after_the_end_of_an_episode():
     assert result.flatten().tolist() == [0.5, -2.0, 1.0]
 
 
-def by_definition(rewards, values, goes_on, discount, decay):
+def by_definition(rewards, values, not_done, discount, decay):
     """Equation 16 as it stands: a sum over the steps ahead, cut where the episode ends."""
     steps, episodes = rewards.shape
     out = np.zeros((steps, episodes))
@@ -30,11 +30,11 @@ def by_definition(rewards, values, goes_on, discount, decay):
         for begin in range(steps):
             weight = 1.0
             for step in range(begin, steps):
-                after = values[step + 1, episode] * goes_on[step, episode]
+                after = values[step + 1, episode] * not_done[step, episode]
                 difference = rewards[step, episode] + discount * after - values[step, episode]
                 out[begin, episode] += weight * difference
                 weight *= discount * decay
-                if not goes_on[step, episode]:
+                if not not_done[step, episode]:
                     break
     return out
 
@@ -50,17 +50,17 @@ def test_it_agrees_with_its_definition(steps, episodes, discount, decay, seed):
     rng = np.random.default_rng(seed)
     rewards = rng.normal(size=(steps, episodes))
     values = rng.normal(size=(steps + 1, episodes))
-    goes_on = (rng.random((steps, episodes)) < 0.8).astype(float)
+    not_done = (rng.random((steps, episodes)) < 0.8).astype(float)
     result = advantages(
-        *map(torch.from_numpy, (rewards, values, goes_on)), discount=discount, decay=decay
+        *map(torch.from_numpy, (rewards, values, not_done)), discount=discount, decay=decay
     )
-    assert np.allclose(result.numpy(), by_definition(rewards, values, goes_on, discount, decay))
+    assert np.allclose(result.numpy(), by_definition(rewards, values, not_done, discount, decay))
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=20))
 @example([86.2179423184381] * 3)
 def test_standardised_has_mean_0_and_deviation_1(values):
-    result = standardised(torch.tensor(values, dtype=torch.float64))
+    result = standardise(torch.tensor(values, dtype=torch.float64))
     assert torch.isfinite(result).all()
     assert abs(float(result.mean())) < 1e-6
     if np.std(values) > 1e-3:
@@ -73,4 +73,4 @@ def test_standardised_has_mean_0_and_deviation_1(values):
     st.sampled_from([torch.float32, torch.float64]),
 )
 def test_equal_advantages_are_zeros_whatever_the_rounding_of_their_mean(value, count, dtype):
-    assert not standardised(torch.full((count,), value, dtype=dtype)).any()
+    assert not standardise(torch.full((count,), value, dtype=dtype)).any()

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_explorers.ppo.states import SUMMARY_WIDTH, TokenStates, VectorStates
-from chameleon_testing.conformance_cases import spaces, tiled_space
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_explorers._ppo.states import SUMMARY_WIDTH, TokenStates, VectorStates
+from chameleon_testing._conformance_cases import spaces, tiled_space
 
 
 def encode(encoder, configs, moves=None, summary=None):

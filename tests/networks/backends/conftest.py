@@ -7,11 +7,11 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from chameleon_networks.backends import graph_deliveries as deliveries
-from chameleon_networks.backends import torch_graphs as backend
-from chameleon_networks.backends.torch_graphs import CompiledGraph
+from chameleon_networks._backends import graph_deliveries as deliveries
+from chameleon_networks._backends import torch_graphs as backend
+from chameleon_networks._backends.torch_graphs import CompiledGraph
 
-from .networks import Network
+from .networks import PRODUCT, Network, loads
 
 
 @pytest.fixture
@@ -33,20 +33,41 @@ def no_delivery(monkeypatch):
     """Nothing is delivered."""
 
     refusal = Mock(side_effect=AssertionError("a run was started"))
-    monkeypatch.setattr(deliveries, "waiting_run", refusal)
+    monkeypatch.setattr(deliveries, "idle_run_process", refusal)
 
 
 @pytest.fixture
 def delivered(tmp_path, eager_is_slow, monkeypatch):
     """Lets a network be delivered that computes a function of one tensor."""
 
-    def deliver(function):
-        network = Network(function)
+    def deliver(*function):
+        network = Network(*function)
         monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "nowhere")
         monkeypatch.setattr(backend, "load", lambda *_, **__: network)
         return network
 
     return deliver
+
+
+@pytest.fixture
+def weighted(tmp_path, eager_is_slow, monkeypatch):
+    """A graph of a weight and a tensor, which a network in ``run`` doubles; counts its loads."""
+    load = loads(monkeypatch, run=Network())
+    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
+    return CompiledGraph(PRODUCT, [0], backend.BackendOptions()), load
+
+
+@pytest.fixture
+def weighted_networks(tmp_path, eager_is_slow, monkeypatch):
+    """The same with a network for each weight, in a folder that is called as it is."""
+
+    def graph_of(networks):
+        load = loads(monkeypatch, **networks)
+        folder = lambda delivery: tmp_path / f"{delivery._arguments[0][0]:.0f}" / "network"  # noqa: E731
+        monkeypatch.setattr(deliveries.Delivery, "folder", folder)
+        return CompiledGraph(PRODUCT, [0], backend.BackendOptions()), load
+
+    return graph_of
 
 
 @pytest.fixture
@@ -64,7 +85,7 @@ def children(monkeypatch):
                 log=log, stdin=io.BytesIO(), stop=lambda _: status, wait=lambda _: work(folder)
             )
 
-        monkeypatch.setattr(deliveries, "waiting_run", child)
+        monkeypatch.setattr(deliveries, "idle_run_process", child)
         return folders
 
     return script

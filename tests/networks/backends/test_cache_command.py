@@ -5,7 +5,7 @@ import os
 import time
 
 import pytest
-from chameleon_networks.commands.cache import command
+from chameleon_networks._commands.cache import command
 from click.testing import CliRunner
 
 

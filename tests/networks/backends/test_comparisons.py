@@ -8,15 +8,15 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.backends import graph_checks
-from chameleon_networks.backends import graph_deliveries as deliveries
-from chameleon_networks.backends import torch_graphs as backend
-from chameleon_networks.backends.graph_checks import Weights
-from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_networks._backends import graph_checks
+from chameleon_networks._backends import graph_deliveries as deliveries
+from chameleon_networks._backends import torch_graphs as backend
+from chameleon_networks._backends.graph_checks import Weights
+from chameleon_networks._backends.torch_graphs import CompiledGraph, chameleon
 from structlog.testing import capture_logs
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .networks import DOUBLE, Network, loads, stays
+from .networks import DOUBLE, PRODUCT, Network, loads, stays
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -83,7 +83,7 @@ def test_the_fastest_network_computes_beside_tuning(seconds, fastest, tmp_path, 
 def test_a_refusal_of_tuning_leaves_the_predicted_network(tmp_path, eager_is_slow, monkeypatch):
     def refused(delivery, **_):
         if delivery._seconds is not None:
-            raise deliveries.StaysError("an earlier attempt failed")
+            raise deliveries.FallbackError("an earlier attempt failed")
         return tmp_path / "predicted" / "network"
 
     for method in ("prepare", "folder"):
@@ -209,8 +209,7 @@ def test_a_network_that_loses_is_loaded_and_reported_once(names, tmp_path, monke
 def test_a_change_of_weights_is_no_comparison(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     loads(monkeypatch, run=Network())
-    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
-    graph = CompiledGraph(product, [0], backend.BackendOptions())
+    graph = CompiledGraph(PRODUCT, [0], backend.BackendOptions())
     monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
     weight, x = torch.tensor(2.0), torch.ones(3)
     monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (2.0, 1.0))
@@ -246,12 +245,9 @@ def test_weights_are_compared_bit_by_bit():
         assert not any(weights.are_same([weight]) for weights in graphs)
 
 
-def test_a_network_keeps_no_weights_that_are_gone(tmp_path, eager_is_slow, monkeypatch):
+def test_a_network_keeps_no_weights_that_are_gone(weighted):
     """Their memory may belong to other weights later, which differ at a place without a sample."""
-    loads(monkeypatch, run=Network())
-    monkeypatch.setattr(deliveries.Delivery, "folder", lambda _: tmp_path / "run" / "network")
-    product = torch.fx.symbolic_trace(lambda w, x: (w * x,))
-    graph, x = CompiledGraph(product, [0], backend.BackendOptions()), torch.ones(64)
+    (graph, _), x = weighted, torch.ones(64)
     memory = np.full(64, 2.0, np.float32)
     weight = torch.from_numpy(memory)
     for _ in range(2):

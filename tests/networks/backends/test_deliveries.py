@@ -9,19 +9,19 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from chameleon_core.fallbacks import STRICT
-from chameleon_core.loop.start import shared_records
-from chameleon_networks.backends import graph_deliveries as deliveries
-from chameleon_networks.backends import graph_exports, waiting_run
-from chameleon_networks.backends.torch_graphs import CompiledGraph, chameleon
-from chameleon_networks.importers.torch.lowering import decompositions
-from chameleon_networks.running.kept_networks import KeptNetwork
+from chameleon_core._fallbacks import STRICT
+from chameleon_core._loop.start import shared_records
+from chameleon_networks._backends import graph_deliveries as deliveries
+from chameleon_networks._backends import graph_exports, idle_run
+from chameleon_networks._backends.torch_graphs import CompiledGraph, chameleon
+from chameleon_networks._evaluation.network_cache import NetworkCache
+from chameleon_networks._importers.torch.lowering import decompositions
 from structlog.testing import capture_logs
 from torch import nn
 from torch._dynamo.convert_frame import compile_lock
 from torch._export.utils import _compiling_state_context
 
-from .networks import DOUBLED, Net, same, stays, unseen
+from .networks import DOUBLED, Net, stays, unseen
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -30,7 +30,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
     net, x = Net().eval(), torch.randn(3, 8)
     compiled = torch.compile(net, backend=chameleon)
     with torch.no_grad(), capture_logs() as logs:
-        same(compiled(x), net(x))
+        torch.testing.assert_close(compiled(x), net(x))
         assert not stays(logs)
         assert [log["event"] for log in logs][-1] == "a network computes a graph"
         # This process has imported the graph and computed torch's answers for the run.
@@ -39,19 +39,19 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
         assert not list(cache.with_name("networks").iterdir())
         other = torch.randn(3, 8)
         monkeypatch.setattr(CompiledGraph, "_answer_and_adopt", None)
-        same(compiled(other), net(other))
+        torch.testing.assert_close(compiled(other), net(other))
         # In a new process the network is there.
         monkeypatch.undo()
         monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
         monkeypatch.setattr(CompiledGraph, "_seconds", lambda *_: (1.0, 2.0))
-        monkeypatch.setattr(deliveries, "waiting_run", None)
-        monkeypatch.setitem(sys.modules, "chameleon_networks.backends.graph_exports", None)
+        monkeypatch.setattr(deliveries, "idle_run_process", None)
+        monkeypatch.setitem(sys.modules, "chameleon_networks._backends.graph_exports", None)
         torch._dynamo.reset()
         again = torch.compile(net, backend=chameleon)
-        same(again(x), net(x))
-        same(again(other), net(other))
+        torch.testing.assert_close(again(x), net(x))
+        torch.testing.assert_close(again(other), net(other))
         net.first.weight.mul_(2.0)
-        same(again(other), net(other))
+        torch.testing.assert_close(again(other), net(other))
     assert [reason for reason in stays(logs) if "weights have changed" in reason]
 
 
@@ -62,7 +62,7 @@ def test_a_damaged_network_is_compiled_again(cache, eager_is_slow):
     def events():
         torch._dynamo.reset()
         with torch.no_grad(), capture_logs() as logs:
-            same(torch.compile(net, backend=chameleon)(x), net(x))
+            torch.testing.assert_close(torch.compile(net, backend=chameleon)(x), net(x))
         return [log["event"] for log in logs]
 
     assert events()[-1] == "a network computes a graph"
@@ -102,7 +102,9 @@ def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
 def test_the_graph_of_a_killed_process_is_removed(cache, children, run_python):
     """The graph of a process that lives stays."""
     children(Mock(side_effect=KeyboardInterrupt), 0)
-    program = "import os, torch; from chameleon_networks.backends.graph_deliveries import Delivery;"
+    program = (
+        "import os, torch; from chameleon_networks._backends.graph_deliveries import Delivery;"
+    )
     program += "graph = torch.fx.symbolic_trace(lambda x: x * 3.0);"
     program += "Delivery(graph, [torch.ones(3)], [], seconds=5.0).prepare(); os._exit(0)"
     run_python(program)
@@ -166,7 +168,7 @@ def test_a_refused_import_starts_no_run(cache, children):
 
 def test_an_unexpected_error_of_an_import_is_logged(children, monkeypatch):
     children(lambda _: True, 2, "error: the same error")
-    monkeypatch.setattr(KeptNetwork, "keep_graph", Mock(side_effect=OverflowError("too deep")))
+    monkeypatch.setattr(NetworkCache, "keep_graph", Mock(side_effect=OverflowError("too deep")))
     with torch.no_grad(), capture_logs() as logs:
         torch.compile(lambda value: value * 2.0, backend=chameleon)(torch.ones(3))
     [entry] = [log for log in logs if log["event"] == "a graph is not kept for its run"]
@@ -194,15 +196,15 @@ def test_an_interrupted_delivery_leaves_nothing_kept(cache, children):
 
 
 def test_one_delivery_takes_the_process_that_was_started_early(tmp_path, monkeypatch):
-    monkeypatch.setattr(waiting_run, "ChildProcess", lambda *_, **__: Mock())
-    with waiting_run.started_early():
-        [early] = waiting_run._early
-        assert waiting_run.waiting_run(tmp_path, idle=True) is not early
-        assert waiting_run.waiting_run(tmp_path) is early
-        assert waiting_run.waiting_run(tmp_path) is not early
+    monkeypatch.setattr(idle_run, "ChildProcess", lambda *_, **__: Mock())
+    with idle_run.early_process():
+        [early] = idle_run._early
+        assert idle_run.idle_run_process(tmp_path, idle=True) is not early
+        assert idle_run.idle_run_process(tmp_path) is early
+        assert idle_run.idle_run_process(tmp_path) is not early
     assert not early.kill.called
-    with waiting_run.started_early():
-        [unused] = waiting_run._early
+    with idle_run.early_process():
+        [unused] = idle_run._early
     assert unused.kill.called
 
 
@@ -228,7 +230,7 @@ def test_two_that_want_one_network_deliver_it_once(children):
 def test_no_graph_with_other_weights_is_exported_again(monkeypatch):
     """Its network would get the name of the earlier weights."""
     run = Mock(side_effect=AssertionError("a run was started"))
-    monkeypatch.setattr(deliveries, "waiting_run", run)
+    monkeypatch.setattr(deliveries, "idle_run_process", run)
     graph, weight = torch.fx.symbolic_trace(lambda w, x: (w * x,)), torch.ones(3)
     delivery = deliveries.Delivery(graph, [weight, torch.ones(3)], [0], seconds=5.0)
     delivery.prepare()
@@ -236,7 +238,7 @@ def test_no_graph_with_other_weights_is_exported_again(monkeypatch):
     with pytest.raises(AssertionError, match="a run was started"):
         delivery.folder(nice=True)
     weight.mul_(2.0)
-    with pytest.raises(deliveries.StaysError, match="weights have changed"):
+    with pytest.raises(deliveries.FallbackError, match="weights have changed"):
         delivery.folder(nice=True)
 
 
@@ -300,18 +302,18 @@ def test_other_threads_compute_but_do_not_trace_while_a_graph_is_exported(monkey
 
     monkeypatch.setattr(torch.export, "export", export)
     known = torch.compiler.is_exporting
-    with pytest.raises(deliveries.StaysError, match="cannot export it"):
+    with pytest.raises(deliveries.FallbackError, match="cannot export it"):
         deliveries.Delivery(DOUBLED, [torch.ones(3)], [], seconds=None).prepare()
     assert states == [(False, True, False, 6.0), True]
     assert torch.compiler.is_exporting is known
 
 
-UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks.importers"
+UNUSED = "tvm", "onnx", "pandas", "yaml", "cattrs", "chameleon_networks._importers"
 
 
 def test_a_graph_is_rewritten_once_for_its_check_and_its_import(tmp_path, monkeypatch):
-    rewrite = Mock(side_effect=decompositions.with_decompositions)
-    monkeypatch.setattr(decompositions, "with_decompositions", rewrite)
+    rewrite = Mock(side_effect=decompositions.run_decompositions)
+    monkeypatch.setattr(decompositions, "run_decompositions", rewrite)
     program = graph_exports.exported(DOUBLED, [torch.ones(3)], ())
     torch.export.save(program, tmp_path / "graph.pt2")
     forget = graph_exports.kept_program(tmp_path / "graph.pt2", program)
@@ -321,11 +323,11 @@ def test_a_graph_is_rewritten_once_for_its_check_and_its_import(tmp_path, monkey
 
 
 def test_the_backend_imports_nothing_that_only_a_first_process_needs(run_python):
-    program = "import sys, chameleon_networks.backends.torch_graphs; print(*sys.modules)"
+    program = "import sys, chameleon_networks._backends.torch_graphs; print(*sys.modules)"
     assert not [name for name in run_python(program).split() if name.startswith(UNUSED)]
 
 
-def test_a_waiting_run_imports_no_rich_tracebacks(run_python):
-    program = "import sys, chameleon_networks.backends.waiting_run as child\n"
-    program += "list(map(__import__, child._IMPORTS)); print('rich' in sys.modules)"
+def test_an_idle_run_imports_no_rich_tracebacks(run_python):
+    program = "import sys, chameleon_networks._backends.idle_run as child\n"
+    program += "sys.stdin = open('/dev/null'); child.wait(); print('rich' in sys.modules)"
     assert run_python(program) == "False\n"

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from chameleon_networks.commands import network_times
-from chameleon_networks.commands.network_times import Timed, Timing, show
-from chameleon_networks.delivery.reduced_rivals import ComputedIn
-from chameleon_networks.delivery.side_by_side import SideBySide
+from chameleon_networks._commands import network_times
+from chameleon_networks._commands.network_times import Timed, Timing, show
+from chameleon_networks._comparison.comparison import FrameworkTimes
+from chameleon_networks._comparison.reduced_precision import ComputedPrecision
 
 TIMING = Timing(
     rivals=None, precisions=(), calibrate=None, streams=(), neighbours=0, rounds=None, seconds=1.0
@@ -14,7 +14,7 @@ TIMING = Timing(
 
 
 def _computed(asked, precision, error, precisions=()):
-    return ComputedIn(
+    return ComputedPrecision(
         asked=asked, precision=precision, max_relative_error=error, precisions=precisions
     )
 
@@ -27,7 +27,7 @@ def _compared(own, precisions):
     }
     seconds = dict(zip(about, (4e-3, 6e-3, 2e-3), strict=True))
     times = {name: [took] * 3 for name, took in seconds.items()}
-    comparison = SideBySide(times=times, about=about, left_out={})
+    comparison = FrameworkTimes(times=times, about=about, left_out={})
     return {**network_times._times(comparison), "left_out": {}}
 
 

@@ -6,15 +6,15 @@ import sqlite3
 
 import pytest
 from chameleon_core import load_run
-from chameleon_core.measurement import Measurement, Spending
-from chameleon_core.store import RecordStore
-from chameleon_core.task import Task
-from chameleon_one_shot.dataset.format import read_dataset
-from chameleon_one_shot.predictor.examples import examples_of
-from chameleon_records.format import key_from_json
-from chameleon_tvm.operators.specs import DenseSpec, PrimFuncSpec
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.provider import SketchSpace
+from chameleon_core._measurement import Measurement, Spending
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
+from chameleon_one_shot._dataset.format import read_dataset
+from chameleon_one_shot._predictor.examples import examples_of
+from chameleon_records._format import key_from_json
+from chameleon_tvm._operators.specs import DenseSpec, PrimFuncSpec
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchSpace
 
 FUNCTION = """
 from tvm import te
@@ -168,6 +168,7 @@ def test_a_task_file_runs_nothing_unasked(chameleon, marker, target):
     assert marker.exists()
 
 
+@pytest.mark.full
 def test_a_record_database_runs_nothing(chameleon, marker):
     file, records = marker.parent / "function.py", marker.parent / "records.sqlite"
 

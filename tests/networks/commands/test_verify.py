@@ -7,13 +7,13 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ExitCode
-from chameleon_networks.commands.verifying import Comparison
-from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.graph.relaxed import relax, rewritten, tvm
-from chameleon_networks.importers.options import OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import network_of
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ExitCode
+from chameleon_networks._commands.verifying import Comparison
+from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._graph.relax_utils import mutate, relax, tvm
+from chameleon_networks._importers.options import OnnxOptions, TorchOptions
+from chameleon_networks._importers.sources import network_of
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -113,12 +113,12 @@ def _comparison(network, target, **operators):
             return relax.Call(tvm.ir.Op.get(other), call.args, call.attrs) if other else call
 
     graph = network.graph
-    network.graph = attrs.evolve(graph, module=rewritten(graph.module, Replace(graph.module)))
+    network.graph = attrs.evolve(graph, module=mutate(graph.module, Replace(graph.module)))
     return Comparison(
         network=network,
         folder=Path(),
         manifest={},
-        kernels=no_kernels(target),
+        kernels=empty_kernels(target),
         target=target,
         threads=1,
     )

@@ -6,13 +6,13 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Arrays, Winner
-from chameleon_networks.export.operators import deliver_operator
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.operators.base import Operator, operator_of
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Arrays, Winner
+from chameleon_networks._export.operators import deliver_operator
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._operators.base import Operator, operator_of
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 
 TARGET = TVMTargets(NoOptions()).resolve("native")
 THREADS = 2

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_networks.export.bundles import name_for, write_c_bundle
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import read_manifest, write_manifest
-from chameleon_networks.runtime.linking import OBJECTS
-from chameleon_tvm.operators.specs import Conv2dSpec
+from chameleon_core._errors import ChameleonError
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._c_runtime.linking import OBJECTS
+from chameleon_networks._export.bundles import bundle_name, write_c_bundle
+from chameleon_tvm._operators.specs import Conv2dSpec
 from programs import completed
 
 from .conftest import operator_deliverer
@@ -201,8 +201,8 @@ def test_a_network_of_an_earlier_version_is_compiled_again(tmp_path):
 
 
 def test_names_are_those_of_c():
-    assert name_for(Path("/x/res-net"), None) == "res_net"
-    assert name_for(Path("/x/1"), "one") == "one"
+    assert bundle_name(Path("/x/res-net"), None) == "res_net"
+    assert bundle_name(Path("/x/1"), "one") == "one"
     for folder, name in ((Path("/x/18"), None), (Path("/x/y"), "a-b"), (Path("/x/y"), "für")):
         with pytest.raises(ChameleonError, match="cannot be called"):
-            name_for(folder, name)
+            bundle_name(folder, name)

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_networks.export.operators import NotRecordedError, Recording
-from chameleon_networks.runtime.pack import replayed
+from chameleon_networks._c_runtime.pack import replayed
+from chameleon_networks._export.operators import NotRecordableError, Recording
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,12 +84,12 @@ def test_numbers_that_decide_are_fixed():
 )
 def test_what_cannot_be_written_down_is_refused(function, said):
     _, arrays = Recording.of([np.ones(4)])
-    with pytest.raises(NotRecordedError, match=said):
+    with pytest.raises(NotRecordableError, match=said):
         function(arrays)
 
 
 def test_what_is_lost_is_known():
     recording, [array] = Recording.of([np.ones((2, 2))])
     assert recording.number_of(np.ascontiguousarray(array.T)) is None
-    with pytest.raises(NotRecordedError, match="by itself"):
+    with pytest.raises(NotRecordableError, match="by itself"):
         np.stack([array[0], array.diagonal()])

@@ -4,12 +4,12 @@ from functools import cache
 
 import attrs
 import pytest
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery import reduced_rivals
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_networks.running.processes import framework_process
+from chameleon_networks._comparison import reduced_precision
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._evaluation.processes import framework_process
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
 
 from .sequence.conftest import deliverer
 
@@ -43,9 +43,9 @@ def doubling(monkeypatch):
     honest = Kernels.of
 
     def double(chosen):
-        def lying(self, chain):
-            kernel = honest(self, chain)
-            if kernel is None or not chosen(self, chain):
+        def lying(self, fusion):
+            kernel = honest(self, fusion)
+            if kernel is None or not chosen(self, fusion):
                 return kernel
             doubled = tuple(None if a is None else a * 2 for a in kernel.arguments)
             return attrs.evolve(kernel, arguments=doubled)
@@ -87,7 +87,7 @@ def by_default(monkeypatch):
             return opened(precision, network, name, threads=threads)
 
         monkeypatch.setattr(module, "reduces_by_default", lambda *_: precision is not None)
-        monkeypatch.setattr(reduced_rivals, "reduced_process", reduced_process)
-        monkeypatch.setattr(reduced_rivals, "left_out_reduced", lambda *_: {})
+        monkeypatch.setattr(reduced_precision, "reduced_process", reduced_process)
+        monkeypatch.setattr(reduced_precision, "missing_packages", lambda *_: {})
 
     return make

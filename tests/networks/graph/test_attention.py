@@ -6,11 +6,11 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.compile.compile import fused_functions
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers.torch.lowering.importing import torch_graph
+from chameleon_networks._compile.compile import functions_without_kernels
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.operators import count_unfused_operators
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
 
 from ..lowering.networks import Many  # noqa: TID252 - shared by folders
 
@@ -146,7 +146,7 @@ def imported(network, inputs, layout="NCHW"):
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(network.eval(), inputs)
-    return prepared(torch_graph(program).module, layout)
+    return prepare_module(torch_graph(program).module, layout)
 
 
 def check_outputs(network, module, deliver, inputs, *, tolerance=1e-5, names=("",)):
@@ -159,8 +159,8 @@ def check_outputs(network, module, deliver, inputs, *, tolerance=1e-5, names=(""
     assert {name: e for name, e in zip(names, errors, strict=True) if not e <= tolerance} == {}
 
 
-def attentions(chains):
-    return [chain for chain in chains if chain.spec.kind == "attention"]
+def attentions(fusions):
+    return [fusion for fusion in fusions if fusion.spec.kind == "attention"]
 
 
 @pytest.mark.full
@@ -171,15 +171,15 @@ def test_each_is_one_kernel_that_computes_the_same(deliver):
     together = Many(networks, [len(given) for given in inputs])
     every = tuple(tensor for given in inputs for tensor in given)
     module = imported(together, every)
-    chains = chains_of(module)
+    fusions = find_fusions(module)
     found = {
-        case: {name: getattr(chain.spec, name) for name in expected}
-        for chain, (case, (*_, expected)) in zip(attentions(chains), CASES.items(), strict=True)
+        case: {name: getattr(fusion.spec, name) for name in expected}
+        for fusion, (case, (*_, expected)) in zip(attentions(fusions), CASES.items(), strict=True)
     }
     assert found == {case: expected for case, (*_, expected) in CASES.items()}
-    assert not any(chain.spec.kind == "batch_matmul" for chain in chains)
+    assert not any(fusion.spec.kind == "batch_matmul" for fusion in fusions)
     # The boolean mask becomes a number, since it is an input of the network.
-    rest = left_over(module, chains)
+    rest = count_unfused_operators(module, fusions)
     assert rest["where"] == 1
     assert not {*rest} & (REPLACED - ({"where"} if len(inputs) > 1 else set()))
     check_outputs(together, module, deliver, every, names=CASES)
@@ -206,12 +206,12 @@ def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target, delive
     torch.manual_seed(0)
     network, inputs = Convolved().eval(), (states().transpose(1, 2).contiguous(),)
     module = imported(network, inputs, layout)
-    chains = chains_of(module)
-    assert [chain.spec.kind for chain in chains].count("conv1d") == 4
-    assert len(attentions(chains)) == 1
-    members = [member for chain in chains for member in chain.members]
+    fusions = find_fusions(module)
+    assert [fusion.spec.kind for fusion in fusions].count("conv1d") == 4
+    assert len(attentions(fusions)) == 1
+    members = [member for fusion in fusions for member in fusion.members]
     assert len(set(members)) == len(members), "a variable is computed by one kernel"
-    functions = fused_functions(module, chains, target)
+    functions = functions_without_kernels(module, fusions, target)
     assert not any("matmul" in str(function) for function, _ in functions)
     check_outputs(network, module, deliver, inputs)
 
@@ -219,7 +219,7 @@ def test_a_convolution_behind_it_takes_nothing_of_it_away(layout, target, delive
 def test_what_is_around_a_kernel_is_found_where_its_mask_is_not_in_the_graph_yet(target):
     """The mask that the kernel adds is computed from the network's, which says what is seen."""
     module = imported(Projected(fused), (states(), seen(1, 1, TOKENS, TOKENS)))
-    functions = fused_functions(module, chains_of(module), target)
+    functions = functions_without_kernels(module, find_fusions(module), target)
     assert [calls for _, calls in functions] == [1] * len(functions) != []
 
 
@@ -238,7 +238,7 @@ def test_what_is_read_elsewhere_is_not_taken_away(deliver):
 
     x = torch.randn(2, 3, 8, 8)
     module = imported(Weights(), (x,))
-    assert not attentions(chains_of(module))
+    assert not attentions(find_fusions(module))
     check_outputs(Weights(), module, deliver, (x,), tolerance=1e-4)
 
 
@@ -247,14 +247,14 @@ def test_a_softmax_of_something_else_is_none():
         def forward(self, x):
             return torch.softmax(torch.tanh(x @ x.transpose(-1, -2)), dim=-1) @ x
 
-    assert not attentions(chains_of(imported(Temperature(), (torch.randn(2, 3, 8, 8),))))
+    assert not attentions(find_fusions(imported(Temperature(), (torch.randn(2, 3, 8, 8),))))
 
 
 def test_an_attention_layer_of_torch_reads_one_packed_array(deliver):
     layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 48, batch_first=True)
     module = imported(layer, (states(),))
-    [chain] = attentions(chains_of(module))
-    assert chain.spec.packed
+    [fusion] = attentions(find_fusions(module))
+    assert fusion.spec.packed
     check_outputs(layer, module, deliver, (states(),))
 
 
@@ -300,13 +300,13 @@ def network_of(name, kind):
 def test_networks_of_a_library(name, kind):
     network, inputs = network_of(name, kind)
     module = imported(network, inputs)
-    chains = chains_of(module)
-    fused = attentions(chains)
+    fusions = find_fusions(module)
+    fused = attentions(fusions)
     assert len(fused) == 2
-    assert {chain.spec.causal for chain in fused} == {name in {"gpt2", "llama"}}
-    assert {chain.spec.packed for chain in fused} == {name == "gpt2"}
-    assert {chain.spec.mask for chain in fused} == {()}
-    rest = left_over(module, chains)
+    assert {fusion.spec.causal for fusion in fused} == {name in {"gpt2", "llama"}}
+    assert {fusion.spec.packed for fusion in fused} == {name == "gpt2"}
+    assert {fusion.spec.mask for fusion in fused} == {()}
+    rest = count_unfused_operators(module, fusions)
     # Rotated queries and keys of Llama are in the layout that they were rotated in.
     assert rest.get("permute_dims", 0) <= {"vit": 1, "llama": 4}.get(name, 0)
     assert not {"nn.softmax", "where", "split", "matmul"} & set(rest)
@@ -338,7 +338,7 @@ def test_zeros_elsewhere_than_in_hidden_rows_are_no_attention(deliver, test):
     mask[:, 2] = -math.inf
     network, inputs = Projected(zeroed).eval(), (states(), mask)
     module = imported(network, inputs)
-    assert not attentions(chains_of(module))
+    assert not attentions(find_fusions(module))
     check_outputs(network, module, deliver, inputs)
 
 
@@ -362,7 +362,7 @@ IN_ONNX = {
 @pytest.mark.parametrize("name", IN_ONNX)
 def test_the_same_in_an_onnx_file(deliver, tmp_path, name):
     pytest.importorskip("onnxscript")
-    from chameleon_networks.importers.onnx.models import onnx_graph  # noqa: PLC0415 - needs onnx
+    from chameleon_networks._importers.onnx.models import onnx_graph  # noqa: PLC0415 - needs onnx
 
     make, inputs, opset = IN_ONNX[name]
     network, file = make().eval(), tmp_path / "net.onnx"
@@ -371,10 +371,10 @@ def test_the_same_in_an_onnx_file(deliver, tmp_path, name):
         torch.onnx.export(
             network, inputs, str(file), dynamo=True, opset_version=opset, verbose=False
         )
-    module = prepared(onnx_graph(str(file), {}).module, "NCHW")
-    chains = chains_of(module)
-    [chain] = attentions(chains)
-    assert chain.spec.query_layout == chain.spec.output_layout == "BSHD"
-    assert chain.spec.packed == (name == "packed")
-    assert not set(left_over(module, chains)) & (REPLACED - {"where"})
+    module = prepare_module(onnx_graph(str(file), {}).module, "NCHW")
+    fusions = find_fusions(module)
+    [fusion] = attentions(fusions)
+    assert fusion.spec.query_layout == fusion.spec.output_layout == "BSHD"
+    assert fusion.spec.packed == (name == "packed")
+    assert not set(count_unfused_operators(module, fusions)) & (REPLACED - {"where"})
     check_outputs(network, module, deliver, inputs)

@@ -6,15 +6,15 @@ import attrs
 import chameleon_networks
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.network_result import NetworkResult
-from chameleon_networks.delivery import deliver_buckets
-from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
-from chameleon_networks.delivery.deliver_buckets import summed
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.padding import check_padding
-from chameleon_networks.importers.options import OnnxOptions
-from chameleon_networks.shapes import Buckets
+from chameleon_core._errors import ConfigError
+from chameleon_core._network_result import NetworkResult
+from chameleon_networks._checks.padding import check_padding
+from chameleon_networks._delivery import buckets
+from chameleon_networks._delivery.buckets import summed
+from chameleon_networks._frontends.bucketed import BucketedFrontend, make_frontend
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import OnnxOptions
+from chameleon_networks._shapes import Buckets
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
 from ..onnx_files import onnx_file  # noqa: TID252
@@ -132,7 +132,7 @@ def test_answers_are_the_frameworks_for_any_length(delivered, length):
 
 
 def _bucketed(file, shapes):
-    network = work_on(OnnxOptions(source=str(file), shapes=shapes, compare=False))
+    network = make_frontend(OnnxOptions(source=str(file), shapes=shapes, compare=False))
     assert isinstance(network, BucketedFrontend)
     return network
 
@@ -205,7 +205,7 @@ def test_a_bucket_that_fails_is_named_and_nothing_delivered(
 ):
     source = masked(networks, 4, 12, pad=None)
     delivery = delivery_into(source, tmp_path / "network")
-    doubling(lambda _, chain: chain.spec.input == (12, 16))
+    doubling(lambda _, fusion: fusion.spec.input == (12, 16))
     result = source.deliver(delivery)
     assert result.failure.startswith("bucket length=12: the network is not delivered")
     assert not delivery.folder.exists()
@@ -216,7 +216,7 @@ def test_weights_that_got_lost_on_the_way_are_not_delivered(
     networks, delivery_into, tmp_path, monkeypatch
 ):
     source = masked(networks, 4, 12, pad=None)
-    honest = deliver_buckets.share_weights
+    honest = buckets.share_weights
 
     def lying(folder, buckets):
         saved = honest(folder, buckets)
@@ -225,7 +225,7 @@ def test_weights_that_got_lost_on_the_way_are_not_delivered(
         bytes_of.tofile(folder / "weights.bin")
         return saved
 
-    monkeypatch.setattr(deliver_buckets, "share_weights", lying)
+    monkeypatch.setattr(buckets, "share_weights", lying)
     result = source.deliver(delivery_into(source, tmp_path / "network"))
     assert "is not what it was alone" in result.failure
     assert "is damaged: its content was changed" in result.failure

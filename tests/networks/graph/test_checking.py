@@ -6,16 +6,16 @@ from itertools import count
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_networks.compile.loop_tasks import LARGE
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery import checking, examine
-from chameleon_networks.delivery.checking import CheckReport, tried
-from chameleon_networks.delivery.examine import Examination
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchNetwork
-from chameleon_networks.running.verify import TOLERANCE
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_networks._checks import check, worker
+from chameleon_networks._checks.check import CheckReport, tried
+from chameleon_networks._checks.worker import NetworkCheck
+from chameleon_networks._compile.loop_tasks import LARGE_SHARE
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._evaluation.verify import TOLERANCE
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._importers.sources import TorchNetwork
 from structlog.testing import capture_logs
 
 NETS = """
@@ -104,17 +104,17 @@ def network(tmp_path):
 
 
 def test_inputs_and_outputs_of_every_kind(network, target):
-    report = Examination(network("several"), target, 2).report(["NHWC", "NCHW"])
+    report = NetworkCheck(network("several"), target, 2).report(["NHWC", "NCHW"])
     assert (report.layout, report.reference, report.refused) == ("NHWC", "torch", {})
     assert report.max_relative_error < 1e-5
 
 
 def test_what_stays_in_default_loops_is_said(network, target):
     ordered = network("ordered")
-    report = Examination(ordered, target, 2).report(["NHWC"])
+    report = NetworkCheck(ordered, target, 2).report(["NHWC"])
     [(name, share)] = report.unscheduled.items()
     assert "sort" in name
-    assert LARGE < share <= 1.0
+    assert LARGE_SHARE < share <= 1.0
     with capture_logs() as lines:
         NetworkFrontend(ordered).check(target, 2, report.to_json())
     assert [line["event"] for line in lines] == ["operators_in_default_loops"]
@@ -128,7 +128,7 @@ def test_control_flow_names_its_line(network):
 
 def test_numbers_that_are_not_finite_are_said(network, target):
     with pytest.raises(ConfigError, match="torch computes NaN or infinity"):
-        Examination(network("infinite"), target, 2).report(["NHWC"])
+        NetworkCheck(network("infinite"), target, 2).report(["NHWC"])
 
 
 def test_what_depends_on_earlier_calls_is_refused(network, target, monkeypatch):
@@ -137,24 +137,24 @@ def test_what_depends_on_earlier_calls_is_refused(network, target, monkeypatch):
         TorchNetwork, "framework", lambda *_: lambda inputs: [inputs[0] + next(calls)]
     )
     with pytest.raises(ConfigError, match="torch gives other answers when") as caught:
-        Examination(network("ordered"), target, 2).report(["NHWC"])
+        NetworkCheck(network("ordered"), target, 2).report(["NHWC"])
     assert "one of its inputs and one of its outputs" in (caught.value.hint or "")
 
 
 def test_no_operator_is_blamed_if_the_network_is_compiled(network, target, monkeypatch):
-    monkeypatch.setattr(examine, "_profiled", lambda *_: ([np.zeros((400, 20), "f")], []))
-    monkeypatch.setattr(examine, "first_uncompilable", lambda *_: "a blamed operator")
+    monkeypatch.setattr(worker, "_profiled", lambda *_: ([np.zeros((400, 20), "f")], []))
+    monkeypatch.setattr(worker, "first_unsupported_operator", lambda *_: "a blamed operator")
     with pytest.raises(ConfigError, match="compared with torch"):
-        Examination(network("ordered"), target, 2).report(["NHWC"])
+        NetworkCheck(network("ordered"), target, 2).report(["NHWC"])
 
 
 @pytest.mark.parametrize("name", ["doubling", "roots"])
 def test_inputs_are_like_the_examples_and_stay_as_they_are(name, network, target):
-    assert Examination(network(name), target, 2).report(["NHWC"]).max_relative_error < 1e-5
+    assert NetworkCheck(network(name), target, 2).report(["NHWC"]).max_relative_error < 1e-5
 
 
 def test_a_network_that_makes_much_of_roundings_is_not_refused(network, target):
-    report = Examination(network("chaos"), target, 2).report(["NHWC"])
+    report = NetworkCheck(network("chaos"), target, 2).report(["NHWC"])
     assert report.max_relative_error > TOLERANCE
     assert "torch in float32 are off by" in (report.conditioning or "")
 
@@ -165,7 +165,7 @@ def test_a_crash_is_a_sentence_or_the_other_layout(network, monkeypatch):
             raise ChameleonError("the compiler ended with SIGSEGV")
         return CheckReport(layout="NCHW", max_relative_error=0.0, reference="torch")
 
-    monkeypatch.setattr(checking, "_asked", asked)
+    monkeypatch.setattr(check, "_asked", asked)
     report = tried(network("several"), ["NHWC", "NCHW"], "llvm", 1)
     assert (report.layout, report.crashed) == ("NCHW", True)
     assert "not in NHWC: the compiler ended with SIGSEGV" in report.summary

@@ -1,12 +1,12 @@
-"""Networks of convolutions of every kind are read, made of chains, compiled, and right."""
+"""Networks of convolutions of every kind are read, made of fusions, compiled, and right."""
 
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.importers.torch.lowering.importing import torch_graph
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.operators import count_unfused_operators
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
 
 functional, nn = torch.nn.functional, torch.nn
 
@@ -120,12 +120,12 @@ def test_networks_of_convolutions(deliver, make, kinds, others):
         expected = network(images).numpy()
         read = torch_graph(torch.export.export(network, (images,))).module
     for layout in ("NHWC", "NCHW"):
-        module = prepared(read, layout)
-        chains = chains_of(module)
-        assert [chain.spec.kind for chain in chains] == kinds
+        module = prepare_module(read, layout)
+        fusions = find_fusions(module)
+        assert [fusion.spec.kind for fusion in fusions] == kinds
         # Normalisation is in the weights, what follows in the kernels.
-        assert all(chain.spec.bias for chain in chains)
-        assert set(left_over(module, chains)) <= others | {"permute_dims"}
+        assert all(fusion.spec.bias for fusion in fusions)
+        assert set(count_unfused_operators(module, fusions)) <= others | {"permute_dims"}
         got = deliver(module, ready=True, guesses=True).run(images.numpy())
         assert got.shape == expected.shape
         assert np.abs(got - expected).max() <= 1e-4 * np.abs(expected).max()
@@ -150,8 +150,8 @@ def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(deliver):
     with torch.no_grad():
         expected = network(images)
         program = torch.export.export(network, (images,))
-    module = prepared(torch_graph(program).module, "NHWC")
-    assert [chain.spec.output_layout for chain in chains_of(module)] == ["NWC"] * 3
+    module = prepare_module(torch_graph(program).module, "NHWC")
+    assert [fusion.spec.output_layout for fusion in find_fusions(module)] == ["NWC"] * 3
     outputs = deliver(module, ready=True, guesses=True).run(images.numpy())
     for got, wanted in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-4, atol=1e-5)
@@ -160,7 +160,7 @@ def test_poolings_of_one_axis_do_not_keep_a_network_from_channels_last(deliver):
 def test_images_are_moved_to_channels_last_by_the_first_kernel():
     network, shape = video_network()
     program = torch.export.export(network.eval(), (torch.randn(shape),))
-    module = prepared(torch_graph(program).module, "NHWC")
-    chains = chains_of(module)
-    assert (chains[0].spec.layout, chains[0].spec.output_layout) == ("NCDHW", "NDHWC")
-    assert left_over(module, chains) == {"permute_dims": 1}
+    module = prepare_module(torch_graph(program).module, "NHWC")
+    fusions = find_fusions(module)
+    assert (fusions[0].spec.layout, fusions[0].spec.output_layout) == ("NCDHW", "NDHWC")
+    assert count_unfused_operators(module, fusions) == {"permute_dims": 1}

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.compile.defaults import with_default_schedules
-from chameleon_networks.compile.sequence.variants import Placement, placed
-from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.quick_tvm import te, tirx, tvm
-from chameleon_tvm.spaces.loops.lowered import loops_of
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._compile.default_schedules import apply_default_schedules
+from chameleon_networks._compile.sequence.buffer_specialization import BufferLayout, specialize
+from chameleon_tvm._building.lowering import compile_function
+from chameleon_tvm._device.targets import TVMTargets, tvm_target
+from chameleon_tvm._quick_tvm import te, tirx, tvm
+from chameleon_tvm._spaces.loops.lowering import loops_of
 from computing import NATIVE
 from tvm_ffi.structural import structural_walk
 
@@ -35,7 +35,7 @@ def _loops(function):
 
 
 def _scheduled(function):
-    scheduled = with_default_schedules(tvm.IRModule({"main": function}), TARGET)["main"]
+    scheduled = apply_default_schedules(tvm.IRModule({"main": function}), TARGET)["main"]
     return loops_of(scheduled.with_attr("global_symbol", "main"))
 
 
@@ -58,7 +58,7 @@ def test_what_lies_together_is_one_vectorised_loop():
 @pytest.mark.parametrize("gap", [4, 16])
 def test_rows_with_gaps_are_loops(gap):
     strides = (12 * (16 + gap), 16 + gap, 1)
-    function = placed(_copy(), [Placement(strides=strides, alignment=16), Placement()])
+    function = specialize(_copy(), [BufferLayout(strides=strides, alignment=16), BufferLayout()])
     scheduled = _scheduled(function)
     assert _loops(scheduled) == ["SERIAL", "SERIAL"]
     whole = np.random.default_rng(0).standard_normal((24, 12, 16 + gap)).astype(np.float32)

@@ -6,20 +6,20 @@ import attrs
 import chameleon_networks
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.network_result import LayoutResult
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.delivery import delivery_steps
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
-from chameleon_networks.package import package
-from chameleon_networks.running import processes
-from chameleon_networks.running.verify import TOLERANCE
-from chameleon_networks.runtime.linking import OBJECTS, link_library
-from chameleon_system.permissions import AMX, refusal
-from chameleon_system.processes.child import ChildProcess
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_core._errors import ChameleonError
+from chameleon_core._network_result import LayoutResult
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._artifact import writer
+from chameleon_networks._c_runtime.linking import OBJECTS, link_library
+from chameleon_networks._delivery import delivery_steps
+from chameleon_networks._evaluation import processes
+from chameleon_networks._evaluation.verify import TOLERANCE
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, OnnxNetwork
+from chameleon_system._permissions import AMX, request_permission
+from chameleon_system._processes.child import ChildProcess
+from chameleon_tvm._device.targets import TVMTargets
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -140,7 +140,7 @@ except ValueError as error:
 
 
 def test_a_process_that_times_kernels_imports_tvm_only_for_its_virtual_machine(run_python):
-    program = "import sys, chameleon_networks.running.profile; print('tvm' in sys.modules)"
+    program = "import sys, chameleon_networks._evaluation.profile; print('tvm' in sys.modules)"
     assert run_python(program) == "False\n"
 
 
@@ -156,10 +156,10 @@ def test_a_fresh_process_needs_numpy_alone(tiny, delivery_of, tmp_path, run_pyth
         "image must have shape [1, 3, 8, 8], not [1, 3, 6, 8]",
         "the network takes image, not 0 arrays",
     ]
-    manifest = package.read_manifest(moved)
+    manifest = writer.read_manifest(moved)
     manifest["cpu_features"].append("flight")
     link_library(moved / OBJECTS, manifest, moved / manifest["module"], "network")
-    package.write_manifest(moved, manifest)
+    writer.write_manifest(moved, manifest)
     with pytest.raises(RuntimeError, match="this CPU lacks flight"):
         chameleon_networks.load(moved)
 
@@ -168,10 +168,10 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
     delivery = delivery_of(NetworkFrontend(tiny))
     suspects = [delivery.winners[1], delivery.winners[2]]
     delivery = attrs.evolve(delivery, winners=suspects)
-    guilty = suspects[0].task.name
-    doubling(lambda kernels, chain: kernels.task_of(chain).name == guilty)
+    culprit = suspects[0].task.name
+    doubling(lambda kernels, fusion: kernels.task_of(fusion).name == culprit)
     result = NetworkFrontend(tiny).deliver(delivery)
-    assert f"the kernel of {guilty} is to blame" in result.failure
+    assert f"the kernel of {culprit} is to blame" in result.failure
     assert result.max_relative_error > TOLERANCE
     assert not delivery.folder.exists()
 
@@ -179,14 +179,14 @@ def test_a_wrong_kernel_is_named_and_nothing_delivered(tiny, delivery_of, doubli
 def test_a_network_that_needs_a_permission_asks_for_it_or_says_that_it_is_refused(
     tiny, delivery_of, monkeypatch
 ):
-    original = delivery_steps.compiled
+    original = delivery_steps.compile_network
 
     def asking(*arguments, **options):
         return attrs.evolve(original(*arguments, **options), permissions=frozenset({AMX}))
 
-    monkeypatch.setattr(delivery_steps, "compiled", asking)
+    monkeypatch.setattr(delivery_steps, "compile_network", asking)
     delivery = attrs.evolve(delivery_of(NetworkFrontend(tiny)), winners=())
-    result, refused = NetworkFrontend(tiny).deliver(delivery), refusal(AMX)
+    result, refused = NetworkFrontend(tiny).deliver(delivery), request_permission(AMX)
     if refused:
         sentence = f"the kernels need AMX, and the system refuses arch_prctl: {refused}"
         assert sentence in result.failure

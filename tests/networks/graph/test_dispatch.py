@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_networks.delivery.dispatch import probes
-from chameleon_networks.package.buckets import Buckets
-from chameleon_networks.shapes import Axis, Dimension
+from chameleon_networks._artifact.buckets import Buckets
+from chameleon_networks._artifact.dispatch import padding_tests
+from chameleon_networks._shapes import Axis, Dimension
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,7 +158,7 @@ def test_probes_are_no_buckets_and_the_loader_pads_them_so(batches, lengths, pad
             zip(("batch", "length"), (batches, lengths), pads, strict=True)
         )
     ]
-    samples = probes(dimensions)
+    samples = padding_tests(dimensions)
     padded = [
         {n for n, (a, p) in enumerate(zip(probe.asked, probe.padded, strict=True)) if a != p}
         for probe in samples

@@ -2,20 +2,20 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.compile.sequence.calls import sequence_of
-from chameleon_networks.graph import constants
-from chameleon_networks.graph.relaxed import extents_of, known_extents, relax, tvm
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_core._errors import ConfigError
+from chameleon_networks._compile.sequence.calls import read_call_sequence
+from chameleon_networks._graph import constants
+from chameleon_networks._graph.relax_utils import relax, shape_of, static_shape, tvm
+from chameleon_tvm._quick_tvm import tirx
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3, 4, 5)])
 def test_extents_of_what_is_known(shape):
-    assert known_extents(relax.TensorType(shape, "float32")) == shape
-    assert extents_of(relax.TensorType(shape, "float32")) == shape
-    assert known_extents(tirx.decl_buffer(shape or (1,), "float32").ty) == (shape or (1,))
+    assert static_shape(relax.TensorType(shape, "float32")) == shape
+    assert shape_of(relax.TensorType(shape, "float32")) == shape
+    assert static_shape(tirx.decl_buffer(shape or (1,), "float32").ty) == (shape or (1,))
 
 
 def test_open_extents_and_what_is_no_tensor_have_none():
@@ -25,9 +25,9 @@ def test_open_extents_and_what_is_no_tensor_have_none():
         relax.TupleType([]),
         None,
     ):
-        assert known_extents(kind) is None
+        assert static_shape(kind) is None
         with pytest.raises(ConfigError, match="unknown shape"):
-            extents_of(kind)
+            shape_of(kind)
 
 
 def _with_moved_weights(emit, x):
@@ -65,7 +65,7 @@ def test_a_constant_that_is_read_twice_is_one_tensor_of_the_sequence():
     def build(emit, x):
         return relax.op.add(emit(relax.op.add(emit(relax.op.add(x, shared)), shared)), other)
 
-    sequence = sequence_of(relax.transform.LegalizeOps()(module_of(build, (4,))))
+    sequence = read_call_sequence(relax.transform.LegalizeOps()(module_of(build, (4,))))
     first, second, third = (call.reads[1].storage for call in sequence.calls)
     assert first is second
     assert third is not first

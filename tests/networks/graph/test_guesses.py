@@ -5,15 +5,15 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.errors import ChameleonError, InvalidConfigurationError
-from chameleon_core.loop.end.delivery import guessed, guesses_of
-from chameleon_core.network_result import Unmeasured
-from chameleon_core.stages import Winner
-from chameleon_core.task import Task
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.deliver import TURNS, repaired
-from chameleon_networks.running.verify import OutputCheck
-from chameleon_tvm.words import one_line
+from chameleon_core._errors import ChameleonError, InvalidConfigurationError
+from chameleon_core._loop.end.delivery import guessed, guesses_of
+from chameleon_core._network_result import Unmeasured
+from chameleon_core._stages import Winner
+from chameleon_core._task import Task
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery.deliver import TURNS, repaired
+from chameleon_networks._evaluation.verify import OutputCheck
+from chameleon_tvm._words import one_line
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,8 +132,8 @@ def test_a_wrong_guess_does_not_keep_the_network_from_being_delivered(
         winners.append(guessed(winner.task, guesses, predicted=winner is delivery.winners[5]))
     wrong, reached, predicted = winners[3], winners[6], winners[5]
 
-    def is_wrong(kernels, chain):
-        task = kernels.task_of(chain)
+    def is_wrong(kernels, fusion):
+        task = kernels.task_of(fusion)
         return task.name == wrong.task.name and kernels.winners[task.key].config == wrong.config
 
     doubling(is_wrong)

@@ -4,15 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.moving import with_encoded_moves
-from chameleon_networks.graph.prepare import operators_in, prepared
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.graph.steps import Step
-from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.types import with_types
-from chameleon_tvm.types import HALVES, STORAGE
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import operator_names, prepare_module
+from chameleon_networks._graph.propagate_quantization import propagate_quantization
+from chameleon_networks._graph.quantization import QParams
+from chameleon_networks._graph.relax_utils import relax, shape_of
+from chameleon_networks._quantize.apply_dtypes import apply_dtypes
+from chameleon_networks._quantize.eligibility import find_eligible
+from chameleon_tvm._types import HALVES, STORAGE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -36,12 +35,12 @@ STEPS = st.lists(
 
 def encode(tensor, kind="bfloat16"):
     builder = relax.BlockBuilder.current()
-    return builder.emit(Step(source=tensor, dtype=kind).encode(builder, tensor))
+    return builder.emit(QParams(source=tensor, dtype=kind).quantize(builder, tensor))
 
 
 def decode(tensor, kind="bfloat16"):
     builder = relax.BlockBuilder.current()
-    return builder.emit(Step(source=tensor, dtype=kind).decode(builder, tensor))
+    return builder.emit(QParams(source=tensor, dtype=kind).dequantize(builder, tensor))
 
 
 def near(array, kind="bfloat16"):
@@ -148,11 +147,13 @@ def _moved(kind, image):
 @pytest.mark.parametrize("guesses", [False, True])
 def test_random_networks(deliver, steps, seed, layout, kind, *, whole, guesses):
     network = _Network(steps, whole=whole)
-    module = prepared(module_of(network.build, (IMAGE, "float32")), layout)
-    chains = chains_of(module)
-    typed = with_types(module, chains, dict.fromkeys(eligible(chains, kind).places, kind), {})
-    rounded = chains_of(typed)
-    assert [chain.spec.dtype for chain in rounded] == [kind] * len(chains)
+    module = prepare_module(module_of(network.build, (IMAGE, "float32")), layout)
+    fusions = find_fusions(module)
+    typed = apply_dtypes(
+        module, fusions, dict.fromkeys(find_eligible(fusions, kind).places, kind), {}
+    )
+    rounded = find_fusions(typed)
+    assert [fusion.spec.dtype for fusion in rounded] == [kind] * len(fusions)
     image = np.random.default_rng(seed).normal(0, 4, IMAGE).astype(np.float32)
     result = deliver(typed, ready=True, guesses=guesses).run(image)
     if whole:
@@ -165,11 +166,11 @@ def test_random_networks(deliver, steps, seed, layout, kind, *, whole, guesses):
 @pytest.mark.parametrize("kind", sorted(HALF_PLACE))
 def test_images_are_pooled_in_two_bytes_between_convolutions(deliver, kind):
     network = _Network([("conv", True), ("pool", False), ("conv", False)], whole=False)
-    module = prepared(module_of(network.build, (IMAGE, "float32")), "NHWC")
-    typed = with_types(module, chains_of(module), dict.fromkeys((0, 1), kind), {})
-    first, last = chains_of(typed)
+    module = prepare_module(module_of(network.build, (IMAGE, "float32")), "NHWC")
+    typed = apply_dtypes(module, find_fusions(module), dict.fromkeys((0, 1), kind), {})
+    first, last = find_fusions(typed)
     assert [first.spec.output_dtype, last.spec.output_dtype] == [kind, "float32"]
-    assert "relax.nn.max_pool2d" not in operators_in(typed)
+    assert "relax.nn.max_pool2d" not in operator_names(typed)
     values = {b.var: b.value for block in typed["main"].body.blocks for b in block.bindings}
     assert list(values[last.inputs[0]].args[1].fields) == [first.last]
     image = np.random.default_rng(0).normal(0, 4, IMAGE).astype(np.float32)
@@ -188,8 +189,8 @@ def test_pooling_compares_numbers_of_all_kinds(half):
         wide = decode(x, half.name)
         return encode(emit(op.nn.max_pool2d(wide, (2, 2), (1, 1), (1, 1, 1, 1))), half.name)
 
-    moved = with_encoded_moves(module_of(build, (bits.shape, half.storage_dtype)))
-    assert "relax.nn.max_pool2d" not in operators_in(moved)
+    moved = propagate_quantization(module_of(build, (bits.shape, half.storage_dtype)))
+    assert "relax.nn.max_pool2d" not in operator_names(moved)
     padded = np.pad(half.real(bits), [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (2, 2), (2, 3))
     np.testing.assert_array_equal(half.real(*expected(moved, bits)), windows.max((-2, -1)))
@@ -202,22 +203,22 @@ def test_a_chain_whose_sums_are_read_before_they_are_rounded_writes_float32():
         product = emit(op.matmul(decode(encode(x)), weights))
         return product, encode(product)
 
-    [chain] = chains_of(module_of(build, (2, 4)))
-    assert [chain.spec.dtype, chain.spec.output_dtype] == ["bfloat16", "float32"]
+    [fusion] = find_fusions(module_of(build, (2, 4)))
+    assert [fusion.spec.dtype, fusion.spec.output_dtype] == ["bfloat16", "float32"]
 
 
 def test_weights_that_are_no_numbers_of_the_type_stay_in_float32():
-    def chain(weight):
+    def fusion(weight):
         def build(emit, x):
             weights = relax.const(np.full((4, 4), weight, np.float32))
             return decode(encode(emit(op.matmul(decode(encode(x)), weights))))
 
-        [fused] = chains_of(module_of(build, (2, 4)))
+        [fused] = find_fusions(module_of(build, (2, 4)))
         return fused
 
-    assert chain(0.5).spec.dtype == "bfloat16"
-    assert [len(chain(0.5).members), len(chain(0.1).members)] == [2, 1]
-    assert chain(0.1).spec.dtype == "float32"
+    assert fusion(0.5).spec.dtype == "bfloat16"
+    assert [len(fusion(0.5).members), len(fusion(0.1).members)] == [2, 1]
+    assert fusion(0.1).spec.dtype == "float32"
 
 
 @pytest.mark.parametrize("read_otherwise", [False, True])
@@ -228,7 +229,7 @@ def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise)
         last = decode(encode(moved))
         return (last, moved) if read_otherwise else (last,)
 
-    module = with_encoded_moves(module_of(build, (2, 4)))
+    module = propagate_quantization(module_of(build, (2, 4)))
     values = [b.value for block in module["main"].body.blocks for b in block.bindings]
     types = [str(value.ty.dtype) for value in values[:-1]]
     bits, numbers = ["uint16"], ["float32"]
@@ -236,5 +237,5 @@ def test_what_moves_numbers_to_be_rounded_is_computed_on_bits(*, read_otherwise)
         # Both moves are of float32, and are rounded again.
         assert types == bits + 3 * numbers + bits + numbers
     else:
-        assert operators_in(module) == {"relax.call_tir", "relax.concat", "relax.permute_dims"}
+        assert operator_names(module) == {"relax.call_tir", "relax.concat", "relax.permute_dims"}
         assert types == 3 * bits + numbers

@@ -2,13 +2,13 @@
 
 import attrs
 import pytest
-from chameleon_core.network_result import KernelTime
-from chameleon_core.stages import Winner
-from chameleon_core.task import Task
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery import delivery_steps
-from chameleon_networks.delivery.in_network import choices, fastest, seconds_in_network
-from chameleon_networks.delivery.networks import NetworkFrontend
+from chameleon_core._network_result import KernelTime
+from chameleon_core._stages import Winner
+from chameleon_core._task import Task
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery import delivery_steps
+from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_seconds_in_networks
+from chameleon_networks._frontends.network import NetworkFrontend
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -58,7 +58,7 @@ def test_the_fastest_in_the_network_is_taken_where_it_is_clearly_so():
         Process({"a": 0.9, "b": 0.999, "c": 2.0}),
         Process({"a": 0.8, "b": 1.0, "c": 1.0}),
     )
-    times = seconds_in_network(networks, [], threads=1)
+    times = kernel_seconds_in_networks(networks, [], threads=1)
     assert times[0] == {"a": 1.0, "b": 1.0, "c": 1.0}, "what is not tuned is nobody's choice"
     better = fastest([*choices(_kernels(a, b, c))], times)
     assert better == {a.task.key: (2,)}, "b's gain is noise, c's alternative slow"
@@ -66,13 +66,13 @@ def test_the_fastest_in_the_network_is_taken_where_it_is_clearly_so():
 
 def test_the_least_of_several_rounds_counts_and_nobody_runs_beside():
     first, second = Process({"a": 3.0}, {"a": 1.0}), Process({"a": 0.5}, {"a": 4.0})
-    assert seconds_in_network([first, second], [], threads=1) == [{"a": 1.0}, {"a": 0.5}]
+    assert kernel_seconds_in_networks([first, second], [], threads=1) == [{"a": 1.0}, {"a": 0.5}]
     assert first.asked == second.asked > 1
     assert first.paused == second.paused == first.asked + 1
 
 
 def test_a_task_without_a_kernel_in_the_network_stays_as_it_is():
-    times = seconds_in_network([Process({}), Process({})], [], threads=1)
+    times = kernel_seconds_in_networks([Process({}), Process({})], [], threads=1)
     assert fastest([*choices(_kernels(_winner("a", (1,))))], times) == {}
 
 

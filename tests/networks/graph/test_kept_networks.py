@@ -10,39 +10,40 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.stages import Delivery
-from chameleon_networks.compile import compile  # noqa: A004 - the name of a module
-from chameleon_networks.compile.uncompilable import no_kernels
-from chameleon_networks.delivery import baselines, networks
-from chameleon_networks.delivery.checking import CheckReport
-from chameleon_networks.delivery.delivery_steps import DeliverySteps
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm, with_constants, without_constants
-from chameleon_networks.importers.onnx import models
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import (
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._stages import Delivery
+from chameleon_networks._checks.check import CheckReport
+from chameleon_networks._comparison import baselines
+from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
+from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._delivery.delivery_steps import DeliverySteps
+from chameleon_networks._evaluation import network_cache
+from chameleon_networks._evaluation.messages import (
+    describe_network,
+    network_from,
+    read_arrays,
+    write_arrays,
+)
+from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs, cache_of
+from chameleon_networks._evaluation.processes import PendingImport, importer_process
+from chameleon_networks._frontends import network as network_frontend
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import extract_constants, relax, restore_constants, tvm
+from chameleon_networks._importers.onnx import models
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks._importers.sources import (
     BuiltinNetwork,
     OnnxNetwork,
     TorchNetwork,
     network_of,
 )
-from chameleon_networks.importers.torch import programs
-from chameleon_networks.running import kept_networks
-from chameleon_networks.running.kept_networks import KeptAnswers, KeptNetwork, kept_network
-from chameleon_networks.running.processes import Begun, reading_process
-from chameleon_networks.running.requests import (
-    read_arrays,
-    request_of,
-    requested_network,
-    write_arrays,
-)
-from chameleon_system import kept as kept_files
-from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_networks._importers.torch import programs
+from chameleon_system import _disk_cache as kept_files
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 from structlog.testing import capture_logs
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
@@ -67,17 +68,17 @@ def unmeasured(forked_networks, target, tmp_path):
 def test_large_constants_keep_their_dtype(dtype):
     numbers = np.linspace(0, 2**40, 2000).astype(dtype)
     module = module_of(lambda _emit, _x: relax.op.negative(relax.const(numbers, dtype)), (1,))
-    again = with_constants(*without_constants(module))
+    again = restore_constants(*extract_constants(module))
     tvm.ir.assert_structural_equal(again, module)
 
 
 def kept_under(name):
-    return KeptNetwork((kept_files.user_cache_folder() / "networks") / name)
+    return NetworkCache((kept_files.user_cache_folder() / "networks") / name)
 
 
 def keeping(network):
     """A network that keeps its graph, as a run reads it."""
-    network.kept = kept_network(network)
+    network.kept = cache_of(network)
     return network
 
 
@@ -94,7 +95,7 @@ def test_a_second_process_reads_the_same_network_without_torch(monkeypatch):
     assert str(again.imported) == str(read.imported)
     assert again.graph.locations == read.graph.locations
     assert again.graph.operators == read.graph.operators
-    pairs = [chains_of(prepared(network.imported, "NHWC")) for network in (again, read)]
+    pairs = [find_fusions(prepare_module(network.imported, "NHWC")) for network in (again, read)]
     for one, other in zip(*pairs, strict=True):
         assert one.spec == other.spec
         for mine, same in zip(one.constants.arrays, other.constants.arrays, strict=True):
@@ -108,7 +109,7 @@ def test_options_that_make_another_network_have_files_of_their_own():
         ({"layout": "NCHW"}, True),
         ({"batch": 2}, False),
     ):
-        kept = kept_network(BuiltinNetwork(attrs.evolve(SMALL, **change)))
+        kept = cache_of(BuiltinNetwork(attrs.evolve(SMALL, **change)))
         assert (kept.graph() is not None) is same, change
 
 
@@ -122,13 +123,13 @@ def test_changed_bytes_and_changed_code_make_another_network(tmp_path, monkeypat
         return keeping(TorchNetwork(options))
 
     saved(4).keep()
-    known = kept_network(TorchNetwork(options))
+    known = cache_of(TorchNetwork(options))
     assert known.graph() is not None
-    changed = kept_network(saved(5))
+    changed = cache_of(saved(5))
     assert changed.graph() is None
     saved(4).keep()
-    monkeypatch.setattr(kept_networks, "_surroundings", lambda: ["another version"])
-    updated = kept_network(TorchNetwork(options))
+    monkeypatch.setattr(network_cache, "_cache_key", lambda: ["another version"])
+    updated = cache_of(TorchNetwork(options))
     assert updated.graph() is None
 
 
@@ -154,7 +155,7 @@ def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(tmp
         assert again.input_names() == ["x"]
         [ours], [theirs] = (n.samples(np.random.default_rng(0)) for n in (again, read))
         np.testing.assert_array_equal(ours, theirs)
-        [one], [other] = (chains_of(prepared(n.imported, "NCHW")) for n in (again, read))
+        [one], [other] = (find_fusions(prepare_module(n.imported, "NCHW")) for n in (again, read))
         np.testing.assert_array_equal(one.constants.arrays[0], other.constants.arrays[0])
     assert reads[file].origin != reads[outside].origin
     (tmp_path / "w").write_bytes(bytes(16 * 8 * 3 * 3 * 4))
@@ -164,9 +165,9 @@ def test_the_bytes_of_an_onnx_file_and_of_its_external_data_name_its_network(tmp
 
 
 def test_nothing_is_kept_of_code_of_the_user_nor_without_a_check():
-    assert kept_network(network_of(TorchOptions(source="net.py:make"))) is None
-    assert kept_network(network_of(TorchOptions(source="missing.pt2"))) is None
-    assert kept_network(network_of(attrs.evolve(SMALL, check=False))) is None
+    assert cache_of(network_of(TorchOptions(source="net.py:make"))) is None
+    assert cache_of(network_of(TorchOptions(source="missing.pt2"))) is None
+    assert cache_of(network_of(attrs.evolve(SMALL, check=False))) is None
 
 
 def test_answers_are_those_of_the_same_inputs():
@@ -174,7 +175,7 @@ def test_answers_are_those_of_the_same_inputs():
     samples = [[rng.standard_normal((2, 3))] for _ in range(2)]
     outputs = [[2 * inputs[0], inputs[0][:1]] for inputs in samples]
     assert kept.answers(samples) is None
-    kept.keep_answers(KeptAnswers(reference="torch", outputs=outputs), samples)
+    kept.store_outputs(ReferenceOutputs(reference="torch", outputs=outputs), samples)
     known = kept_under("a network").answers(samples)
     assert (known.reference, known.day is None) == ("torch", False)
     np.testing.assert_equal(known.outputs, outputs)
@@ -198,7 +199,7 @@ def test_a_damaged_file_is_as_none():
 def test_those_used_least_recently_make_room(monkeypatch):
     for name in ("first", "second"):
         kept_under(name).keep_fact("value", name)
-    monkeypatch.setattr(kept_files, "_MOST_BYTES", 1)
+    monkeypatch.setattr(kept_files, "_LARGEST_CACHE", 1)
     kept_under("third").keep_fact("value", "third")
     known = [kept_under(name).fact("value") for name in ("first", "second", "third")]
     assert [fact and fact[0] for fact in known] == [None, None, "third"]
@@ -246,7 +247,7 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch, target):
         checked.append(arguments[1:])
         return CheckReport(layout="NHWC", max_relative_error=1e-7, reference="torch")
 
-    monkeypatch.setattr(networks, "tried", tried)
+    monkeypatch.setattr(network_frontend, "tried", tried)
     first = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
     second = NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)
     assert len(checked) == 1
@@ -262,7 +263,7 @@ def test_a_network_is_checked_once_on_a_machine(monkeypatch, target):
 def test_a_network_is_checked_again_after_a_crash(monkeypatch, target):
     reports = [CheckReport(layout="NCHW", refused={"NHWC": "SIGKILL"}, crashed=True)]
     reports += [CheckReport(layout="NHWC"), None]
-    monkeypatch.setattr(networks, "tried", lambda *_: reports.pop(0))
+    monkeypatch.setattr(network_frontend, "tried", lambda *_: reports.pop(0))
     layouts = [
         NetworkFrontend(BuiltinNetwork(SMALL)).check(target, 2, None)["layout"] for _ in "abc"
     ]
@@ -271,23 +272,23 @@ def test_a_network_is_checked_again_after_a_crash(monkeypatch, target):
 
 def test_the_same_functions_are_compiled_once_on_a_machine(tmp_path, monkeypatch, target):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    module = prepared(BuiltinNetwork(SMALL).imported, "NCHW")
-    chains, none = chains_of(module), no_kernels(target)
+    module = prepare_module(BuiltinNetwork(SMALL).imported, "NCHW")
+    fusions, none = find_fusions(module), empty_kernels(target)
 
     def objects():
-        return compile.compiled(module, chains, none, target).executable.kernels()
+        return compile.compile_network(module, fusions, none, target).executable.kernels()
 
     first = objects()
     monkeypatch.setattr(compile.tvm, "compile", None)  # calling it fails
     assert objects() == first
-    [file] = (kept_files.user_cache_folder() / compile.KEPT_OBJECTS).iterdir()
+    [file] = (kept_files.user_cache_folder() / compile.OBJECT_CACHE).iterdir()
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     with pytest.raises(TypeError):
         objects()
     file.write_bytes(whole)
     assert objects() == first
-    monkeypatch.setattr(compile, "_surroundings", lambda: ["another version"])
+    monkeypatch.setattr(compile, "_cache_key", lambda: ["another version"])
     with pytest.raises(TypeError):
         objects()
 
@@ -304,7 +305,7 @@ def test_functions_that_differ_in_the_order_of_arguments_are_kept_apart(tmp_path
         order = b"a to b" if parameters[0] is a else b"b to a"
         # Only if the order changed, they are compiled.
         compiles = (lambda *_, order=order: order) if number in {0, 2, 4} else None
-        monkeypatch.setattr(compile, "_compiled_in_threads", compiles)
+        monkeypatch.setattr(compile, "_compile_in_threads", compiles)
         with ThreadPoolExecutor(1) as pool:
             assert compile._object_files(functions, "llvm", pool) == order
 
@@ -316,10 +317,10 @@ def test_another_process_reads_a_network_and_then_runs_it(check, tmp_path, monke
     # What is kept without a check is of this run alone.
     options = attrs.evolve(SMALL, compare=False, check=check)
     network = BuiltinNetwork(options)
-    reader = reading_process(network)
+    reader = importer_process(network)
     assert reader is not None
-    frontend = NetworkFrontend(network, Begun(network, reader, unmeasured.threads))
-    assert reading_process(network) is None
+    frontend = NetworkFrontend(network, PendingImport(network, reader, unmeasured.threads))
+    assert importer_process(network) is None
     programs_kept: list[set[str]] = []
     keep = DeliverySteps.keep
 
@@ -347,11 +348,11 @@ def test_a_process_reads_no_other_file_than_the_run(tmp_path):
         torch.export.save(program, file)
 
     save(4)
-    request = json.loads(json.dumps(request_of(TorchNetwork(TorchOptions(source=str(file))))))
-    assert requested_network(request).input_names() == ["input"]
+    request = json.loads(json.dumps(describe_network(TorchNetwork(TorchOptions(source=str(file))))))
+    assert network_from(request).input_names() == ["input"]
     save(5)
     with pytest.raises(ConfigError, match="has changed since the run read it"):
-        requested_network(request)
+        network_from(request)
 
 
 FUNCTION = """
@@ -365,11 +366,11 @@ def make():
 def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypatch, unmeasured):
     (tmp_path / "net.py").write_text(FUNCTION)
     network = TorchNetwork(TorchOptions(source=f"{tmp_path}/net.py:make", compare=False))
-    reader = reading_process(network)
+    reader = importer_process(network)
     assert reader is not None
-    monkeypatch.setattr(programs, "exported", None)  # calling it fails
+    monkeypatch.setattr(programs, "export_source", None)  # calling it fails
     monkeypatch.setattr(baselines, "framework_process", None)
-    begun = Begun(network, reader, unmeasured.threads)
+    begun = PendingImport(network, reader, unmeasured.threads)
     result = NetworkFrontend(network, begun).deliver(unmeasured)
     assert (result.failure, result.reference) == (None, "torch")
     assert result.max_relative_error < 1e-5
@@ -378,16 +379,16 @@ def test_another_process_makes_the_network_of_a_function_once(tmp_path, monkeypa
 def test_a_network_is_read_here_if_the_other_process_dies(tmp_path, monkeypatch, unmeasured):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     network = BuiltinNetwork(attrs.evolve(SMALL, compare=False))
-    reader = reading_process(network)
+    reader = importer_process(network)
     assert reader is not None
     reader._child.signal(signal.SIGKILL)
-    frontend = NetworkFrontend(network, Begun(network, reader, unmeasured.threads))
+    frontend = NetworkFrontend(network, PendingImport(network, reader, unmeasured.threads))
     assert frontend.reader is None
     assert frontend.deliver(unmeasured).failure is None
 
 
 def test_no_process_reads_what_needs_no_torch(tmp_path):
-    assert reading_process(OnnxNetwork(OnnxOptions(source=str(tmp_path / "net.onnx")))) is None
+    assert importer_process(OnnxNetwork(OnnxOptions(source=str(tmp_path / "net.onnx")))) is None
 
 
 def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():
@@ -399,7 +400,7 @@ def test_what_another_process_logs_is_logged_and_its_failure_is_no_error():
 
     known = reader(messages=[{"event": "left_out", "log_level": "warning", "what": "chance"}])
     with capture_logs() as messages:
-        assert networks._finished(known) is known
+        assert network_frontend._finished(known) is known
     assert messages == [{"event": "left_out", "log_level": "warning", "what": "chance"}]
     known.opened = failed
-    assert networks._finished(known) is None
+    assert network_frontend._finished(known) is None

@@ -4,20 +4,25 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.stages import ComparisonPlan
-from chameleon_networks.running import latency
-from chameleon_networks.running.latency import FEW_ROUNDS, RETAKES, ROUNDS, median_seconds
-from chameleon_networks.running.requests import write_arrays
-from chameleon_networks.running.serve import Server
+from chameleon_core._errors import ChameleonError
+from chameleon_core._stages import ComparisonPlan
+from chameleon_networks._evaluation import latency
+from chameleon_networks._evaluation.latency import (
+    LEAST_ROUNDS,
+    MOST_ATTEMPTS,
+    ROUNDS,
+    median_seconds,
+)
+from chameleon_networks._evaluation.messages import write_arrays
+from chameleon_networks._evaluation.worker import Server
 
 
 class Scripted:
     """A process whose turns take what a script says, and then always the same."""
 
-    def __init__(self, name, *script, then, compiled_ahead=False):
+    def __init__(self, name, *script, then, is_precompiled=False):
         self.name = name
-        self.compiled_ahead = compiled_ahead
+        self.is_precompiled = is_precompiled
         self.turns = 0
         self._script, self._then = list(script), then
 
@@ -43,7 +48,7 @@ def quiet(monkeypatch):
 
         def __exit__(self, *_): ...
         def wait(self): ...
-        def apart(self):
+        def cores_are_separate(self):
             return True
 
     monkeypatch.setattr(latency, "CoreWatch", Watch)
@@ -59,23 +64,23 @@ def test_a_network_that_is_slow_at_first_is_not_given_up():
     medians = _medians(Scripted("network", then=0.01), compiled, untuned)
     # Some slow turns alike are a slow network's; nobody waits fifteen times for one.
     assert medians == {"network": 0.01, "torch.compile": 0.013, "untuned": 4.0}
-    assert (compiled.turns, untuned.turns) == (ROUNDS, FEW_ROUNDS + 1)
+    assert (compiled.turns, untuned.turns) == (ROUNDS, LEAST_ROUNDS + 1)
 
 
 def test_one_that_was_given_up_has_another_turn_at_the_end():
-    compiled = Scripted("torch.compile", *([4.0] * FEW_ROUNDS), then=0.013)
+    compiled = Scripted("torch.compile", *([4.0] * LEAST_ROUNDS), then=0.013)
     medians = _medians(Scripted("network", then=0.01), compiled)
     assert medians == {"network": 0.01, "torch.compile": 0.013}
-    assert compiled.turns == FEW_ROUNDS + 1 + ROUNDS
+    assert compiled.turns == LEAST_ROUNDS + 1 + ROUNDS
 
 
 @pytest.mark.parametrize("apart", [True, False])
-@pytest.mark.parametrize(("seconds", "turns"), [(4.0, 1), (0.2, FEW_ROUNDS)])
+@pytest.mark.parametrize(("seconds", "turns"), [(4.0, 1), (0.2, LEAST_ROUNDS)])
 def test_what_is_compiled_ahead_and_far_behind_has_one_turn(seconds, turns, apart, monkeypatch):
-    monkeypatch.setattr(latency.CoreWatch, "apart", lambda _: apart)
-    turns *= RETAKES if turns > 1 and not apart else 1
-    untuned = Scripted("untuned", then=seconds, compiled_ahead=True)
-    medians = _medians(Scripted("network", then=0.01, compiled_ahead=True), untuned)
+    monkeypatch.setattr(latency.CoreWatch, "cores_are_separate", lambda _: apart)
+    turns *= MOST_ATTEMPTS if turns > 1 and not apart else 1
+    untuned = Scripted("untuned", then=seconds, is_precompiled=True)
+    medians = _medians(Scripted("network", then=0.01, is_precompiled=True), untuned)
     assert medians == {"network": 0.01, "untuned": seconds}
     assert untuned.turns == turns
 
@@ -86,7 +91,7 @@ def test_turns_that_are_far_apart_are_measured_again():
     assert odd.turns == 2 * ROUNDS
 
 
-@pytest.mark.parametrize(("seconds", "turns"), [(0.0, FEW_ROUNDS), (math.inf, ROUNDS)])
+@pytest.mark.parametrize(("seconds", "turns"), [(0.0, LEAST_ROUNDS), (math.inf, ROUNDS)])
 def test_where_time_is_short_there_are_few_rounds(seconds, turns):
     steps = []
     plan = ComparisonPlan(seconds=seconds, tell=lambda *step: steps.append(step))
@@ -134,5 +139,7 @@ def test_times_taken_again_count_if_they_are_better():
 
 
 def test_the_process_that_runs_networks_starts_without_rich(run_python):
-    program = "import sys; import chameleon_networks.running.serve; print('rich' in sys.modules)"
+    program = (
+        "import sys; import chameleon_networks._evaluation.worker; print('rich' in sys.modules)"
+    )
     assert run_python(program) == "False\n"

@@ -1,8 +1,8 @@
 """The loader delivered with a network goes by the processor's flags."""
 
 import pytest
-from chameleon_networks.package import machine
-from chameleon_tvm.device.cpus.features import LINUX_NAMES, flag_of
+from chameleon_networks._artifact import machine
+from chameleon_tvm._device.cpus.features import LINUX_NAMES, flag_of
 
 
 @pytest.mark.parametrize("architecture", sorted(LINUX_NAMES))

@@ -2,26 +2,26 @@
 
 import numpy as np
 import pytest
-from chameleon_core.network_result import KernelTime
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.compile import compiled, fused_functions
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.compile.loop_tasks import (
-    SHARE,
+from chameleon_core._network_result import KernelTime
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Winner
+from chameleon_networks._compile.compile import compile_network, functions_without_kernels
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.loop_tasks import (
+    TUNED_SHARE,
     CostlyFunction,
     costly_functions,
     loop_tasks,
 )
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax
 from chameleon_testing.conformance import check_space_provider
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.quick_tvm import te, tvm
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._quick_tvm import te, tvm
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.template.provider import template_of
 from computing import require_reference
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
@@ -45,8 +45,8 @@ def network():
             value = emit(relax.op.matmul(value, _constant(48, 48)))
         return relax.op.nn.relu(value)
 
-    module = prepared(module_of(build, (1, 24, 48)), "NHWC")
-    return module, chains_of(module)
+    module = prepare_module(module_of(build, (1, 24, 48)), "NHWC")
+    return module, find_fusions(module)
 
 
 def _rows(functions, **seconds):
@@ -59,10 +59,10 @@ def _rows(functions, **seconds):
 
 @pytest.fixture(scope="module")
 def tasks(network):
-    untuned = compiled(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
+    untuned = compile_network(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
     rows = _rows(untuned.functions, **dict.fromkeys(untuned.functions, 1.0))
     costly = costly_functions(untuned.functions, rows, 1.0)
-    return loop_tasks(costly, fused_functions(*network, TARGET), TARGET)
+    return loop_tasks(costly, functions_without_kernels(*network, TARGET), TARGET)
 
 
 def test_a_normalisation_is_a_task_and_products_are_not(tasks):
@@ -73,9 +73,9 @@ def test_a_normalisation_is_a_task_and_products_are_not(tasks):
 
 
 def test_what_takes_little_keeps_its_default(network):
-    untuned = compiled(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
+    untuned = compile_network(*network, Kernels({}, AutoSpace(AutoOptions()), TARGET), TARGET)
     [name] = [key for key in untuned.functions if "layer_norm" in key]
-    for took, expected in ((0.9 * SHARE, 0), (1.1 * SHARE, 1)):
+    for took, expected in ((0.9 * TUNED_SHARE, 0), (1.1 * TUNED_SHARE, 1)):
         rows = _rows(untuned.functions, **{name: took})
         assert len(costly_functions(untuned.functions, rows, 1.0)) == expected
 
@@ -93,16 +93,16 @@ def test_a_winner_is_what_is_compiled(network, tasks):
     space = template_of(task).space()
     winner = Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
     kernels = Kernels({task.key: winner}, AutoSpace(AutoOptions()), TARGET)
-    result = compiled(*network, kernels, TARGET)
+    result = compile_network(*network, kernels, TARGET)
     assert f"tuned_{task.name}" in result.functions
     assert kernels.loops.plans
 
 
 def test_only_functions_of_the_network_are_built(network, monkeypatch):
     # As if a file had a function of the same digest as one of the network's.
-    monkeypatch.setattr("chameleon_networks.compile.loop_tasks._identity", lambda _: 0)
+    monkeypatch.setattr("chameleon_networks._compile.loop_tasks._structural_key", lambda _: 0)
     source = te.placeholder((24, 48), "float32", name="a")
     out = te.compute((24, 48), lambda i, j: te.exp(source[i, j]), name="b")
     function = tvm.ir.save_json(te.create_prim_func([source, out]))
     entry = CostlyFunction(name="layer_norm", function=function, calls=1, seconds=1.0)
-    assert not loop_tasks([entry], fused_functions(*network, TARGET), TARGET)
+    assert not loop_tasks([entry], functions_without_kernels(*network, TARGET), TARGET)

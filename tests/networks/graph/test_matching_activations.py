@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import prepared, with_folded_pads
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import fold_pads, prepare_module
+from chameleon_networks._graph.relax_utils import relax
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 
@@ -81,9 +81,9 @@ def _network(build, *, also=False):
 
 @pytest.mark.parametrize("name", sorted(WRITTEN))
 def test_an_activation_becomes_part_of_the_kernel_before_it(name):
-    [chain] = chains_of(prepared(_network(WRITTEN[name]), "NHWC"))
-    assert chain.spec.bias
-    assert chain.spec.activation == name
+    [fusion] = find_fusions(prepare_module(_network(WRITTEN[name]), "NHWC"))
+    assert fusion.spec.bias
+    assert fusion.spec.activation == name
 
 
 def _below(value):
@@ -103,13 +103,13 @@ BOUNDS = [_below(1e-7), _below(1e-12), _shifted, _bounded(5.999999), _bounded(25
 
 @pytest.mark.parametrize("build", BOUNDS)
 def test_small_and_large_bounds_are_no_rounding(build):
-    [chain] = chains_of(prepared(_network(build), "NHWC"))
-    assert chain.spec.activation == "none"
+    [fusion] = find_fusions(prepare_module(_network(build), "NHWC"))
+    assert fusion.spec.activation == "none"
 
 
 def test_what_is_read_before_its_activation_keeps_it_outside():
-    [chain] = chains_of(prepared(_network(WRITTEN["silu"], also=True), "NHWC"))
-    assert chain.spec.activation == "none"
+    [fusion] = find_fusions(prepare_module(_network(WRITTEN["silu"], also=True), "NHWC"))
+    assert fusion.spec.activation == "none"
 
 
 @pytest.mark.parametrize(("value", "operators"), [(0.0, 1), (1.0, 2)])
@@ -118,7 +118,7 @@ def test_zeros_around_an_image_are_padding_of_its_convolution(value, operators):
         padded = emit(op.nn.pad(x, [0, 0, 0, 0, 0, 1, 2, 3], pad_value=value))
         return op.nn.conv2d(padded, relax.const(np.ones((4, 8, 3, 3), np.float32)), padding=(1, 0))
 
-    module = with_folded_pads(module_of(build, (1, 8, 6, 6)))
+    module = fold_pads(module_of(build, (1, 8, 6, 6)))
     calls = [binding.value for binding in module["main"].body.blocks[0].bindings]
     assert len(calls) == operators
     wanted = (1, 2, 2, 3) if operators == 1 else (1, 0, 1, 0)
@@ -132,8 +132,8 @@ def test_what_is_repeated_for_every_place_is_no_residual():
         embedded = emit(op.matmul(step, relax.const(np.ones((8, 16), np.float32))))
         return op.add(image, emit(op.reshape(embedded, (1, 1, 1, 16))))
 
-    [chain] = chains_of(prepared(module_of(build, (1, 8), (1, 5, 5, 16)), "NHWC"))
-    assert not chain.spec.residual
+    [fusion] = find_fusions(prepare_module(module_of(build, (1, 8), (1, 5, 5, 16)), "NHWC"))
+    assert not fusion.spec.residual
 
 
 def test_equal_layers_may_have_an_activation_that_names_its_parts(deliver):
@@ -147,7 +147,9 @@ def test_equal_layers_may_have_an_activation_that_names_its_parts(deliver):
         return x
 
     x = rng.standard_normal((64, 512)).astype(np.float32)
-    got = deliver(prepared(module_of(build, x.shape), "NCHW"), ready=True, guesses=True).run(x)
+    got = deliver(prepare_module(module_of(build, x.shape), "NCHW"), ready=True, guesses=True).run(
+        x
+    )
     for weights in layers:
         x = torch.nn.functional.gelu(torch.from_numpy(x @ weights + 0.1)).numpy()
     np.testing.assert_allclose(got, x, atol=1e-5 * np.abs(x).max())

@@ -5,9 +5,9 @@ import inspect
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.constants import _ELEMENTWISE
-from chameleon_networks.graph.moves import ELEMENTWISE, without_moves
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._graph.constants import _ELEMENTWISE
+from chameleon_networks._graph.propagate_transposes import ELEMENTWISE, propagate_transposes
+from chameleon_networks._graph.relax_utils import relax
 
 from ..modules import expected, module_of  # noqa: TID252 - shared by folders
 
@@ -26,7 +26,7 @@ def _network(emit, x):
 
 
 def test_constants_of_channels_and_selections_stand_in_no_permutations_way():
-    module = without_moves(module_of(_network, (1, 4, 5, 3)))
+    module = propagate_transposes(module_of(_network, (1, 4, 5, 3)))
     assert "permute_dims" not in str(module)
     images = np.random.default_rng(0).standard_normal((1, 4, 5, 3)).astype(np.float32)
     wanted = np.where(images > 0, images, SLOPES * images) + SLOPES
@@ -83,7 +83,7 @@ def test_every_element_wise_operator_lets_permutations_pass(axes, other):
 
     inputs = [array for pair in _PAIRS.values() for array in pair]
     module = module_of(network, *[(_SHAPE, str(array.dtype)) for array in inputs])
-    module = without_moves(module)
+    module = propagate_transposes(module)
     assert "permute_dims" not in str(module)
     got = expected(module, *inputs)
     for name, function, kind, result in zip(names, functions, kinds, got, strict=True):
@@ -100,5 +100,5 @@ def _last_part(emit, x):
 
 def test_a_part_of_a_permutation_may_be_the_output():
     numbers = np.arange(32, dtype=np.float32).reshape(8, 4)
-    [got] = expected(without_moves(module_of(_last_part, (8, 4))), numbers)
+    [got] = expected(propagate_transposes(module_of(_last_part, (8, 4))), numbers)
     np.testing.assert_array_equal(got, numbers.T[:, 3:])

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.api.run import load_run
-from chameleon_core.errors import ExitCode
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import Registry
-from chameleon_core.stages import CostModel
-from chameleon_networks.frameworks.reductions import default_precision
+from chameleon_cli._main import run as command_line
+from chameleon_core._api.run import load_run
+from chameleon_core._errors import ExitCode
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import Registry
+from chameleon_core._stages import CostModel
+from chameleon_networks._frameworks.reduced_precision import default_precision
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 

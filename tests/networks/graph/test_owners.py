@@ -6,12 +6,12 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from chameleon_cli.main import run as command_line
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers.options import OnnxOptions, TorchOptions
-from chameleon_networks.running.profile import AROUND, summed
-from chameleon_tvm.sources import named_object
-from chameleon_tvm.words import identifier, symbol_of
+from chameleon_cli._main import run as command_line
+from chameleon_networks._evaluation.profile import AROUND, summed
+from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._importers.options import OnnxOptions, TorchOptions
+from chameleon_tvm._sources import named_object
+from chameleon_tvm._words import identifier, symbol_of
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -96,7 +96,7 @@ def nets(tmp_path_factory):
 
 
 def _names(nets, function, layout="NHWC"):
-    frontend = work_on(TorchOptions(source=f"{nets}:{function}", layout=layout))
+    frontend = make_frontend(TorchOptions(source=f"{nets}:{function}", layout=layout))
     return [task.name for task in frontend.tasks("llvm")]
 
 
@@ -134,7 +134,7 @@ def test_nodes_of_an_onnx_file(tmp_path):
     }"""
     weights = {"w": np.ones((4, 5), np.float32), "v": np.ones((5, 4), np.float32)}
     path = onnx_file(tmp_path / "net.onnx", text, **weights)
-    tasks = work_on(OnnxOptions(source=str(path))).tasks("llvm")
+    tasks = make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
     assert [task.name for task in tasks] == ["/body/MatMul 4x5 @3", "dense_1 5x4 @3"]
 
 

@@ -3,7 +3,11 @@
 import itertools
 
 import numpy as np
-from chameleon_networks.graph.moves import moves_nothing, through_reduction, through_reshape
+from chameleon_networks._graph.propagate_transposes import (
+    keeps_memory_order,
+    move_past_reduction,
+    move_past_reshape,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +29,7 @@ def _shapes(draw):
 def test_a_permutation_and_a_reshape_in_the_other_order(case):
     shape, axes, reshaped = case
     numbers = np.arange(np.prod(shape)).reshape(shape)
-    passed = through_reshape(shape, axes, reshaped)
+    passed = move_past_reshape(shape, axes, reshaped)
     result = numbers.transpose(passed.first).reshape(passed.shape).transpose(passed.last)
     np.testing.assert_array_equal(result, numbers.transpose(axes).reshape(reshaped))
 
@@ -35,7 +39,7 @@ def test_a_permutation_and_a_reduction_in_the_other_order(case, data):
     shape, axes, _ = case
     reduced = data.draw(st.lists(st.sampled_from(range(len(shape))), unique=True))
     numbers = np.arange(np.prod(shape)).reshape(shape)
-    dropped, order = through_reduction(axes, reduced)
+    dropped, order = move_past_reduction(axes, reduced)
     result = numbers.sum(axis=dropped).transpose(order)
     np.testing.assert_array_equal(result, numbers.transpose(axes).sum(axis=tuple(reduced)))
 
@@ -45,11 +49,13 @@ def test_what_moves_nothing_is_a_reshape(case):
     shape, axes, _ = case
     numbers = np.arange(np.prod(shape)).reshape(shape)
     turned = numbers.transpose(axes)
-    assert moves_nothing(axes, shape) <= np.array_equal(turned.reshape(-1), numbers.reshape(-1))
+    assert keeps_memory_order(axes, shape) <= np.array_equal(
+        turned.reshape(-1), numbers.reshape(-1)
+    )
 
 
 def test_a_channel_shuffle_of_nhwc_images_needs_no_other_layout():
-    split = through_reshape((1, 5, 3, 8), (0, 3, 1, 2), (1, 2, 4, 5, 3))
+    split = move_past_reshape((1, 5, 3, 8), (0, 3, 1, 2), (1, 2, 4, 5, 3))
     assert (split.first, split.shape) == ((0, 1, 2, 3), (1, 5, 3, 2, 4))
-    merged = through_reshape((1, 5, 3, 2, 4), (0, 4, 3, 1, 2), (1, 8, 5, 3))
+    merged = move_past_reshape((1, 5, 3, 2, 4), (0, 4, 3, 1, 2), (1, 8, 5, 3))
     assert (merged.first, merged.shape) == ((0, 1, 2, 4, 3), (1, 5, 3, 8))

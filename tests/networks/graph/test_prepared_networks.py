@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.constants import fold_constants
-from chameleon_networks.graph.moves import without_moves
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
+from chameleon_core._errors import ConfigError
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._graph.constants import fold_constants
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.operators import count_unfused_operators
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.propagate_transposes import propagate_transposes
+from chameleon_networks._graph.relax_utils import relax, tvm
 
 from ..modules import expected as computed  # noqa: TID252 - shared by folders
 from ..modules import module_of, operators_of  # noqa: TID252
@@ -65,7 +65,7 @@ def test_permutations_that_matter_stay():
     def build(emit, x, y):
         return emit(relax.op.add(emit(relax.op.permute_dims(x, [0, 1, 3, 2])), y))
 
-    module = without_moves(module_of(build, (1, 4, 5, 5), (1, 4, 5, 5)))
+    module = propagate_transposes(module_of(build, (1, 4, 5, 5), (1, 4, 5, 5)))
     assert operators_of(module) == ["permute_dims", "add"]
 
 
@@ -80,7 +80,7 @@ def test_a_channel_shuffle_is_one_move_in_any_layout():
         first = emit(relax.op.permute_dims(emit(halves[0]), [0, 2, 3, 1]))
         return relax.Tuple([first, emit(relax.op.permute_dims(emit(halves[1]), [0, 2, 3, 1]))])
 
-    module = without_moves(module_of(build, (1, 5, 3, 4), (1, 5, 3, 4)))
+    module = propagate_transposes(module_of(build, (1, 5, 3, 4), (1, 5, 3, 4)))
     assert operators_of(module) == ["concat", "reshape", "permute_dims", "reshape", "split"]
 
 
@@ -90,7 +90,7 @@ def test_reductions_are_computed_as_the_numbers_lie(keep):
         turned = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
         return emit(relax.op.mean(turned, axis=[2, 3], keepdims=keep))
 
-    module = without_moves(module_of(build, (2, 5, 3, 4)))
+    module = propagate_transposes(module_of(build, (2, 5, 3, 4)))
     assert operators_of(module) == (["mean", "reshape"] if keep else ["mean"])
 
 
@@ -105,7 +105,7 @@ def test_resizes_are_computed_as_the_numbers_lie(layout):
 
     shape = (2, 3, 4, 5) if layout == "NCHW" else (2, 5, 3, 4)
     network = module_of(build, shape)
-    module = without_moves(network)
+    module = propagate_transposes(network)
     assert operators_of(module) == ["image.resize2d"]
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     both = [computed(source, x) for source in (network, module)]
@@ -117,7 +117,7 @@ def test_what_resizes_and_pads_nothing_is_gone():
         same = emit(relax.op.image.resize2d(x, (3, 4), method="linear"))
         return emit(relax.op.nn.relu(emit(relax.op.nn.pad(same, [0] * 8))))
 
-    assert operators_of(without_moves(module_of(build, (1, 5, 3, 4)))) == ["nn.relu"]
+    assert operators_of(propagate_transposes(module_of(build, (1, 5, 3, 4)))) == ["nn.relu"]
 
 
 def test_a_crop_of_the_same_size_stays():
@@ -128,14 +128,14 @@ def test_a_crop_of_the_same_size_stays():
         }
         return emit(relax.op.image.resize2d(x, (3, 4), **options))
 
-    assert operators_of(without_moves(module_of(build, (1, 5, 3, 4)))) == ["image.resize2d"]
+    assert operators_of(propagate_transposes(module_of(build, (1, 5, 3, 4)))) == ["image.resize2d"]
 
 
 def test_a_reshape_that_needs_a_move_stays_where_nothing_undoes_it():
     def build(emit, x):
         return emit(relax.op.reshape(emit(relax.op.permute_dims(x, [0, 2, 1, 3])), (8, 3, 5)))
 
-    module = without_moves(module_of(build, (2, 3, 4, 5)))
+    module = propagate_transposes(module_of(build, (2, 3, 4, 5)))
     assert operators_of(module) == ["permute_dims", "reshape"]
 
 
@@ -145,24 +145,27 @@ def test_reshapes_become_one_and_broadcasts_stay():
         back = emit(relax.op.broadcast_to(again, (2, 12)))
         return emit(relax.op.broadcast_to(emit(relax.op.reshape(back, (1, 24))), (3, 24)))
 
-    assert operators_of(without_moves(module_of(build, (24,)))) == ["reshape", "broadcast_to"]
+    assert operators_of(propagate_transposes(module_of(build, (24,)))) == [
+        "reshape",
+        "broadcast_to",
+    ]
 
 
-def _epilogues(chains):
+def _epilogues(fusions):
     return [
         (
-            chain.spec.kind,
-            getattr(chain.spec, "bias", False),
-            getattr(chain.spec, "residual", False),
-            getattr(chain.spec, "activation", "none"),
+            fusion.spec.kind,
+            getattr(fusion.spec, "bias", False),
+            getattr(fusion.spec, "residual", False),
+            getattr(fusion.spec, "activation", "none"),
         )
-        for chain in chains
+        for fusion in fusions
     ]
 
 
 def test_a_residual_network_is_chains_in_one_layout(frontend):
-    module, chains = prepared_network(frontend("resnet_small").network)
-    assert _epilogues(chains) == [
+    module, fusions = prepared_network(frontend("resnet_small").network)
+    assert _epilogues(fusions) == [
         ("conv2d", True, False, "relu"),
         ("conv2d", True, False, "relu"),
         ("conv2d", True, True, "relu"),
@@ -172,32 +175,34 @@ def test_a_residual_network_is_chains_in_one_layout(frontend):
         ("dense", True, False, "none"),
     ]
     # The first convolution reads images as they come; averages are taken in its layout, too.
-    assert (chains[0].spec.layout, chains[0].spec.output_layout) == ("NCHW", "NHWC")
-    assert {chain.spec.layout for chain in chains[1:-1]} == {"NHWC"}
-    assert left_over(module, chains) == {"mean": 1, "reshape": 1}
+    assert (fusions[0].spec.layout, fusions[0].spec.output_layout) == ("NCHW", "NHWC")
+    assert {fusion.spec.layout for fusion in fusions[1:-1]} == {"NHWC"}
+    assert count_unfused_operators(module, fusions) == {"mean": 1, "reshape": 1}
 
 
 def test_clips_are_part_of_convolutions(frontend):
-    _, chains = prepared_network(frontend("mobilenet_small").network)
-    kinds = _epilogues(chains)
+    _, fusions = prepared_network(frontend("mobilenet_small").network)
+    kinds = _epilogues(fusions)
     assert ("depthwise_conv2d", True, False, "relu6") in kinds
     assert ("conv2d", True, True, "none") in kinds
     assert all(bias for _, bias, _, _ in kinds)
 
 
 def test_a_transformer_is_chains_through_reshapes(frontend):
-    module, chains = prepared_network(frontend("bert_small").network)
-    kinds = _epilogues(chains)
+    module, fusions = prepared_network(frontend("bert_small").network)
+    kinds = _epilogues(fusions)
     assert kinds.count(("dense", True, True, "none")) == 4
     assert kinds.count(("dense", True, False, "gelu")) == 2
     assert kinds.count(("attention", False, False, "none")) == 2
-    assert not {"nn.gelu", "nn.softmax", "permute_dims"} & set(left_over(module, chains))
+    assert not {"nn.gelu", "nn.softmax", "permute_dims"} & set(
+        count_unfused_operators(module, fusions)
+    )
 
 
 def test_the_layout_may_stay_the_frameworks(frontend):
-    chains = chains_of(prepared(frontend("resnet_small").network.imported, "NCHW"))
-    assert {getattr(chain.spec, "layout", "NCHW") for chain in chains} == {"NCHW"}
-    assert _epilogues(chains)[2] == ("conv2d", True, True, "relu")
+    fusions = find_fusions(prepare_module(frontend("resnet_small").network.imported, "NCHW"))
+    assert {getattr(fusion.spec, "layout", "NCHW") for fusion in fusions} == {"NCHW"}
+    assert _epilogues(fusions)[2] == ("conv2d", True, True, "relu")
 
 
 def test_what_is_read_twice_ends_a_chain():
@@ -208,8 +213,8 @@ def test_what_is_read_twice_ends_a_chain():
         biased = emit(relax.op.add(emit(relax.op.matmul(x, weights)), bias))
         return emit(relax.op.add(emit(relax.op.nn.relu(biased)), biased))
 
-    [chain] = chains_of(module_of(build, (2, 3)))
-    assert _epilogues([chain]) == [("dense", True, False, "none")]
+    [fusion] = find_fusions(module_of(build, (2, 3)))
+    assert _epilogues([fusion]) == [("dense", True, False, "none")]
 
 
 def test_weights_repeated_for_every_sample_are_those_of_one_product():
@@ -217,11 +222,11 @@ def test_weights_repeated_for_every_sample_are_those_of_one_product():
 
     def products(*matrices):
         right = relax.const(np.stack(matrices))
-        return chains_of(module_of(lambda emit, x: emit(relax.op.matmul(x, right)), (2, 4, 3)))
+        return find_fusions(module_of(lambda emit, x: emit(relax.op.matmul(x, right)), (2, 4, 3)))
 
-    [chain] = products(weights, weights)
-    assert (chain.spec.kind, chain.spec.input) == ("dense", (8, 3))
-    np.testing.assert_array_equal(chain.constants.weights, weights.T)
+    [fusion] = products(weights, weights)
+    assert (fusion.spec.kind, fusion.spec.input) == ("dense", (8, 3))
+    np.testing.assert_array_equal(fusion.constants.weights, weights.T)
     assert not products(weights, weights + 1)
 
 
@@ -232,10 +237,10 @@ def test_twice_the_same_is_no_residual():
         product = emit(relax.op.matmul(x, weights))
         return emit(relax.op.add(product, product))
 
-    [chain] = chains_of(module_of(build, (2, 3)))
-    assert _epilogues([chain]) == [("dense", False, False, "none")]
+    [fusion] = find_fusions(module_of(build, (2, 3)))
+    assert _epilogues([fusion]) == [("dense", False, False, "none")]
 
 
 def test_no_other_layout():
     with pytest.raises(ConfigError, match="not compiled in the layout NCHW8c"):
-        prepared(module_of(lambda emit, x: emit(relax.op.nn.relu(x)), (2, 3)), "NCHW8c")
+        prepare_module(module_of(lambda emit, x: emit(relax.op.nn.relu(x)), (2, 3)), "NCHW8c")

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.ranges import Affine
-from chameleon_networks.quantize.reads import Network
-from chameleon_networks.quantize.types import with_types
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax, shape_of
+from chameleon_networks._quantize.apply_dtypes import apply_dtypes
+from chameleon_networks._quantize.data_flow import DataFlow
+from chameleon_networks._quantize.eligibility import find_eligible
+from chameleon_networks._quantize.ranges import Affine
 
 from ..modules import in_eight_bits, module_of  # noqa: TID252 - shared by folders
 
@@ -21,8 +20,8 @@ def _normal(*shape):
 
 
 def network_of(build, *shapes):
-    module = prepared(module_of(build, *shapes), "NHWC")
-    return module, chains_of(module)
+    module = prepare_module(module_of(build, *shapes), "NHWC")
+    return module, find_fusions(module)
 
 
 def _attended(emit, x, heads=2):
@@ -51,24 +50,24 @@ PROJECTIONS = [_normal(8, 8) / np.float32(8**0.5) for _ in range(4)]
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_tensors_between_attention_and_its_projections_are_of_two_bytes(kind, deliver):
-    module, chains = network_of(_attended, (1, 24, 8))
-    assert [chain.spec.kind for chain in chains] == [*["dense"] * 3, "attention", "dense"]
-    typed = with_types(module, chains, dict.fromkeys(range(5), kind), {})
-    rounded = chains_of(typed)
-    assert [chain.spec.dtype for chain in rounded] == [kind] * 5
-    assert [chain.spec.output_dtype for chain in rounded] == [*[kind] * 4, "float32"]
+    module, fusions = network_of(_attended, (1, 24, 8))
+    assert [fusion.spec.kind for fusion in fusions] == [*["dense"] * 3, "attention", "dense"]
+    typed = apply_dtypes(module, fusions, dict.fromkeys(range(5), kind), {})
+    rounded = find_fusions(typed)
+    assert [fusion.spec.dtype for fusion in rounded] == [kind] * 5
+    assert [fusion.spec.output_dtype for fusion in rounded] == [*[kind] * 4, "float32"]
     storage = {"bfloat16": "uint16"}.get(kind, kind)
-    assert {str(tensor.ty.dtype) for chain in rounded for tensor in chain.inputs} == {storage}
+    assert {str(tensor.ty.dtype) for fusion in rounded for tensor in fusion.inputs} == {storage}
     # Queries, keys and values are read where their projections write them.
-    assert [chain.last for chain in rounded[:3]] == list(rounded[3].inputs)
+    assert [fusion.last for fusion in rounded[:3]] == list(rounded[3].inputs)
     x = _normal(1, 24, 8)
     got, exact = (deliver(network, ready=True, guesses=True).run(x) for network in (typed, module))
     room = {"bfloat16": 2e-2, "float16": 2e-3}[kind]
     assert 0 < np.abs(got - exact).max() <= room * np.abs(exact).max()
     # Attention alone: what it reads is rounded for it, and nothing else is.
-    alone = chains_of(with_types(module, chains, {3: kind}, {}))
-    assert [chain.spec.dtype for chain in alone] == [*["float32"] * 3, kind, "float32"]
-    assert "no sum of products" in eligible(chains, "int8").reasons[3]
+    alone = find_fusions(apply_dtypes(module, fusions, {3: kind}, {}))
+    assert [fusion.spec.dtype for fusion in alone] == [*["float32"] * 3, kind, "float32"]
+    assert "no sum of products" in find_eligible(fusions, "int8").reasons[3]
 
 
 def test_attention_whose_operands_others_read_stays_in_float32():
@@ -77,8 +76,8 @@ def test_attention_whose_operands_others_read_stays_in_float32():
         scores = emit(relax.op.nn.softmax(emit(relax.op.matmul(x, key))))
         return relax.Tuple([emit(relax.op.matmul(scores, x)), key])
 
-    _, chains = network_of(build, (1, 2, 24, 8))
-    [reason] = eligible(chains, "bfloat16").reasons.values()
+    _, fusions = network_of(build, (1, 2, 24, 8))
+    [reason] = find_eligible(fusions, "bfloat16").reasons.values()
     assert "rearranged for other operators" in reason
 
 
@@ -87,18 +86,18 @@ def test_products_of_two_tensors_are_computed_in_eight_bits(deliver):
         product = emit(relax.op.matmul(x, emit(relax.op.permute_dims(y, [0, 2, 1]))))
         return emit(relax.op.matmul(product, y))
 
-    module, chains = network_of(build, (2, 6, 9), (2, 7, 9))
+    module, fusions = network_of(build, (2, 6, 9), (2, 7, 9))
     x, y = _normal(2, 6, 9), _normal(2, 7, 9)
-    names = Network(module, chains).names
+    names = DataFlow(module, fusions).names
     affines = {name: Affine.between(-3.0, 3.0) for name in names.values()}
-    affines[names[chains[0].last]] = Affine.between(-15.0, 13.0)
-    typed = with_types(module, chains, {0: "int8", 1: "int8"}, affines)
-    rounded = chains_of(typed)
-    assert [chain.spec.dtype for chain in rounded] == ["int8", "int8"]
-    assert [chain.spec.output_dtype for chain in rounded] == ["uint8", "float32"]
+    affines[names[fusions[0].last]] = Affine.between(-15.0, 13.0)
+    typed = apply_dtypes(module, fusions, {0: "int8", 1: "int8"}, affines)
+    rounded = find_fusions(typed)
+    assert [fusion.spec.dtype for fusion in rounded] == ["int8", "int8"]
+    assert [fusion.spec.output_dtype for fusion in rounded] == ["uint8", "float32"]
     got = deliver(typed, ready=True, guesses=True).run(x, y)
-    near = [in_eight_bits(affines[names[chains[0].inputs[0]]], z) for z in (x, y)]
-    middle = affines[names[chains[0].last]]
+    near = [in_eight_bits(affines[names[fusions[0].inputs[0]]], z) for z in (x, y)]
+    middle = affines[names[fusions[0].last]]
     product = near[0].astype(np.float64) @ near[1].swapaxes(1, 2)
     expected = in_eight_bits(middle, product.astype(np.float32)) @ near[1]
     # A number next to the middle of two may be rounded to the other one.

@@ -7,25 +7,25 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.network_result import NetworkResult, RivalTime
-from chameleon_networks.delivery import baselines
-from chameleon_networks.delivery.delivery_steps import SettledNetwork
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.reduced_rivals import (
-    ReducedRequest,
-    ReducedRivals,
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._network_result import NetworkResult, RivalTime
+from chameleon_networks._comparison import baselines
+from chameleon_networks._comparison.reduced_precision import (
+    ReducedComparison,
+    ReducedFrameworks,
+    compared_precisions,
     max_relative_error,
-    precisions_beside,
-    reduced_of_all,
-    reduced_request,
+    reduced_comparison,
     reduces_by_default,
+    sum_reduced_times,
 )
-from chameleon_networks.graph.relaxed import tvm
-from chameleon_networks.importers.sources import OnnxNetwork
-from chameleon_networks.running.processes import framework_process, reduced_process
-from chameleon_networks.running.verify import Sample
-from chameleon_system.processor import own_architecture
+from chameleon_networks._delivery.delivery_steps import DeliverableNetwork
+from chameleon_networks._evaluation.processes import framework_process, reduced_process
+from chameleon_networks._evaluation.verify import Sample
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._graph.relax_utils import tvm
+from chameleon_networks._importers.sources import OnnxNetwork
+from chameleon_system._processor import own_architecture
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -38,7 +38,7 @@ def _random(network):
 def _request(network, calibration, *precisions):
     samples = [Sample(inputs=network.samples(np.random.default_rng(0)))]
     run = network.framework(network.frameworks[0], 1)
-    return ReducedRequest(
+    return ReducedComparison(
         precisions=precisions,
         calibration=calibration,
         samples=samples,
@@ -50,7 +50,7 @@ def test_each_has_its_precision_and_its_error(tiny):
     pytest.importorskip("openvino")
     request = _request(tiny, _random(tiny), "int8", "as-it-comes")
     with contextlib.ExitStack() as stack:
-        rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
+        rivals = ReducedFrameworks(tiny, request, threads=1, stack=stack)
         opened = rivals.opened()
         names = {process.name for process in opened}
         assert {"onnxruntime int8", "openvino as it comes"} <= names
@@ -66,7 +66,7 @@ def test_each_has_its_precision_and_its_error(tiny):
 def test_what_a_framework_cannot_do_is_a_sentence(tiny):
     request = _request(tiny, [[np.zeros((1, 5, 8, 8), np.float32)]], "int8")
     with contextlib.ExitStack() as stack:
-        rivals = ReducedRivals(tiny, request, threads=1, stack=stack)
+        rivals = ReducedFrameworks(tiny, request, threads=1, stack=stack)
         assert rivals.opened() == []
         assert rivals.results({}) == {}
     assert "onnxruntime int8 failed" in rivals.left_out["onnxruntime int8"]
@@ -75,7 +75,7 @@ def test_what_a_framework_cannot_do_is_a_sentence(tiny):
 
 @pytest.mark.parametrize("precision", [("float32",), ()])
 def test_float32_is_compared_with_nothing_new(precision):
-    assert precisions_beside(precision) == ()
+    assert compared_precisions(precision) == ()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_framework_that_does_not_compute_in_float32_by_default_is_found(
 
 
 def test_reduced_precision_is_compared_with_its_like_and_as_it_comes():
-    assert precisions_beside(["int8", "float32", "int8"]) == ("int8", "as-it-comes")
+    assert compared_precisions(["int8", "float32", "int8"]) == ("int8", "as-it-comes")
 
 
 @pytest.mark.parametrize(
@@ -109,20 +109,17 @@ def test_what_gives_no_numbers_has_no_error(got, said):
         max_relative_error(lambda _: got, [Sample(inputs=[])], expected)
 
 
-def test_the_error_is_the_largest_of_all_samples():
-    answers = iter([[np.array([1.0, 2.0])], [np.array([1.5, 2.0])]])
-    expected = [[np.array([1.0, 2.0])], [np.array([1.0, 2.0])]]
+@pytest.mark.parametrize(
+    ("second", "wanted", "error"),
+    [([1.5, 2.0], [1.0, 2.0], 0.25), ([0.1, -0.1], [0.05, 0.0], 0.1 / 2.0)],
+    ids=["the largest of all samples", "outputs of one sample are near zero"],
+)
+def test_an_error_is_a_share_of_the_largest_output_of_all_samples(second, wanted, error):
+    answers = iter([[np.array([1.0, 2.0])], [np.array(second)]])
+    expected = [[np.array([1.0, 2.0])], [np.array(wanted)]]
     samples = [Sample(inputs=[])] * 2
-    assert max_relative_error(lambda _: next(answers), samples, expected) == 0.25
-
-
-def test_outputs_of_one_sample_that_are_near_zero_do_not_make_an_error_large():
-    answers = iter([[np.array([1.0, 2.0])], [np.array([0.1, -0.1])]])
-    expected = [[np.array([1.0, 2.0])], [np.array([0.05, 0.0])]]
-    error = max_relative_error(
-        lambda _: next(answers), [Sample(inputs=[]), Sample(inputs=[])], expected
-    )
-    assert error == pytest.approx(0.1 / 2.0)
+    found = max_relative_error(lambda _: next(answers), samples, expected)
+    assert found == pytest.approx(error)
 
 
 def test_buckets_are_summed_where_all_of_them_were_timed():
@@ -132,8 +129,8 @@ def test_buckets_are_summed_where_all_of_them_were_timed():
     first = {"a": rival(1.0, 0.1), "b": rival(1.0, 0.1)}
     second = {"a": rival(2.0, 0.3)}
     results = [NetworkResult(rivals_reduced=rivals) for rivals in (first, second)]
-    assert reduced_of_all(results) == {"a": rival(3.0, 0.3)}
-    assert reduced_of_all([NetworkResult()] * 2) == {}, "in float32 there are none"
+    assert sum_reduced_times(results) == {"a": rival(3.0, 0.3)}
+    assert sum_reduced_times([NetworkResult()] * 2) == {}, "in float32 there are none"
 
 
 def test_its_process_says_no_precision_of_what_is_in_float32(tiny):
@@ -170,21 +167,21 @@ def deliver(delivery_into, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def compared(tiny):
+def compare(tiny):
     """The network with a comparison at the end of its delivery."""
     return OnnxNetwork(attrs.evolve(tiny.options, compare=True, in_place=False))
 
 
 def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
-    compared, deliver, monkeypatch
+    compare, deliver, monkeypatch
 ):
     pytest.importorskip("openvino")
 
     def request(_, run):
-        return reduced_request(compared, precisions_beside(["int8"]), None, run)
+        return reduced_comparison(compare, compared_precisions(["int8"]), None, run)
 
-    monkeypatch.setattr(SettledNetwork, "reduced_request", request)
-    result = deliver(compared)
+    monkeypatch.setattr(DeliverableNetwork, "reduced_comparison", request)
+    result = deliver(compare)
     assert set(result.rivals) == {"onnxruntime", "openvino"}
     assert result.rivals_precision == {}
     reduced = result.rivals_reduced
@@ -196,10 +193,10 @@ def test_a_delivery_is_compared_in_reduced_precision_where_it_asks_for_it(
 @pytest.mark.full
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_a_delivery_in_float32_is_compared_with_what_others_compute_in_by_default(
-    compared, deliver, by_default, precision
+    compare, deliver, by_default, precision
 ):
     by_default(baselines, precision)
-    result = deliver(compared)
+    result = deliver(compare)
     assert result.precision == "float32"
     assert "openvino as it comes" not in result.left_out
     if precision == "float32":
@@ -213,7 +210,7 @@ def test_a_delivery_in_float32_is_compared_with_what_others_compute_in_by_defaul
 
 
 def test_a_delivery_stays_where_what_it_is_compared_with_fails(
-    compared, deliver, by_default, monkeypatch
+    compare, deliver, by_default, monkeypatch
 ):
     def request(*_):
         raise ConfigError("calibrate: data.py:batches yields no batch", hint="Yield two.")
@@ -222,15 +219,15 @@ def test_a_delivery_stays_where_what_it_is_compared_with_fails(
         raise tvm.error.InternalError("Check failed: no schedule")
 
     by_default(baselines, None)
-    monkeypatch.setattr(SettledNetwork, "reduced_request", request)
-    monkeypatch.setattr(baselines, "untuned", refused)
-    result = deliver(compared)
+    monkeypatch.setattr(DeliverableNetwork, "reduced_comparison", request)
+    monkeypatch.setattr(baselines, "compile_baseline", refused)
+    result = deliver(compare)
     assert result.untuned_seconds is None
     assert result.rivals_reduced == {}
     reason = result.left_out["what is in reduced precision"]
     assert reason == "calibrate: data.py:batches yields no batch"
 
 
-def test_a_network_in_float32_is_compared_with_nothing_else(compared):
-    settled = NetworkFrontend(compared)
-    assert settled.reduced_request(lambda inputs: inputs) is None
+def test_a_network_in_float32_is_compared_with_nothing_else(compare):
+    settled = NetworkFrontend(compare)
+    assert settled.reduced_comparison(lambda inputs: inputs) is None

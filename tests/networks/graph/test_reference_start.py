@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_networks.delivery import baselines
-from chameleon_networks.delivery.baselines import Baselines
+from chameleon_core._errors import ChameleonError
+from chameleon_networks._comparison import baselines
+from chameleon_networks._comparison.baselines import Baselines
 
 
 class Process(contextlib.AbstractContextManager[Any]):

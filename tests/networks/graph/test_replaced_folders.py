@@ -6,8 +6,8 @@ import signal
 import sys
 
 import pytest
-from chameleon_networks.delivery.deliver import replace
-from chameleon_system import files
+from chameleon_networks._delivery.deliver import replace
+from chameleon_system import _files as files
 
 NAMES = ("network.so", "weights.bin", "part/weights.bin")
 

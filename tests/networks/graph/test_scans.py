@@ -8,11 +8,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from chameleon_networks.backends import onnx_networks
-from chameleon_networks.backends.onnx_networks import untuned
-from chameleon_networks.compile import compile  # noqa: A004 - the name of a module
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_tvm.types import array_type
+from chameleon_networks._backends import onnx_networks
+from chameleon_networks._backends.onnx_networks import untuned
+from chameleon_networks._compile import compile  # noqa: A004 - the name of a module
+from chameleon_networks._graph.relax_utils import relax, tvm
+from chameleon_tvm._types import array_type
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 
@@ -45,7 +45,7 @@ def test_tvms_own_schedules_sort_as_networks_do(dtype):
     kind = array_type(dtype)
     module = module_of(lambda _, source: relax.op.argsort(source, dtype="int64"), ((6,), dtype))
     x = np.array([3, np.nan if "float" in dtype else 255, 7, 0, 9, 1], "float32").astype(kind)
-    machine = relax.VirtualMachine(compile.untuned(module, LLVM), tvm.cpu())
+    machine = relax.VirtualMachine(compile.compile_baseline(module, LLVM), tvm.cpu())
     order = machine["main"](tvm.runtime.tensor(x)).numpy()
     np.testing.assert_array_equal(order, [3, 5, 0, 2, 4, 1])
 
@@ -55,7 +55,7 @@ def test_copies_of_an_untuned_network_load_it(monkeypatch):
     module = module_of(lambda _, source: relax.op.multiply(source, weights), (3,))
     x = np.full(3, 2, "float32")
     with untuned(module) as network:
-        monkeypatch.setattr(onnx_networks, "compiled", None)
+        monkeypatch.setattr(onnx_networks, "compile_network", None)
         for other in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):  # noqa: S301
             with other:
                 np.testing.assert_array_equal(other(x), [0, 2, 4])

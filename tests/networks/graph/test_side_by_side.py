@@ -3,10 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_networks.delivery import side_by_side as module
-from chameleon_networks.delivery.side_by_side import Compared, result_of, side_by_side
-from chameleon_networks.package.package import write_manifest
+from chameleon_core._errors import ChameleonError
+from chameleon_networks._artifact.writer import write_manifest
+from chameleon_networks._comparison import comparison as module
+from chameleon_networks._comparison.comparison import (
+    Compared,
+    compare_networks,
+    delivered_precision,
+)
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -24,7 +28,7 @@ def test_a_network_is_in_the_types_that_were_chosen_or_that_it_came_with(
 ):
     write_manifest(tmp_path, manifest)
     network = SimpleNamespace(quantized=quantized)
-    facts = result_of(tmp_path, network)
+    facts = delivered_precision(tmp_path, network)
     assert facts.precision == expected
     assert facts.precisions == (expected.partition(",")[0],)
 
@@ -39,7 +43,7 @@ def test_what_fails_is_left_out_with_its_reason(tiny, monkeypatch):
 
     monkeypatch.setattr(module, "framework_process", failing)
     names = ("onnxruntime", "openvino")
-    result = side_by_side(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
+    result = compare_networks(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
     assert list(result.times) == ["onnxruntime"]
     assert result.left_out == {"openvino": "openvino failed: it has no such operator"}
     assert result.about == {}, "no other precision was asked for"
@@ -56,7 +60,7 @@ def test_errors_are_those_against_the_reference(tiny, monkeypatch):
         rounds=2,
     )
     monkeypatch.setattr(type(tiny), "precision_of", lambda _, name: f"that of {name}")
-    result = side_by_side(asked)
+    result = compare_networks(asked)
     assert list(result.times) == ["openvino", "openvino as it comes"], "the reference is not timed"
     rival = result.about["openvino"]
     assert rival.precision == rival.asked == "that of openvino"
@@ -69,7 +73,7 @@ def test_what_computes_in_another_dtype_by_default_is_timed_unasked(
 ):
     by_default(module, precision)
     names = ("onnxruntime",)
-    result = side_by_side(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
+    result = compare_networks(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
     name = "openvino as it comes"
     assert list(result.times) == ["onnxruntime", *([name] if precision == "bfloat16" else [])]
     assert not result.left_out
@@ -78,6 +82,6 @@ def test_what_computes_in_another_dtype_by_default_is_timed_unasked(
         assert (about.asked, about.precision) == ("as-it-comes", "bfloat16")
         assert about.max_relative_error == pytest.approx(4e-3, rel=0.01)
     by_default(module, None)
-    result = side_by_side(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
+    result = compare_networks(Compared(network=tiny, ours={}, names=names, threads=1, rounds=2))
     assert list(result.times) == ["onnxruntime"]
     assert not result.about, "float32 alone needs no errors"

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.graph.transposed import TransposedAxis, axis_plan
-from chameleon_tvm.operators.layouts import SPATIAL
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.transposed_convolutions import TransposedAxis, axis_plan
+from chameleon_tvm._operators.layouts import SPATIAL
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
@@ -105,11 +105,11 @@ UPSAMPLING = {
 def test_the_rewritten_network_computes_what_torch_does(case, layout):
     wanted = expected(case)
     assume(wanted.size)
-    module = prepared(network(case), layout)
+    module = prepare_module(network(case), layout)
     # Bias and activation are part of the kernels: they come before the concatenation.
-    for chain in chains_of(module):
-        assert chain.spec.bias
-        assert chain.spec.activation == "relu"
+    for fusion in find_fusions(module):
+        assert fusion.spec.bias
+        assert fusion.spec.activation == "relu"
     got = evaluated(module, arrays(case)[0])
     assert got.shape == wanted.shape
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
@@ -148,18 +148,18 @@ def test_an_axis_is_covered_and_each_tap_belongs_to_one_output(axis, together):
 def test_no_tap_is_multiplied_in_vain(kernel, padding, taps, filters):
     case = {**UPSAMPLING, "outputs": 16, "kernel": kernel, "padding": padding}
     case["output_padding"] = [k % 2 for k in kernel]
-    module = prepared(network(case), "NHWC")
-    chains = chains_of(module)
-    assert [chain.spec.kernel_size for chain in chains] == taps
-    assert {chain.spec.filters for chain in chains} == {filters}
+    module = prepare_module(network(case), "NHWC")
+    fusions = find_fusions(module)
+    assert [fusion.spec.kernel_size for fusion in fusions] == taps
+    assert {fusion.spec.filters for fusion in fusions} == {filters}
     assert not {"strided_slice", "nn.pad"}.intersection(operators_of(module))
 
 
 def test_few_channels_of_all_outputs_of_a_stride_are_one_convolution():
     case = {**UPSAMPLING, "kernel": [4, 4], "padding": [1, 1]}
-    [chain] = chains_of(prepared(network(case), "NHWC"))
-    assert chain.spec.kernel_size == (2, 2)
-    assert chain.spec.filters == 4 * 3
+    [fusion] = find_fusions(prepare_module(network(case), "NHWC"))
+    assert fusion.spec.kernel_size == (2, 2)
+    assert fusion.spec.filters == 4 * 3
 
 
 def test_an_output_that_is_read_twice_stays_where_it_is():
@@ -170,5 +170,5 @@ def test_an_output_that_is_read_twice_stays_where_it_is():
         result = emit(relax.op.nn.conv2d_transpose(x, weights, strides=[2, 2]))
         return relax.op.subtract(result, emit(relax.op.nn.relu(result)))
 
-    chains = chains_of(prepared(module_of(build, case["input"]), "NCHW"))
-    assert all(chain.spec.plain for chain in chains)
+    fusions = find_fusions(prepare_module(module_of(build, case["input"]), "NCHW"))
+    assert all(fusion.spec.plain for fusion in fusions)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.network_result import Footprint
-from chameleon_networks.frameworks import running
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.running import latency
-from chameleon_networks.running.latency import first_answer
-from chameleon_networks.running.processes import delivered_process
-from chameleon_system.thread_limit import allowed_cores
+from chameleon_core._network_result import Footprint
+from chameleon_networks._evaluation import latency
+from chameleon_networks._evaluation.latency import measure_footprint
+from chameleon_networks._evaluation.processes import delivered_process
+from chameleon_networks._frameworks import inference
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_system._thread_limit import allowed_cores
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 
@@ -38,12 +38,12 @@ def test_a_delivered_network_has_the_variables_of_its_caller(folder, monkeypatch
 
 
 def test_frameworks_choose_their_threads_unless_there_are_fewer():
-    assert running.asked_threads(10**6) is None
-    assert running.asked_threads(0) == 0
+    assert inference.explicit_threads(10**6) is None
+    assert inference.explicit_threads(0) == 0
 
 
 def test_a_new_process_gives_an_answer(folder):
-    footprint = first_answer(folder)
+    footprint = measure_footprint(folder)
     assert 0 < (footprint.first_answer_seconds or 0) < 300
     assert (footprint.memory_bytes or 0) > 1e6
     files = [file for file in folder.iterdir() if file.name != "objects.tar"]
@@ -52,9 +52,9 @@ def test_a_new_process_gives_an_answer(folder):
 
 def test_what_gives_no_answer_has_no_footprint(folder):
     (folder / "weights.bin").unlink()
-    assert first_answer(folder) == Footprint()
+    assert measure_footprint(folder) == Footprint()
 
 
 def test_a_process_that_takes_too_long_ends_no_run(folder, monkeypatch):
     monkeypatch.setattr(latency, "_SECONDS", 0.001)
-    assert first_answer(folder) == Footprint()
+    assert measure_footprint(folder) == Footprint()

@@ -5,8 +5,8 @@ import os
 
 import pytest
 import structlog
-from chameleon_networks.graph import warnings_once as module
-from chameleon_networks.graph.warnings_once import warnings_once
+from chameleon_networks._graph import tvm_warnings as module
+from chameleon_networks._graph.tvm_warnings import warnings_once
 
 
 @pytest.fixture(autouse=True)

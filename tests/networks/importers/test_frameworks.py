@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_networks.frameworks import running
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, OnnxNetwork
+from chameleon_networks._frameworks import inference
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, OnnxNetwork
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_other_frameworks_run_torch_networks(source, name):
 def test_other_frameworks_run_onnx_files(source, tmp_path):
     pytest.importorskip("openvino")
     file = tmp_path / "net.onnx"
-    file.write_bytes(running.onnx_bytes(source.program))
+    file.write_bytes(inference.onnx_bytes(source.program))
     network = OnnxNetwork(OnnxOptions(source=str(file)))
     assert network.frameworks == ("onnxruntime", "openvino")
     inputs = source.samples(np.random.default_rng(1))
@@ -41,7 +41,7 @@ def test_other_frameworks_run_onnx_files(source, tmp_path):
 
 
 def test_what_is_not_installed_is_no_framework_to_compare_with(source, monkeypatch):
-    monkeypatch.setattr(running.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(inference.importlib.util, "find_spec", lambda _: None)
     assert source.frameworks == ("torch", "torch.compile")
     assert source.left_out == {
         "onnxruntime": "onnxruntime and onnxscript are not installed",
@@ -50,9 +50,9 @@ def test_what_is_not_installed_is_no_framework_to_compare_with(source, monkeypat
 
 
 def test_a_part_that_is_missing_is_named(source, monkeypatch):
-    there = running.importlib.util.find_spec
+    there = inference.importlib.util.find_spec
     monkeypatch.setattr(
-        running.importlib.util,
+        inference.importlib.util,
         "find_spec",
         lambda name: None if name == "onnxscript" else there(name) or True,
     )

@@ -6,11 +6,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.importers.imported_network import BucketedNetwork
-from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
-from chameleon_networks.importers.sources import network_of
-from chameleon_networks.running.requests import request_of, requested_network
-from chameleon_networks.shapes import Buckets
+from chameleon_networks._evaluation.messages import describe_network, network_from
+from chameleon_networks._importers.imported_network import BucketedNetwork
+from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
+from chameleon_networks._importers.sources import network_of
+from chameleon_networks._shapes import Buckets
 
 NAMED = """
 import dataclasses
@@ -38,7 +38,7 @@ def export(monkeypatch):
 
 
 def _elsewhere(network):
-    return requested_network(json.loads(json.dumps(request_of(network))))
+    return network_from(json.loads(json.dumps(describe_network(network))))
 
 
 @pytest.mark.parametrize(("dtype", "times"), [("float32", 1), ("float16", 2)])
@@ -68,11 +68,11 @@ def test_a_network_in_buckets_reads_its_source_once(export):
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_cannot_be_kept_or_recalled_is_exported_again(tmp_path, export, damaged):
     (tmp_path / "net.py").write_text(NAMED)
-    request = request_of(network_of(TorchOptions(source=f"{tmp_path}/net.py:net")))
+    request = describe_network(network_of(TorchOptions(source=f"{tmp_path}/net.py:net")))
     assert not request["network"]["programs"], "torch cannot write a type that has no name"
     if damaged:
         (tmp_path / "program.pt2").write_bytes(b"no program")
         request["network"]["programs"] = {"program": str(tmp_path / "program.pt2")}
-    [output] = requested_network(request).framework("torch", 1)([np.full((2, 3), -1, np.float32)])
+    [output] = network_from(request).framework("torch", 1)([np.full((2, 3), -1, np.float32)])
     assert export.call_count == 2
     assert not output.any()

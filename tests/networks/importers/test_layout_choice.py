@@ -1,16 +1,16 @@
 """The layout of a network is the one in which a few of its convolutions are faster."""
 
 import pytest
-from chameleon_core.stages import Trials
-from chameleon_networks.compile import prepared_networks
-from chameleon_networks.delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.graph.operators import moved_elements
-from chameleon_networks.graph.prepare import LayoutError
-from chameleon_networks.importers.options import BuiltinOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.requests import request_of, requested_network
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_core._stages import Trials
+from chameleon_networks._compile import prepared_networks
+from chameleon_networks._delivery.layout_choice import ENOUGH, GUESSES, MARGIN, LayoutChoice, choose
+from chameleon_networks._evaluation.messages import describe_network, network_from
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._graph.operators import count_transposed_elements
+from chameleon_networks._graph.prepare import LayoutError
+from chameleon_networks._importers.options import BuiltinOptions, TorchOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
+from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 
 class Scripted(Trials):
@@ -156,7 +156,7 @@ def test_permutations_at_the_borders_of_a_network_are_counted(tmp_path):
     layers = "[torch.nn.Conv2d(8, 8, 3, groups=8), torch.nn.Conv2d(8, 4, 1)]"
     network = _torch_network(tmp_path / "net.py", layers, (1, 8, 12, 12))
     moved = {
-        layout: moved_elements(*prepared_networks.prepared_network(network, layout))
+        layout: count_transposed_elements(*prepared_networks.prepared_network(network, layout))
         for layout in ("NHWC", "NCHW")
     }
     assert moved == {"NHWC": (8 * 12 * 12) + (4 * 10 * 10), "NCHW": 0}
@@ -188,7 +188,7 @@ def test_a_frontend_takes_the_choice_and_another_process_gets_it(tmp_path):
     again = NetworkFrontend(BuiltinNetwork(BuiltinOptions(network="resnet_small")))
     again.restore(settled)
     assert again.choice == frontend.choice
-    assert requested_network(request_of(frontend.network)).layout == "NCHW"
+    assert network_from(describe_network(frontend.network)).layout == "NCHW"
 
 
 def test_what_the_pipeline_says_is_not_measured():
@@ -201,14 +201,14 @@ def test_what_the_pipeline_says_is_not_measured():
 
 
 def test_a_network_that_cannot_be_converted_stays_as_it_is(tmp_path, monkeypatch):
-    real = prepared_networks.prepared
+    real = prepared_networks.prepare_module
 
     def refusing(module, layout):
         if layout == "NHWC":
             raise LayoutError("TVM cannot convert it")
         return real(module, layout)
 
-    monkeypatch.setattr(prepared_networks, "prepared", refusing)
+    monkeypatch.setattr(prepared_networks, "prepare_module", refusing)
     network = _torch_network(tmp_path / "net.py", "[torch.nn.Conv2d(4, 8, 3)]", (1, 4, 8, 8))
     frontend = NetworkFrontend(network)
     settled = frontend.decide(Scripted({"NHWC": 1e-9, "NCHW": 2e-9}))

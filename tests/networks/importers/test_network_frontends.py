@@ -11,14 +11,19 @@ import onnx
 import pytest
 import structlog
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.load import from_dict
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers import sources
-from chameleon_networks.importers.options import NETWORKS, BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.torch import programs as torch_programs
-from chameleon_tvm.operators.specs import Conv2dSpec
-from chameleon_tvm.sources import named_object
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.load import from_dict
+from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._importers import sources
+from chameleon_networks._importers.options import (
+    NETWORKS,
+    BuiltinOptions,
+    OnnxOptions,
+    TorchOptions,
+)
+from chameleon_networks._importers.torch import programs as torch_programs
+from chameleon_tvm._operators.specs import Conv2dSpec
+from chameleon_tvm._sources import named_object
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -146,7 +151,7 @@ def file(tmp_path):
 
 
 def _torch_tasks(source, layout="NHWC"):
-    return work_on(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
+    return make_frontend(TorchOptions(source=str(source), layout=layout)).tasks("llvm")
 
 
 def _summary(tasks):
@@ -207,7 +212,7 @@ def test_what_torch_cannot_give(file, function, words):
 @pytest.mark.parametrize("kind", ["int64", "uint64", "bool"])
 def test_samples_of_integers_lie_in_the_limits_of_their_dtype(kind):
     example = np.array([0, 1] if kind == "bool" else [np.iinfo(kind).max, np.iinfo(kind).min], kind)
-    sample = sources._like(torch_programs.NumberRange.of(example), np.random.default_rng(0))
+    sample = sources._random_like(torch_programs.NumberRange.of(example), np.random.default_rng(0))
     assert (sample.shape, sample.dtype) == (example.shape, example.dtype)
 
 
@@ -217,7 +222,7 @@ def test_samples_of_masks_hide_no_more_than_the_example(hidden):
     example[0, 1:] = example[1, 2:] = hidden
     numbers = torch_programs.NumberRange.of(example)
     rng = np.random.default_rng(0)
-    samples = [sources._like(numbers, rng) for _ in range(8)]
+    samples = [sources._random_like(numbers, rng) for _ in range(8)]
     assert all(sorted(sample.tolist()) == sorted(example.tolist()) for sample in samples)
     assert len({sample.tobytes() for sample in samples}) > 1, "their rows are in other orders"
     assert {sample.dtype for sample in samples} == {example.dtype}
@@ -225,7 +230,7 @@ def test_samples_of_masks_hide_no_more_than_the_example(hidden):
 
 def test_checks_of_values_are_left_out(file):
     with structlog.testing.capture_logs() as logs:
-        program = torch_programs.exported(f"{file}:checked").program
+        program = torch_programs.export_source(f"{file}:checked").program
     assert [entry["checks"] for entry in logs if entry["event"] == "checks_left_out"] == [3]
     x = torch.tensor([0.0, 1.0, 2.0, 3.0])
     assert program.module()(x).tolist() == [[0.0, 2.0], [4.0, 6.0]]
@@ -250,14 +255,14 @@ def test_a_network_of_other_operators_has_no_tasks(file):
 
 
 def test_random_weights_are_the_same_each_time(file):
-    programs = [torch_programs.exported(f"{file}:random").program for _ in range(2)]
+    programs = [torch_programs.export_source(f"{file}:random").program for _ in range(2)]
     weights = [program.state_dict["weight"].detach().numpy() for program in programs]
     np.testing.assert_array_equal(*weights)
 
 
 LOADED = """
 import sys
-from chameleon_networks.importers.torch.programs import loaded
+from chameleon_networks._importers.torch.programs import loaded
 print(loaded(sys.argv[1]).program)
 """
 
@@ -289,7 +294,7 @@ def test_the_first_error_of_a_saved_program_is_told(monkeypatch, tmp_path, probl
     monkeypatch.setattr(torch.export, "load", load)
     monkeypatch.setattr(torch_programs, "importlib", Mock(import_module=imported))
     with pytest.raises(ConfigError, match="an error, see the log"):
-        torch_programs.loaded(f"{tmp_path}/net.pt2")
+        torch_programs.load_saved(f"{tmp_path}/net.pt2")
     load.assert_called_once()
     names = [call.args[0].partition(".")[0] for call in imported.call_args_list]
     assert ("transformers" in names) == ("transformers" in problem)
@@ -310,12 +315,12 @@ def test_a_file_that_is_no_saved_program(tmp_path):
     ],
 )
 def test_built_in_networks(network, expected):
-    assert _summary(work_on(BuiltinOptions(network=network)).tasks("llvm")) == expected
+    assert _summary(make_frontend(BuiltinOptions(network=network)).tasks("llvm")) == expected
 
 
 @pytest.mark.parametrize("network", [name for name in NETWORKS if "small" in name])
 def test_small_networks_answer(network):
-    weights = importlib.import_module("chameleon_networks.importers.torch.inference")
+    weights = importlib.import_module("chameleon_networks._importers.torch.inference")
 
     record = NETWORKS[network]
     nets = [weights.initialise(named_object(record.factory, "test")(), seed) for seed in (0, 0, 1)]
@@ -345,15 +350,15 @@ def _onnx_file(folder, last="Identity"):
 def test_an_onnx_file(tmp_path):
     path = _onnx_file(tmp_path)
     with pytest.raises(ConfigError, match=r"input 'x' is open: \[n, 3, 8, 8\]"):
-        work_on(OnnxOptions(source=str(path))).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
     options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
-    [task] = work_on(options).tasks("llvm")
+    [task] = make_frontend(options).tasks("llvm")
     assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ConfigError, match="no valid ONNX file"):
-        work_on(options).tasks("llvm")
+        make_frontend(options).tasks("llvm")
     with pytest.raises(ConfigError, match="there is no file"):
-        work_on(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(tmp_path / "absent.onnx"))).tasks("llvm")
 
 
 def test_outputs_of_an_onnx_file_may_lack_shapes(tmp_path):
@@ -362,7 +367,7 @@ def test_outputs_of_an_onnx_file_may_lack_shapes(tmp_path):
     model.graph.output[0].type.tensor_type.ClearField("shape")
     onnx.save(model, path)
     options = OnnxOptions(source=str(path), shapes={"x": (2, 3, 8, 8)})
-    assert [task.name for task in work_on(options).tasks("llvm")]
+    assert [task.name for task in make_frontend(options).tasks("llvm")]
     assert not onnx.load(path).graph.output[0].type.tensor_type.HasField("shape")
 
 
@@ -372,7 +377,7 @@ def test_a_cycle_of_an_onnx_file_names_its_nodes(tmp_path):
         "(float[3] x) => (float[3] y) { [first] a = Add (x, b) [second] b = Relu (a) y = Abs (b) }",
     )
     with pytest.raises(ConfigError, match=r"its nodes form a cycle: .*(first|second) -> "):
-        work_on(OnnxOptions(source=str(path))).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
 
 
 def test_samples_of_an_onnx_file_are_indices_masks_and_divisors(tmp_path, monkeypatch):
@@ -438,7 +443,7 @@ def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
     }"""
     weights = {"w": np.ones((4, 3, 3, 3), np.float32), "k": np.asarray(True)}
     path = onnx_file(tmp_path / "net.onnx", text, **weights)
-    [task] = work_on(OnnxOptions(source=str(path))).tasks("llvm")
+    [task] = make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
     assert Conv2dSpec.of(task).input == (2, 3, 8, 8)
 
 
@@ -459,7 +464,7 @@ def test_nodes_of_an_onnx_file_may_precede_what_they_read(tmp_path):
 def test_what_an_onnx_file_does_not_fit(more, shapes, words, hint, tmp_path):
     path = _onnx_file(tmp_path, *more)
     with pytest.raises(ConfigError, match=words) as caught:
-        work_on(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(path), shapes=shapes)).tasks("llvm")
     assert re.search(hint, caught.value.hint or "")
 
 

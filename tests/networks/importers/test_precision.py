@@ -5,14 +5,14 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.frameworks.precision import half_type
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.verify import ROUNDINGS
-from chameleon_tvm.types import STORAGE
+from chameleon_core._errors import ConfigError
+from chameleon_networks._evaluation.verify import ROUNDINGS
+from chameleon_networks._frameworks.precision import half_type
+from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
+from chameleon_tvm._types import STORAGE
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 
@@ -129,12 +129,12 @@ def _half_precision_file(path, kind):
 
 def test_an_onnx_file_in_float16_is_computed_in_float32(tmp_path):
     path = _half_precision_file(tmp_path / "net.onnx", "float16")
-    [task] = work_on(OnnxOptions(source=str(path))).tasks("llvm")
+    [task] = make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
     assert dict(task.arguments) == {"dtype": "float32", "input": (3, 4), "units": 5}
 
 
 def test_an_onnx_file_in_bfloat16_is_refused(tmp_path):
     path = _half_precision_file(tmp_path / "net.onnx", "bfloat16")
     with pytest.raises(ConfigError, match="are in bfloat16") as caught:
-        work_on(OnnxOptions(source=str(path))).tasks("llvm")
+        make_frontend(OnnxOptions(source=str(path))).tasks("llvm")
     assert "float32" in str(caught.value.hint)

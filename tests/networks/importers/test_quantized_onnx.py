@@ -6,12 +6,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.frameworks.running import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
-from chameleon_networks.importers.options import OnnxOptions
-from chameleon_networks.importers.sources import OnnxNetwork
+from chameleon_core._errors import ConfigError
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._frameworks.inference import ONNXRUNTIME, ONNXRUNTIME_FLOAT32
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import OnnxOptions
+from chameleon_networks._importers.sources import OnnxNetwork
 from onnxruntime import quantization
 
 helper, FLOAT, UINT8 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
@@ -104,9 +104,9 @@ def test_networks_that_onnxruntime_quantized(real, tmp_path, form, activations, 
     )
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
     assert network.frameworks[0] == ONNXRUNTIME_FLOAT32
-    chains = prepared_network(network)[1]
-    assert [chain.spec.dtype for chain in chains] == ["int8"] * 4
-    assert {chain.spec.output_dtype for chain in chains} == {"uint8"}
+    fusions = prepared_network(network)[1]
+    assert [fusion.spec.dtype for fusion in fusions] == ["int8"] * 4
+    assert {fusion.spec.output_dtype for fusion in fusions} == {"uint8"}
     inputs = network.samples(np.random.default_rng(3))
     got = as_guessed(network)(*inputs)
     [wanted] = network.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
@@ -163,7 +163,7 @@ def test_what_the_standard_defines_is_equal_bit_by_bit(tmp_path, seed, as_guesse
     network = graph.network(tmp_path / "chain.onnx", (FLOAT, SHAPE), (made, UINT8, [1, 12]))
     inputs = network.samples(np.random.default_rng(3))
     got = as_guessed(network)(*inputs)
-    assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
+    assert {fusion.spec.dtype for fusion in prepared_network(network)[1]} == {"int8"}
     [wanted] = network.framework(ONNXRUNTIME, 2)(inputs)
     assert len(np.unique(wanted)) > 3
     np.testing.assert_array_equal(got, wanted)
@@ -182,7 +182,7 @@ def test_sums_of_integers_are_exact(tmp_path, kind, as_guessed):
     network = graph.network(tmp_path / "sums.onnx", (UINT8, shape), out)
     inputs = network.samples(np.random.default_rng(3))
     got = as_guessed(network)(*inputs)
-    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"]
+    assert [fusion.spec.dtype for fusion in prepared_network(network)[1]] == ["int8"]
     assert len(np.unique(inputs[0])) > 50
     numbers = numbers.astype(np.int64)
     data = inputs[0].astype(np.int64) - 77
@@ -202,7 +202,7 @@ def test_zero_points_that_are_computed(tmp_path, as_guessed):
     file = tmp_path / "dynamic.onnx"
     quantization.quantize_dynamic(real, file, per_channel=True)
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
-    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"] * 2
+    assert [fusion.spec.dtype for fusion in prepared_network(network)[1]] == ["int8"] * 2
     inputs = network.samples(np.random.default_rng(3))
     got = as_guessed(network)(*inputs)
     [wanted] = network.framework(ONNXRUNTIME_FLOAT32, 2)(inputs)
@@ -241,7 +241,7 @@ def test_weights_with_a_zero_point_are_computed_in_float32(real, tmp_path):
     )
     network = OnnxNetwork(OnnxOptions(source=str(file), compare=False))
     assert network.has_quantized_activations
-    assert "float32" in {chain.spec.dtype for chain in prepared_network(network)[1]}
+    assert "float32" in {fusion.spec.dtype for fusion in prepared_network(network)[1]}
 
 
 def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path):
@@ -251,7 +251,7 @@ def test_with_weights_alone_quantized_nothing_is_rounded(tmp_path):
     out = graph.node("MatMul", "image", weights)
     network = graph.network(tmp_path / "weights.onnx", (FLOAT, [3, 48]), (out, FLOAT, [3, 10]))
     assert (network.quantized, network.has_quantized_activations) == (True, False)
-    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
+    assert [fusion.spec.dtype for fusion in prepared_network(network)[1]] == ["float32"]
 
 
 def test_weights_that_are_quantized_by_blocks_become_those_of_a_task(tmp_path, as_guessed):
@@ -265,7 +265,7 @@ def test_weights_that_are_quantized_by_blocks_become_those_of_a_task(tmp_path, a
     out = graph.node("MatMul", "image", weights)
     form = (FLOAT, [2, 3, 48]), (out, FLOAT, [2, 3, 10])
     network = graph.network(tmp_path / "blocks.onnx", *form, opset=21)
-    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["float32"]
+    assert [fusion.spec.dtype for fusion in prepared_network(network)[1]] == ["float32"]
     [image] = network.samples(np.random.default_rng(3))
     wanted = image @ (integers * np.repeat(factors, 16, 0))
     np.testing.assert_allclose(as_guessed(network)(image), wanted, rtol=1e-4, atol=1e-2)
@@ -284,4 +284,4 @@ def test_an_old_operator_set_is_converted(tmp_path):
     graph, made = standard_chain(0, bits=7)
     out = made, UINT8, [1, 12]
     network = graph.network(tmp_path / "old.onnx", (FLOAT, SHAPE), out, opset=10)
-    assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
+    assert {fusion.spec.dtype for fusion in prepared_network(network)[1]} == {"int8"}

@@ -10,11 +10,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.frameworks.running import TORCH
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchNetwork
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._frameworks.inference import TORCH
+from chameleon_networks._graph.operators import count_unfused_operators
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._importers.sources import TorchNetwork
 
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
 
@@ -112,11 +112,11 @@ def source(tmp_path):
 @pytest.mark.parametrize("function", ["network", "exported"])
 def test_programs_of_pt2e(source, as_guessed, function):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
-    module, chains = prepared_network(network)
+    module, fusions = prepared_network(network)
     assert network.quantized
-    assert [chain.spec.dtype for chain in chains] == ["int8"] * 3
-    assert [chain.spec.output_dtype for chain in chains] == ["uint8"] * 3
-    left = left_over(module, chains)
+    assert [fusion.spec.dtype for fusion in fusions] == ["int8"] * 3
+    assert [fusion.spec.output_dtype for fusion in fusions] == ["uint8"] * 3
+    left = count_unfused_operators(module, fusions)
     # What is pooled is not dequantized before, and a range of 7 bits is one more bound.
     assert left["nn.max_pool2d"] == left["minimum"] == left["maximum"] == 1
     assert left["dequantize"] == 2
@@ -127,7 +127,7 @@ def test_programs_of_pt2e(source, as_guessed, function):
 @pytest.mark.parametrize("function", ["dynamic_uint8", "dynamic_int8"])
 def test_ranges_that_are_computed(source, as_guessed, function):
     network = TorchNetwork(TorchOptions(source=f"{source}:{function}", compare=False))
-    assert [chain.spec.dtype for chain in prepared_network(network)[1]] == ["int8"]
+    assert [fusion.spec.dtype for fusion in prepared_network(network)[1]] == ["int8"]
     assert difference(network, as_guessed(network)) <= 1e-4
 
 
@@ -140,11 +140,11 @@ def difference(network, run):
 
 READ = """
 import sys
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.importers.sources import TorchNetwork
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._importers.sources import TorchNetwork
 network = TorchNetwork(TorchOptions(source=sys.argv[1], compare=False))
-assert {chain.spec.dtype for chain in prepared_network(network)[1]} == {"int8"}
+assert {fusion.spec.dtype for fusion in prepared_network(network)[1]} == {"int8"}
 """
 
 

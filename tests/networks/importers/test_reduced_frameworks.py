@@ -6,20 +6,20 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.frameworks import AS_IT_COMES, PRECISIONS, reductions, running
-from chameleon_networks.frameworks.precision import half_type, in_half
-from chameleon_networks.frameworks.reductions import (
+from chameleon_core._errors import ConfigError
+from chameleon_networks._frameworks import AS_IT_COMES, PRECISIONS, inference, reduced_precision
+from chameleon_networks._frameworks.inference import NetworkForms
+from chameleon_networks._frameworks.precision import half_type, in_half
+from chameleon_networks._frameworks.reduced_precision import (
     REDUCED_FRAMEWORKS,
-    asked_for,
-    left_out_reduced,
-    reduced_named,
+    framework_named,
+    missing_packages,
+    select_frameworks,
 )
-from chameleon_networks.frameworks.running import NetworkForms
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_system.processor import Processor
-from chameleon_tvm.types import BFLOAT16, INT8
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
+from chameleon_system._processor import Processor
+from chameleon_tvm._types import BFLOAT16, INT8
 
 FORMS = NetworkForms(program=None, onnx=lambda: "net.onnx")
 
@@ -51,12 +51,12 @@ def test_names_say_the_precision():
     assert len(set(names)) == len(names)
     for entry in REDUCED_FRAMEWORKS:
         assert entry.name == f"{entry.framework} {entry.precision.replace('-', ' ')}"
-        assert reduced_named(entry.name) is entry
+        assert framework_named(entry.name) is entry
         assert entry.precision in PRECISIONS
 
 
 def test_a_network_of_onnx_is_run_by_what_reads_onnx():
-    chosen = asked_for(FORMS, [AS_IT_COMES, INT8, INT8])
+    chosen = select_frameworks(FORMS, [AS_IT_COMES, INT8, INT8])
     assert [entry.name for entry in chosen] == [
         "openvino as it comes",
         "openvino int8",
@@ -66,18 +66,20 @@ def test_a_network_of_onnx_is_run_by_what_reads_onnx():
 
 def test_what_is_missing_is_named(source, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert left_out_reduced(source.forms, asked_for(source.forms, [INT8])) == {
+    assert missing_packages(source.forms, select_frameworks(source.forms, [INT8])) == {
         "openvino int8": "openvino and nncf are not installed",
         "onnxruntime int8": "onnxruntime and onnx and onnxscript are not installed",
         "torch.compile int8": "torch and torchao are not installed",
     }
-    [_, onnx] = asked_for(FORMS, [INT8])
+    [_, onnx] = select_frameworks(FORMS, [INT8])
     assert onnx.needed(FORMS) == ("onnxruntime", "onnx"), "a file needs no exporter"
 
 
 def test_openvino_as_it_comes_says_what_it_took(source, inputs):
     pytest.importorskip("openvino")
-    [reduced] = [x for x in asked_for(source.forms, [AS_IT_COMES]) if x.framework == "openvino"]
+    [reduced] = [
+        x for x in select_frameworks(source.forms, [AS_IT_COMES]) if x.framework == "openvino"
+    ]
     network = reduced.opened(source.forms, [], threads=1)
     assert network.precision in {"float32", "bfloat16", "float16"}
     assert _error(source, network, inputs) < (1e-5 if network.precision == "float32" else 5e-2)
@@ -92,10 +94,10 @@ def test_openvino_says_what_it_computes_in_by_default(monkeypatch):
         return _Compiled("bf16")
 
     pytest.importorskip("openvino")
-    monkeypatch.setattr(running, "openvino_compiled", compiled)
-    monkeypatch.setattr(running, "openvino_default", running.openvino_default.__wrapped__)
-    assert reductions.default_precision("openvino") == "bfloat16"
-    assert reductions.default_precision("torch") == "float32"
+    monkeypatch.setattr(inference, "openvino_compiled", compiled)
+    monkeypatch.setattr(inference, "openvino_default", inference.openvino_default.__wrapped__)
+    assert reduced_precision.default_precision("openvino") == "bfloat16"
+    assert reduced_precision.default_precision("torch") == "float32"
     assert asked == [None], "OpenVINO chooses"
 
 
@@ -108,22 +110,22 @@ def test_openvino_converts_a_network_once_if_it_runs_it_in_another_dtype_too(
     assert source.forms.openvino is None, "no other process has its program"
     monkeypatch.setattr(source, "programs", {"program": str(tmp_path / "program.pt2")})
     forms, file = source.forms, tmp_path / "openvino.xml"
-    monkeypatch.setattr(running, "openvino_default", lambda: default)
-    [expected] = running.openvino_network(forms, threads=1)(inputs)
+    monkeypatch.setattr(inference, "openvino_default", lambda: default)
+    [expected] = inference.openvino_network(forms, threads=1)(inputs)
     assert file.exists() == (default == "bf16")
     if default == "bf16":
         written = file.stat().st_mtime_ns
         read = NetworkForms(program=None, onnx=None, openvino=file)
-        [got] = running.openvino_network(read, threads=1)(inputs)
+        [got] = inference.openvino_network(read, threads=1)(inputs)
         np.testing.assert_array_equal(got, expected)
         assert file.stat().st_mtime_ns == written, "another process may use it"
 
 
 def test_openvino_is_not_said_to_compute_in_what_it_does_not(source, monkeypatch):
     pytest.importorskip("openvino")
-    monkeypatch.setattr(running, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
+    monkeypatch.setattr(inference, "openvino_compiled", lambda *_, **__: _Compiled("f32"))
     with pytest.raises(ConfigError, match="asked for bfloat16 it computes in float32"):
-        reduced_named("openvino bfloat16").opened(source.forms, [], threads=1)
+        framework_named("openvino bfloat16").opened(source.forms, [], threads=1)
 
 
 @pytest.mark.parametrize("network", ["torch", "onnx"])
@@ -132,7 +134,7 @@ def test_onnxruntime_computes_in_int8(network, source, tiny):
     chosen = source if network == "torch" else tiny
     rng = np.random.default_rng(1)
     calibration = [chosen.samples(rng) for _ in range(2)]
-    quantized = reduced_named("onnxruntime int8").opened(chosen.forms, calibration, threads=1)
+    quantized = framework_named("onnxruntime int8").opened(chosen.forms, calibration, threads=1)
     assert quantized.precision == INT8
     assert 1e-4 < _error(chosen, quantized, chosen.samples(rng)) < 0.5
 
@@ -140,15 +142,15 @@ def test_onnxruntime_computes_in_int8(network, source, tiny):
 def test_openvino_computes_in_int8(source, calibration, inputs):
     pytest.importorskip("openvino")
     pytest.importorskip("nncf", reason="NNCF quantizes for OpenVINO; it is not installed")
-    network = reduced_named("openvino int8").opened(source.forms, calibration, threads=1)
+    network = framework_named("openvino int8").opened(source.forms, calibration, threads=1)
     assert network.precision.startswith(INT8)
     assert 1e-4 < _error(source, network, inputs) < 0.2
 
 
 def test_torch_computes_in_int8(source, calibration, inputs, monkeypatch):
     pytest.importorskip("torchao", reason="torchao quantizes for torch; it is not installed")
-    monkeypatch.setattr(running, "compiled_by_torch", lambda network: network)
-    network = reduced_named("torch.compile int8").opened(source.forms, calibration, threads=1)
+    monkeypatch.setattr(inference, "compile_with_torch", lambda network: network)
+    network = framework_named("torch.compile int8").opened(source.forms, calibration, threads=1)
     assert network.precision == INT8
     assert 1e-4 < _error(source, network, inputs) < 0.2
 
@@ -162,9 +164,9 @@ def test_a_program_is_made_one_of_half_precision(source, inputs, monkeypatch):
         calls.update(compiled=compiled, kind=half_type(program))
         return torch_network(program, compiled=False, threads=threads)
 
-    torch_network = running.torch_network
-    monkeypatch.setattr(running, "torch_network", eagerly)
-    network = reduced_named("torch.compile bfloat16").opened(source.forms, [], threads=1)
+    torch_network = inference.torch_network
+    monkeypatch.setattr(inference, "torch_network", eagerly)
+    network = framework_named("torch.compile bfloat16").opened(source.forms, [], threads=1)
     assert calls == {"compiled": True, "kind": BFLOAT16}
     assert network.precision == BFLOAT16
     assert 1e-4 < _error(source, network, inputs) < 5e-2
@@ -217,7 +219,7 @@ def nncf(monkeypatch):
     module.ModelType = SimpleNamespace(TRANSFORMER="transformer")
     module.AdvancedQuantizationParameters = dict
     monkeypatch.setitem(sys.modules, "nncf", module)
-    monkeypatch.setattr(running, "openvino_compiled", compiled)
+    monkeypatch.setattr(inference, "openvino_compiled", compiled)
     calls["kind"] = "f32"
     return calls
 
@@ -235,10 +237,10 @@ def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
     nncf["kind"] = kind
     product = _node("MatMul")
     model = _openvino_model(_node("Softmax", product), product)
-    monkeypatch.setattr(running, "openvino_model", lambda *_: model)
-    monkeypatch.setattr(reductions, "sums_saturate", lambda: saturate)
+    monkeypatch.setattr(inference, "openvino_model", lambda *_: model)
+    monkeypatch.setattr(reduced_precision, "sums_saturate", lambda: saturate)
     calibration = [[np.full(2, number), np.full(3, number)] for number in range(4)]
-    network = reduced_named("openvino int8").opened(FORMS, calibration, threads=3)
+    network = framework_named("openvino int8").opened(FORMS, calibration, threads=3)
     assert [item["mask"].tolist() for item in nncf["items"]] == [[n] * 3 for n in range(4)]
     assert list(nncf["items"][0]) == ["ids", "mask"]
     assert nncf["subset_size"] == len(calibration)
@@ -251,8 +253,8 @@ def test_nncf_gets_the_same_inputs_and_what_its_documentation_advises(
 
 def test_a_softmax_of_classes_is_no_attention(nncf, monkeypatch):
     model = _openvino_model(_node("MatMul"), _node("Softmax", _node("Result")))
-    monkeypatch.setattr(running, "openvino_model", lambda *_: model)
-    reduced_named("openvino int8").opened(FORMS, [[np.zeros(2), np.zeros(3)]], threads=1)
+    monkeypatch.setattr(inference, "openvino_model", lambda *_: model)
+    framework_named("openvino int8").opened(FORMS, [[np.zeros(2), np.zeros(3)]], threads=1)
     assert nncf["model_type"] is None
 
 
@@ -283,9 +285,9 @@ def test_torchao_observes_the_same_inputs(source, calibration, inputs, monkeypat
         module = ModuleType(name)
         vars(module).update(values)
         monkeypatch.setitem(sys.modules, f"torchao.quantization.pt2e{name}", module)
-    monkeypatch.setattr(reductions, "sums_saturate", lambda: saturate)
-    monkeypatch.setattr(running, "compiled_by_torch", lambda network: network)
-    network = reduced_named("torch.compile int8").opened(source.forms, calibration, threads=1)
+    monkeypatch.setattr(reduced_precision, "sums_saturate", lambda: saturate)
+    monkeypatch.setattr(inference, "compile_with_torch", lambda network: network)
+    network = framework_named("torch.compile int8").opened(source.forms, calibration, threads=1)
     assert config == {"reduce_range": saturate, "quantizer": quantizer}
     assert [array.tolist() for array in observed] == [array.tolist() for [array] in calibration]
     assert _error(source, network, inputs) < 1e-5, "the stand-in quantizes nothing"
@@ -305,5 +307,5 @@ def test_sums_of_eight_bits_saturate_on_x86_before_vnni(
     monkeypatch, architecture, flags, *, expected
 ):
     processor = Processor(architecture=architecture, flags=frozenset(flags))
-    monkeypatch.setattr(reductions, "this_processor", lambda: processor)
-    assert reductions.sums_saturate() is expected
+    monkeypatch.setattr(reduced_precision, "this_processor", lambda: processor)
+    assert reduced_precision.sums_saturate() is expected

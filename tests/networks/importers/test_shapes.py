@@ -7,14 +7,14 @@ import attrs
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.pipeline.load import from_dict
-from chameleon_networks.delivery.bucketed import BucketedFrontend, work_on
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.sources import BuiltinNetwork, TorchNetwork
-from chameleon_networks.running.requests import request_of, requested_network
-from chameleon_networks.shapes import Buckets, buckets_of, converter, dimensions_of
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._pipeline.load import from_dict
+from chameleon_networks._evaluation.messages import describe_network, network_from
+from chameleon_networks._frontends.bucketed import BucketedFrontend, make_frontend
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks._importers.sources import BuiltinNetwork, TorchNetwork
+from chameleon_networks._shapes import Buckets, buckets_of, converter, dimensions_of
 
 NETWORKS = """
 import torch
@@ -117,7 +117,7 @@ def test_examples_are_cropped_or_repeated(source):
     def ids(length):
         shapes = {"ids": (2, length), "mask": (2, length)}
         net = TorchNetwork(TorchOptions(source=source, shapes=shapes))
-        net = requested_network(json.loads(json.dumps(request_of(net))))
+        net = network_from(json.loads(json.dumps(describe_network(net))))
         first, mask = net.program.example_inputs[0][0], net.program.example_inputs[1]["mask"]
         assert first.shape == mask.shape == (2, length)
         assert net.input_names() == ["ids", "mask"]
@@ -174,9 +174,9 @@ def test_saved_programs_need_dynamic_shapes(source, tmp_path):
 
 def test_nothing_in_buckets_is_an_ordinary_network():
     options = BuiltinOptions(network="resnet_small", shapes={"image": (1, 3, 16, 16)})
-    assert type(work_on(options)) is NetworkFrontend
+    assert type(make_frontend(options)) is NetworkFrontend
     several = attrs.evolve(options, shapes={"image": (Buckets(buckets=(1, 8)), 3, 16, 16)})
-    frontend = work_on(several)
+    frontend = make_frontend(several)
     assert isinstance(frontend, BucketedFrontend)
     assert [bucket.name for bucket, _ in frontend.networks] == ["1", "8"]
     assert [network.shapes for _, network in frontend.network.networks] == [

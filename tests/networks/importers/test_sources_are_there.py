@@ -4,16 +4,16 @@ import importlib.util
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_core.pipeline.yaml import dump_yaml
-from chameleon_core.plugins.factory import load_factory
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_core._pipeline.yaml import dump_yaml
+from chameleon_core._plugins.factory import load_factory
 from chameleon_networks import hooks
-from chameleon_networks.delivery.frontends import NetworksFrontend
-from chameleon_networks.importers.options import BuiltinOptions, OnnxOptions, TorchOptions
-from chameleon_networks.importers.source_checks import imported_library, onnx_models, torch_models
-from chameleon_networks.precision.section import Precision
-from chameleon_networks.shapes import Buckets
+from chameleon_networks._frontends.lazy import LazyFrontend
+from chameleon_networks._importers.options import BuiltinOptions, OnnxOptions, TorchOptions
+from chameleon_networks._importers.source_checks import import_library, onnx_models, torch_models
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._shapes import Buckets
 
 UNREAD = """
 def make():
@@ -33,8 +33,8 @@ def folder(tmp_path):
 
 def frontend(folder, name, **options):
     if name.endswith(".onnx"):
-        return NetworksFrontend(OnnxOptions(source=str(folder / name), **options))
-    return NetworksFrontend(TorchOptions(source=str(folder / name), **options))
+        return LazyFrontend(OnnxOptions(source=str(folder / name), **options))
+    return LazyFrontend(TorchOptions(source=str(folder / name), **options))
 
 
 @pytest.mark.parametrize("name", ["net.py:make", "net.onnx", "net.pt2"])
@@ -77,7 +77,7 @@ def test_a_library_that_is_not_installed_is_named(folder, monkeypatch):
         frontend(folder, "net.onnx").check_source()
     for network in (
         frontend(folder, "net.pt2"),
-        NetworksFrontend(BuiltinOptions(network="resnet18")),
+        LazyFrontend(BuiltinOptions(network="resnet18")),
     ):
         with pytest.raises(ConfigError, match="torch is not installed"):
             network.check_source()
@@ -88,9 +88,9 @@ def test_a_library_whose_import_fails_is_named_with_the_cause(cause, tmp_path, m
     (tmp_path / "library_with_a_fault.py").write_text(cause)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"cannot be imported: .*(absent_dependency|no libgomp)"):
-        imported_library("library_with_a_fault")
+        import_library("library_with_a_fault")
     with pytest.raises(ConfigError, match="absent_library is not installed"):
-        imported_library("absent_library")
+        import_library("absent_library")
 
 
 MODELS = """

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.inference import without_memory
+from chameleon_core._errors import ConfigError
+from chameleon_networks._importers.torch.inference import check_stateless
 from torch import nn
 
 
@@ -46,7 +46,7 @@ def _given_output(x, cache):
 def test_state_is_refused(function):
     program = torch.export.export(Cached(function), (torch.ones(4),))
     with pytest.raises(ConfigError, match="depend on earlier calls"):
-        without_memory(program)
+        check_stateless(program)
 
 
 def _counted(x, cache):
@@ -69,4 +69,4 @@ def test_state_that_no_output_reads_is_allowed(network, shape, decomposed):
     program = torch.export.export(network.train(), (torch.rand(shape),))
     if decomposed:
         program = program.run_decompositions()
-    assert without_memory(program) is program
+    assert check_stateless(program) is program

@@ -6,8 +6,8 @@ import sys
 import traceback
 
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.programs import exported, torch_messages_held_back
+from chameleon_core._errors import ConfigError
+from chameleon_networks._importers.torch.programs import export_source, hold_back_torch_messages
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def speak():
 
 
 def test_it_is_told_at_the_end_where_nothing_fails(logged, capsys):
-    with torch_messages_held_back():
+    with hold_back_torch_messages():
         speak()
         assert not logged.getvalue()
     assert logged.getvalue() == "look out\n"
@@ -42,7 +42,7 @@ def test_it_is_told_at_the_end_where_nothing_fails(logged, capsys):
 
 def test_it_is_a_note_of_what_is_raised(logged, capsys):
     def fail():
-        with torch_messages_held_back():
+        with hold_back_torch_messages():
             speak()
             raise ZeroDivisionError
 
@@ -69,7 +69,7 @@ def make():
 def test_torch_s_own_traceback_follows_our_sentence(tmp_path, capfd):
     (tmp_path / "net.py").write_text(NETWORK)
     with pytest.raises(ConfigError, match="torch cannot export the network of") as caught:
-        exported(f"{tmp_path / 'net.py'}:make")
+        export_source(f"{tmp_path / 'net.py'}:make")
     assert capfd.readouterr() == ("", "")
     shown = "".join(traceback.format_exception(caught.value))
     assert "failed while attempting to run meta for aten.mm" in shown

@@ -3,8 +3,8 @@
 import textwrap
 
 import pytest
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers.options import TorchOptions
+from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._importers.options import TorchOptions
 
 pytest.importorskip("transformers")
 
@@ -46,7 +46,7 @@ def file(tmp_path_factory):
 @pytest.mark.long
 @pytest.mark.parametrize("network", ["resnet", "vit", "bert"])
 def test_it_is_delivered_and_verified(network, file, delivery_into, tmp_path):
-    frontend = work_on(TorchOptions(source=f"{file}:{network}", compare=False))
+    frontend = make_frontend(TorchOptions(source=f"{file}:{network}", compare=False))
     delivery = delivery_into(frontend, tmp_path / "network")
     result = frontend.deliver(delivery)
     assert result.failure is None

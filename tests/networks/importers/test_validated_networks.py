@@ -5,9 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ExitCode
-from chameleon_networks.importers.torch.inference import evaluated
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ExitCode
+from chameleon_networks._importers.torch.inference import evaluated
 from structlog.testing import capture_logs
 from torch import nn
 

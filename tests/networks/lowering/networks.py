@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.importers.torch.lowering.importing import torch_graph
-from chameleon_networks.importers.torch.programs import program_of
+from chameleon_networks._importers.torch.lowering.importer import torch_graph
+from chameleon_networks._importers.torch.programs import export_module
 from torch import nn
 from torch.utils import _pytree as tree
 
@@ -76,7 +76,7 @@ def wrong(cases, layout="NHWC"):
     inputs = tuple(leaf for _, args in pairs.values() for leaf in args)
     with torch.no_grad():
         expected = [arrays(network(*args)) for network, args in pairs.values()]
-        module = torch_graph(program_of(together.eval(), inputs, "cases").program).module
+        module = torch_graph(export_module(together.eval(), inputs, "cases").program).module
     got = iter(answers(module, [array.numpy() for array in inputs], layout))
     faults = {}
     for name, wanted in zip(pairs, expected, strict=True):

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_networks.importers.torch.lowering.complex_numbers import LONGEST
-from chameleon_networks.importers.torch.lowering.decompositions import decomposed
-from chameleon_networks.importers.torch.lowering.importing import readable
+from chameleon_core._errors import ConfigError
+from chameleon_networks._importers.torch.lowering.complex_numbers import MAX_DFT_LENGTH
+from chameleon_networks._importers.torch.lowering.decompositions import decompose
+from chameleon_networks._importers.torch.lowering.importer import supported_operators
 
 from .torch_networks import Of
 
 
 def _decomposed(function, *inputs):
     with torch.no_grad():
-        return decomposed(torch.export.export(Of(function), inputs), readable())
+        return decompose(torch.export.export(Of(function), inputs), supported_operators())
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ def _decomposed(function, *inputs):
         (lambda x: x.real, torch.ones(4, dtype=torch.cfloat), "the input .* is complex"),
         (
             lambda x: torch.fft.fft(x).real,
-            torch.ones(LONGEST + 1),
-            f"a Fourier transform of {LONGEST + 1} numbers is too long",
+            torch.ones(MAX_DFT_LENGTH + 1),
+            f"a Fourier transform of {MAX_DFT_LENGTH + 1} numbers is too long",
         ),
     ],
 )
@@ -40,14 +40,14 @@ def test_the_program_of_the_user_is_left_as_it_is():
         Of(lambda x: torch.view_as_real(torch.view_as_complex(x) * turns)), (torch.ones(3, 2),)
     )
     before = program.module()(torch.ones(3, 2))
-    output = decomposed(program, readable()).module()(torch.ones(3, 2))
+    output = decompose(program, supported_operators()).module()(torch.ones(3, 2))
     assert {constant.dtype for constant in program.constants.values()} == {torch.complex64}
     np.testing.assert_allclose(output.numpy(), before.numpy(), rtol=1e-6)
     np.testing.assert_array_equal(program.module()(torch.ones(3, 2)).numpy(), before.numpy())
 
 
 def test_a_long_transform_is_as_exact_as_a_short_one():
-    signal = torch.randn(LONGEST, generator=torch.Generator().manual_seed(0))
+    signal = torch.randn(MAX_DFT_LENGTH, generator=torch.Generator().manual_seed(0))
     spectrum = _decomposed(lambda x: torch.view_as_real(torch.fft.rfft(x)), signal).module()(signal)
     exact = torch.view_as_real(torch.fft.rfft(signal.double()))
     assert (spectrum.double() - exact).abs().max() <= 1e-5 * exact.abs().max()

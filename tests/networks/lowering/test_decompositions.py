@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from chameleon_networks.importers.torch.lowering import decompositions
+from chameleon_networks._importers.torch.lowering import decompositions
 from torch.nn import functional
 
 from .torch_networks import Of
@@ -33,7 +33,7 @@ def test_programs_are_those_of_run_decompositions(monkeypatch, *, private):
     else:
         monkeypatch.setattr(decompositions, "core_decompositions", None)
 
-    made = decompositions.with_decompositions(program, decompositions.decomposition_table())
+    made = decompositions.run_decompositions(program, decompositions.decomposition_table())
 
     # A line for each operator.
     assert made.graph_module.code.split("\n") == expected.graph_module.code.split("\n")

@@ -4,9 +4,9 @@ import numpy as np
 import onnx.reference
 import onnxruntime
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.backends.onnx_networks import prepare, run_node
-from chameleon_networks.importers.onnx.importing import imported
+from chameleon_core._errors import ConfigError
+from chameleon_networks._backends.onnx_networks import prepare, run_node
+from chameleon_networks._importers.onnx.importer import import_model
 
 from ..onnx_files import onnx_file  # noqa: TID252 - shared by folders
 from .networks import answers, batches, difference
@@ -32,7 +32,7 @@ def differences(models, got, expected):
 @pytest.mark.parametrize("models", batches(by_version(CASES)))
 def test_operators_give_onnxruntimes_numbers(models):
     proto, inputs = together(models.values())
-    graph = imported(proto, {})
+    graph = import_model(proto, {})
     got = answers(graph.module, list(inputs.values()))
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
     owners = {location.owner for location in graph.locations.values()}
@@ -43,7 +43,7 @@ def test_the_largest_of_no_numbers_are_empty():
     x = np.ones((2, 7), np.float32)
     models = {"none": one("TopK", [x], [0], axis=-1, outputs=2)}
     proto, inputs = together(models.values())
-    got = answers(imported(proto, {}).module, list(inputs.values()))
+    got = answers(import_model(proto, {}).module, list(inputs.values()))
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
     assert [array.shape for array in got] == [(2, 0)] * 2
 
@@ -89,7 +89,7 @@ def test_images_of_random_shapes_are_resized_as_in_onnxruntime(opset):
     rng = np.random.default_rng(0)
     models = {f"{number}": _resize(rng, opset) for number in range(60 if opset > 10 else 10)}
     proto, inputs = together(models.values())
-    got = answers(imported(proto, {}).module, list(inputs.values()))
+    got = answers(import_model(proto, {}).module, list(inputs.values()))
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
 
 
@@ -100,7 +100,7 @@ def test_linear_resizing_of_integers_leaves_out_fractions_as_in_onnxruntime():
         for kind in ("uint8", "int8", "int32")
     }
     proto, inputs = together(models.values())
-    got = answers(imported(proto, {}).module, list(inputs.values()))
+    got = answers(import_model(proto, {}).module, list(inputs.values()))
     for ours, wanted in zip(got, onnxruntimes_numbers(proto, inputs), strict=True):
         off = np.abs(ours.astype(int) - wanted)
         assert ours.dtype == wanted.dtype
@@ -125,7 +125,7 @@ def test_a_condition_may_have_an_axis():
     }"""
     model = onnx.parser.parse_model(text)
     inputs = {"x": np.ones(1, np.float32), "y": np.asarray(2, np.float32)}
-    [z] = answers(imported(model, {}).module, list(inputs.values()))
+    [z] = answers(import_model(model, {}).module, list(inputs.values()))
     np.testing.assert_array_equal(z, onnxruntimes_numbers(model, inputs)[0], strict=True)
 
 
@@ -156,7 +156,7 @@ def test_a_fresh_process_reads_functions(tmp_path, run_python):
         <opset_import: ["": 18], domain: "my"> scaled <by: float = 3.0> (a) => (b)
         { factor = Constant <value_float: float = @by> () b = Mul(a, factor) }"""
     file = onnx_file(tmp_path / "net.onnx", text, opsets='"" : 18, "my" : 1')
-    program = "import sys; from chameleon_networks.importers.onnx import models; "
+    program = "import sys; from chameleon_networks._importers.onnx import models; "
     program += "print(*sorted(models.onnx_graph(sys.argv[1], {}).operators))"
     assert run_python(program, file) == "Constant Mul\n"
 
@@ -181,7 +181,7 @@ def test_small_numbers_and_nan_are_those_of_onnxruntime():
     with np.errstate(over="ignore"):  # onnxruntime subtracts 1, which loses a small x
         elus = [np.where(x > 0, x, by * np.expm1(x)) for by in (2.0, 3.0)]
     expected[0][6 * x.size : 8 * x.size] = np.concatenate(elus)
-    got = answers(imported(model, {}).module, list(inputs.values()))
+    got = answers(import_model(model, {}).module, list(inputs.values()))
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
@@ -252,7 +252,7 @@ def test_weights_that_follow_from_constants_are_constants():
     graph.node.insert(0, onnx.helper.make_node("Concat", list(constants), ["gates"], axis=1))
     graph.node[1].input[1] = "gates"
     onnx.checker.check_model(proto)
-    got = answers(imported(proto, {}).module, list(model.inputs.values()))
+    got = answers(import_model(proto, {}).module, list(model.inputs.values()))
     expected = onnxruntimes_numbers(proto, model.inputs)
     assert differences({"lstm": model}, got, expected) == {}
 
@@ -282,5 +282,5 @@ _SPLIT = "outputs cannot be parts of"
 )
 def test_what_is_refused_names_its_node_and_the_reason(model, reason):
     with pytest.raises(ConfigError, match=rf"node 'the_(\w+)' \(\1\) .*: .*{reason}") as caught:
-        imported(model.proto, {})
+        import_model(model.proto, {})
     assert "ir.Op" not in str(caught.value)

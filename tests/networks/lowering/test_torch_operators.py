@@ -4,9 +4,9 @@ import re
 
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.torch.lowering.importing import CONVERTERS, torch_graph
+from chameleon_core._errors import ConfigError
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.torch.lowering.importer import CONVERTERS, torch_graph
 
 from .networks import batches, wrong
 from .torch_cases import FAMILIES, REFUSED

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from chameleon_core.stages import Winner
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.export.metaschedule import NETWORK_MODULE, to_metaschedule
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.provider import SketchPlan, SketchSpace
+from chameleon_core._stages import Winner
+from chameleon_networks._export.metaschedule import NETWORK_MODULE, write_metaschedule
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchPlan, SketchSpace
 
 COMPILE = """
 import sys
@@ -55,7 +55,9 @@ LARGER = [pytest.param(name, marks=pytest.mark.long) for name in ("resnet_small"
 def test_tvm_alone_compiles_the_network(network, tiny, target, tmp_path, run_python):
     imported = tiny if network == "tiny" else BuiltinNetwork(BuiltinOptions(network=network))
     winners = [_winner(task) for task in NetworkFrontend(imported).tasks(target)[-4:]]
-    exported = to_metaschedule(winners, SketchSpace(OPTIONS), OPTIONS, tmp_path, network=imported)
+    exported = write_metaschedule(
+        winners, SketchSpace(OPTIONS), OPTIONS, tmp_path, network=imported
+    )
     assert tmp_path / NETWORK_MODULE in exported.files
     inputs = imported.samples(np.random.default_rng(0))
     [want] = imported.framework(imported.frameworks[0], 1)(inputs)

@@ -5,21 +5,21 @@ from collections.abc import Mapping
 from functools import partial
 
 import pytest
-from chameleon_core.stages import Delivery, Trials, Winner
-from chameleon_networks.compile.compile import untuned
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.typed import decisions as settling
-from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import specs_for
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_core._stages import Delivery, Trials, Winner
+from chameleon_networks._compile.compile import compile_baseline
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision import delivery as delivering
+from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import candidate_specs
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax, tvm
+from chameleon_networks._precision.typed_networks import TypedNetworks
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 
@@ -60,9 +60,9 @@ def _kernels(networks, target, **seconds):
     """Kernels of a network's operators, each of which takes some seconds in each type."""
     winners = {}
     for kind, each in seconds.items():
-        chains = networks.chains if kind == "float32" else networks.uniform(kind).chains
-        for index, chain in enumerate(chains):
-            task = next(specs_for(chain, target)).task(f"{index} {kind}", target)
+        fusions = networks.fusions if kind == "float32" else networks.uniform(kind).fusions
+        for index, fusion in enumerate(fusions):
+            task = next(candidate_specs(fusion, target)).task(f"{index} {kind}", target)
             winners[task.key] = Winner(task=task, config=(0,), seconds=each)
     return Kernels(winners, None, target)
 
@@ -107,10 +107,10 @@ def _delivered(
     def median_seconds(processes, *_, **__):
         return {p.name: 1.0 if p.name == "float32" else together for p in processes}
 
-    def seconds_in_network(variants, *_, **__):
+    def kernel_seconds_in_networks(variants, *_, **__):
         return [_seconds(variant, alone, in_network) for variant in variants]
 
-    frontend = work_on(network.options)
+    frontend = make_frontend(network.options)
     frontend.compute_in(precision)
     frontend.restore(settled)
     winners = []
@@ -121,7 +121,7 @@ def _delivered(
     delivery = Delivery(target=target, winners=winners, space=SPACE, folder=folder, threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivering, "median_seconds", median_seconds)
-        patch.setattr(delivering, "seconds_in_network", seconds_in_network)
+        patch.setattr(delivering, "kernel_seconds_in_networks", kernel_seconds_in_networks)
         result = frontend.deliver(delivery)
     return result, folder
 
@@ -153,11 +153,11 @@ def delivered_in(target):
 
 @pytest.fixture(scope="session")
 def network_of():
-    """A prepared module whose main computes ``build(emit, *inputs)``, and its chains."""
+    """A prepared module whose main computes ``build(emit, *inputs)``, and its fusions."""
 
     def network(build, *shapes):
-        module = prepared(module_of(build, *shapes), "NHWC")
-        return module, chains_of(module)
+        module = prepare_module(module_of(build, *shapes), "NHWC")
+        return module, find_fusions(module)
 
     return network
 
@@ -168,7 +168,7 @@ def ran():
 
     def run(module, *inputs):
         # Code that runs once is not worth optimising: that takes longer than all the rest.
-        executable = untuned(module, '{"kind": "llvm", "opt-level": 0}')
+        executable = compile_baseline(module, '{"kind": "llvm", "opt-level": 0}')
         machine = relax.VirtualMachine(executable, tvm.cpu())
         result = machine["main"](*(tvm.runtime.tensor(tensor) for tensor in inputs))
         return [tensor.numpy() for tensor in (result if hasattr(result, "__len__") else [result])]

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.precision.metrics import metric_of, scored
-from chameleon_networks.quantize import batches as module
-from chameleon_networks.quantize.batches import KEPT, RANDOM, batches_of
+from chameleon_core._errors import ConfigError
+from chameleon_networks._precision.metrics import evaluate_metric, import_metric
+from chameleon_networks._quantize import calibration_batches as module
+from chameleon_networks._quantize.calibration_batches import (
+    HELD_OUT_BATCHES,
+    RANDOM_BATCHES,
+    batches_of,
+)
 
 
 class _Network:
@@ -55,7 +59,9 @@ def test_batches_are_arrays_by_place_or_by_name(batch, tmp_path):
     assert batches.count == 4
 
 
-@pytest.mark.parametrize(("count", "aside"), [(2, 1), (3, 1), (4, 2), (6, 3), (9, KEPT)])
+@pytest.mark.parametrize(
+    ("count", "aside"), [(2, 1), (3, 1), (4, 2), (6, 3), (9, HELD_OUT_BATCHES)]
+)
 def test_the_last_batches_are_kept_aside(count, aside, tmp_path):
     body = f"batches = lambda: ([image * n, word] for n in range({count}))"
     batches = _batches(tmp_path, body)
@@ -74,9 +80,9 @@ def test_one_batch_is_calibrated_and_checked_with_and_that_is_said(tmp_path):
 
 
 def test_batches_without_end_are_left_at_some_point(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MOST", 7)
+    monkeypatch.setattr(module, "MAX_BATCHES", 7)
     batches = _batches(tmp_path, "def batches():\n    while True:\n        yield image, word")
-    assert len(list(batches)) == 7 - KEPT
+    assert len(list(batches)) == 7 - HELD_OUT_BATCHES
     assert batches.count == 7
 
 
@@ -84,9 +90,9 @@ def test_random_inputs_take_the_place_of_batches():
     network = _Network()
     batches = batches_of(network, None)
     used = list(batches)
-    assert len(used) + len(batches.samples) == RANDOM
+    assert len(used) + len(batches.samples) == RANDOM_BATCHES
     drawn = [*used, *(sample.inputs for sample in batches.samples)]
-    assert len({image.tobytes() for image, _ in drawn}) == RANDOM
+    assert len({image.tobytes() for image, _ in drawn}) == RANDOM_BATCHES
     assert "random inputs" in batches.summary
 
 
@@ -138,14 +144,14 @@ def test_what_is_no_batch_is_refused(body: str, said: str, hint: str, tmp_path: 
 def _metric(folder, body):
     file = folder / "evaluate.py"
     file.write_text(body)
-    return metric_of(f"{file}:accuracy")
+    return import_metric(f"{file}:accuracy")
 
 
 def test_a_metric_calls_the_network_as_a_delivered_one_is_called(tmp_path):
     metric = _metric(tmp_path, "def accuracy(network):\n    return network(3, 4) + network(1, 1)")
-    assert scored(metric, "it", lambda inputs: [np.asarray(sum(inputs))]) == 9.0
+    assert evaluate_metric(metric, "it", lambda inputs: [np.asarray(sum(inputs))]) == 9.0
     several = _metric(tmp_path, "def accuracy(network):\n    return len(network(3))")
-    assert scored(several, "it", lambda _: [np.zeros(1), np.zeros(2)]) == 2.0
+    assert evaluate_metric(several, "it", lambda _: [np.zeros(1), np.zeros(2)]) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -161,5 +167,5 @@ def test_a_metric_calls_the_network_as_a_delivered_one_is_called(tmp_path):
 )
 def test_a_metric_that_is_none_is_refused(body, said, tmp_path):
     with pytest.raises(ConfigError, match=said) as raised:
-        scored(_metric(tmp_path, body), "evaluate.py:accuracy", lambda inputs: inputs)
+        evaluate_metric(_metric(tmp_path, body), "evaluate.py:accuracy", lambda inputs: inputs)
     assert raised.value.hint

@@ -7,20 +7,20 @@ import attrs
 import chameleon_networks
 import numpy as np
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.errors import ConfigError
-from chameleon_core.network_result import FrontPoint, NetworkResult, RivalTime
-from chameleon_core.run_folder import read_store
-from chameleon_core.task import Task
-from chameleon_networks.delivery.deliver_buckets import summed
-from chameleon_networks.delivery.frontends import NetworksFrontend
-from chameleon_networks.delivery.reduced_rivals import kept_samples, reduced_request
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.precision.section import Precision
-from chameleon_networks.quantize import batches as reading
-from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.running.verify import Sample
-from chameleon_networks.shapes import Buckets
+from chameleon_cli._main import run as command_line
+from chameleon_core._errors import ConfigError
+from chameleon_core._network_result import FrontPoint, NetworkResult, RivalTime
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
+from chameleon_networks._comparison.reduced_precision import held_out_samples, reduced_comparison
+from chameleon_networks._delivery.buckets import summed
+from chameleon_networks._evaluation.verify import Sample
+from chameleon_networks._frontends.lazy import LazyFrontend
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._quantize import calibration_batches as reading
+from chameleon_networks._quantize.calibration_batches import batches_of
+from chameleon_networks._shapes import Buckets
 from synthetic import measurements_in
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
@@ -96,13 +96,13 @@ def test_batches_go_to_the_bucket_that_inference_would_take(source, folder):
 
 def test_outputs_for_filled_up_inputs_are_cut_before_they_are_compared(source, folder):
     _, network = source.network.networks[1]
-    samples = kept_samples(network, f"{folder}/data.py:batches")
+    samples = held_out_samples(network, f"{folder}/data.py:batches")
     assert [sample.cuts for sample in samples] == [((0, 1, 7),), ((0, 1, 11),)]
 
     def run(inputs):
         return [inputs[1][..., None].repeat(32, 2), np.ones((1, 8))]
 
-    request = reduced_request(network, ["as-it-comes"], f"{folder}/data.py:batches", run)
+    request = reduced_comparison(network, ["as-it-comes"], f"{folder}/data.py:batches", run)
     assert [hidden.shape for hidden, _ in request.expected] == [(1, 7, 32), (1, 11, 32)]
     assert all(hidden.all() for hidden, _ in request.expected), "what is filled up is masked"
 
@@ -139,7 +139,7 @@ def test_without_padding_batches_have_the_shapes_of_buckets(folder):
 
 
 def test_batches_of_other_buckets_count_among_those_that_are_read(source, folder, monkeypatch):
-    monkeypatch.setattr(reading, "MOST", 5)
+    monkeypatch.setattr(reading, "MAX_BATCHES", 5)
     _, network = source.network.networks[1]
     with pytest.raises(ConfigError, match=r"is in bucket length=12; there are 5 in length=4"):
         list(batches_of(network, f"{folder}/data.py:without_end"))
@@ -157,7 +157,7 @@ def test_batches_that_errors_alone_are_measured_on_are_read_before_tuning(folder
 
 def test_a_metric_has_a_sentence():
     shapes = {"x": (Buckets(buckets=(1, 8)), 3)}
-    source = NetworksFrontend(BuiltinOptions(network="resnet_small", shapes=shapes))
+    source = LazyFrontend(BuiltinOptions(network="resnet_small", shapes=shapes))
     asked = Precision(search=("int8",), metric="eval.py:accuracy", max_drop=0.1)
     with pytest.raises(ConfigError, match="this one has 2 buckets of shapes") as caught:
         source.compute_in(asked)
@@ -327,7 +327,7 @@ def test_a_run_and_another_bound_from_the_command_line(folder, tmp_path, capfd):
         own = [row for row in network["front"] if row["bucket"] == name]
         assert [row["delivered"] for row in own].count(True) == 1
     before = measurements_in(tmp_path / "run")
-    with read_store(tmp_path / "run") as store:
+    with RecordStore.of_run(tmp_path / "run") as store:
         others = [stored.task for stored in store.tasks() if stored.task.alternative_of]
     assert {stored.alternative_of for stored in others} == {
         "hidden 16x32 @4",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.delivery.reduced_rivals import kept_samples, reduced_request
+from chameleon_core._errors import ConfigError
+from chameleon_networks._comparison.reduced_precision import held_out_samples, reduced_comparison
 
 DATA = """
 from pathlib import Path
@@ -39,7 +39,7 @@ def data(tmp_path):
 
 
 def test_the_users_inputs_are_used_once(tiny, data):
-    request = reduced_request(tiny, ["int8"], f"{data}:batches", _same)
+    request = reduced_comparison(tiny, ["int8"], f"{data}:batches", _same)
     calibrated = [int(array[0, 0, 0, 0]) for [array] in request.calibration]
     checked = [int(array[0, 0, 0, 0]) for [array] in _arrays(request)]
     assert (calibrated, checked) == ([0, 1, 2], [3, 4, 5])
@@ -48,7 +48,7 @@ def test_the_users_inputs_are_used_once(tiny, data):
 
 
 def test_random_inputs_are_others_than_those_checked(tiny):
-    request = reduced_request(tiny, ["int8"], None, _same)
+    request = reduced_comparison(tiny, ["int8"], None, _same)
     assert request.calibration
     for [image] in request.calibration:
         assert image.shape == (1, 3, 8, 8)
@@ -56,9 +56,9 @@ def test_random_inputs_are_others_than_those_checked(tiny):
 
 
 def test_nothing_is_read_where_nothing_is_calibrated(tiny):
-    assert not reduced_request(tiny, ["as-it-comes"], None, _same).calibration
+    assert not reduced_comparison(tiny, ["as-it-comes"], None, _same).calibration
 
 
 def test_inputs_that_are_missing_are_said(tiny, data):
     with pytest.raises(ConfigError, match="yields no batch"):
-        kept_samples(tiny, f"{data}:nothing")
+        held_out_samples(tiny, f"{data}:nothing")

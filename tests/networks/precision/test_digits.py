@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from chameleon_core.pipeline.load import load_pipeline
-from chameleon_networks.delivery.bucketed import work_on
-from chameleon_networks.importers.options import TorchOptions
-from chameleon_networks.package.load import load
-from chameleon_networks.precision.section import Precision
+from chameleon_core._pipeline.load import load_pipeline
+from chameleon_networks._artifact.load import load
+from chameleon_networks._frontends.bucketed import make_frontend
+from chameleon_networks._importers.options import TorchOptions
+from chameleon_networks._precision.section import Precision
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_digits_are_read_as_well_as_in_float32(folder, trials, delivered_in):
     precision = load_pipeline(folder / "digits.yaml").sections["precision"]
     assert isinstance(precision, Precision)
     assert precision.max_drop == 0.005
-    frontend = work_on(TorchOptions(source=f"{folder}/digits.py:make", compare=False))
+    frontend = make_frontend(TorchOptions(source=f"{folder}/digits.py:make", compare=False))
     frontend.compute_in(precision)
     settled = frontend.decide(trials)
     result, network = delivered_in(frontend.network, settled, folder / "network", precision)

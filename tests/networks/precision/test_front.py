@@ -5,15 +5,15 @@ import math
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.network_result import FrontPoint
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
-from chameleon_networks.precision.edges import order_of, tensors_of
-from chameleon_networks.precision.points import Front, Point, in_words
-from chameleon_networks.precision.section import Precision
+from chameleon_core._network_result import FrontPoint
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery.mixed_precision.operator_seconds import OperatorSeconds
+from chameleon_networks._precision.exchanged_tensors import exchanged_tensors, execution_order
+from chameleon_networks._precision.points import ParetoFront, Point, dtype_counts_text
+from chameleon_networks._precision.section import Precision
 
 EACH = 1e-3
-"""Error of every chain in int8, alone."""
+"""Error of every fusion in int8, alone."""
 
 
 class Errors:
@@ -40,18 +40,18 @@ def front(networks, target, kernels_taking):
     def curve(*, faster=2.0, factor=1.0, rate=1e15):
         kernels = kernels_taking(networks, target, float32=1e-3, int8=1e-3 / faster)
         measured = OperatorSeconds(networks, ("int8",), kernels)
-        return Front(networks, measured.kinds, measured.times, Errors(factor), rate=rate)
+        return ParetoFront(networks, measured.kinds, measured.times, Errors(factor), rate=rate)
 
     return curve
 
 
 def _kinds(network):
-    """The type of what computes each chain."""
-    return [network.chain(index).spec.dtype for index in range(4)]
+    """The type of what computes each fusion."""
+    return [network.fusion(index).spec.dtype for index in range(4)]
 
 
 def test_every_chain_of_the_network_is_computed_in_eight_bits(networks):
-    assert networks.able("int8") == (0, 1, 2, 3)
+    assert networks.reducible("int8") == (0, 1, 2, 3)
     assert _kinds(networks.uniform("int8")) == ["int8"] * 4
     assert _kinds(networks.of({1: "int8"})) == ["float32", "int8", "float32", "float32"]
 
@@ -68,7 +68,7 @@ def test_the_front_goes_from_float32_to_the_fastest(front):
 
 @pytest.mark.parametrize(("bound", "count"), [(4e-3, 4), (3.5e-3, 3), (1e-4, 0), (math.inf, 4)])
 def test_the_fastest_within_the_bound_is_taken(front, bound, count):
-    point = front().within(bound)
+    point = front().fastest_within(bound)
     assert len(point.types) == count
     assert point.error <= bound
 
@@ -76,7 +76,7 @@ def test_the_fastest_within_the_bound_is_taken(front, bound, count):
 @pytest.mark.parametrize("factor", [0.3, 3.0])
 def test_errors_together_decide_and_not_their_sum(front, factor):
     bound = 2.0 * EACH
-    point = front(factor=factor).within(bound)
+    point = front(factor=factor).fastest_within(bound)
     assert point.error == factor * EACH * len(point.types) <= bound
     assert len(point.types) == min(4, int(bound / (factor * EACH)))
 
@@ -86,19 +86,19 @@ def test_what_is_no_faster_is_not_chosen_and_told_of_all_the_same(front):
     assert curve.points == [curve.float32]
     assert [len(point.types) for point in curve.dominated] == [4]
     assert curve.uniform(math.inf) is None
-    assert curve.within(math.inf) == curve.float32
+    assert curve.fastest_within(math.inf) == curve.float32
 
 
 def test_conversions_that_take_longer_than_they_save_are_not_chosen(front):
-    assert front(rate=1e15).within(math.inf).types
-    assert not front(rate=1e3).within(math.inf).types
+    assert front(rate=1e15).fastest_within(math.inf).types
+    assert not front(rate=1e3).fastest_within(math.inf).types
 
 
 def test_easing_ends_in_float32(front):
     curve = front()
     point = curve.points[-1]
-    assert len(curve.eased(point, point.error).types) == len(point.types) - 1
-    assert curve.eased(point, 0.0) == curve.float32
+    assert len(curve.reverted(point, point.error).types) == len(point.types) - 1
+    assert curve.reverted(point, 0.0) == curve.float32
 
 
 def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(networks, kernels):
@@ -112,8 +112,8 @@ def test_an_operator_whose_numbers_a_type_does_not_hold_stays_in_float32(network
             return math.inf if 1 in types else super().error_of(types)
 
     known = OperatorSeconds(networks, ("int8",), kernels)
-    curve = Front(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
-    assert sorted(curve.within(math.inf).types) == [0, 2, 3]
+    curve = ParetoFront(networks, known.kinds, known.times, Overflowing(1.0), rate=1e15)
+    assert sorted(curve.fastest_within(math.inf).types) == [0, 2, 3]
     uniform = curve.uniform(math.inf)
     assert sorted(uniform.types) == [0, 2, 3]
     [note] = curve.notes
@@ -130,14 +130,16 @@ def test_a_chain_without_a_time_stays_in_float32(networks, target, kernels):
     fewer = Kernels({**kernels.winners, **unmeasured}, None, target)
     known = OperatorSeconds(networks, ("int8",), fewer)
     assert sorted(known.uniform("int8")) == [0, 1, 2]
-    point = Front(networks, known.kinds, known.times, Errors(1.0), rate=1e15).within(math.inf)
+    point = ParetoFront(networks, known.kinds, known.times, Errors(1.0), rate=1e15).fastest_within(
+        math.inf
+    )
     assert sorted(point.types) == [0, 1, 2]
 
 
 def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(
     networks, target, kernels
 ):
-    [alone] = [chain for chain in networks.of({1: "int8"}).chains if chain.spec.dtype == "int8"]
+    [alone] = [fusion for fusion in networks.of({1: "int8"}).fusions if fusion.spec.dtype == "int8"]
     assert alone.spec.output_dtype == "float32"
     assert alone.spec.task("x", target).key not in kernels.winners
     winner = kernels.like(alone)
@@ -148,8 +150,8 @@ def test_an_output_of_another_type_takes_the_configuration_that_was_tuned(
 
 def test_tensors_are_those_between_chains(networks):
     network = networks.network
-    assert order_of(network) == [0, 1, 2, 3]
-    tensors = tensors_of(network, ("float32", "int8"), 1.0)
+    assert execution_order(network) == [0, 1, 2, 3]
+    tensors = exchanged_tensors(network, ("float32", "int8"), 1.0)
     assert sorted((t.producer is None, t.producer or 0, t.consumers) for t in tensors) == [
         (False, 0, (1,)),
         (False, 1, (2,)),
@@ -172,7 +174,7 @@ def test_tensors_are_those_between_chains(networks):
     ],
 )
 def test_a_networks_precision_in_words(types, expected):
-    assert in_words(types, 2) == expected
+    assert dtype_counts_text(types, 2) == expected
 
 
 def test_a_point_in_words():

@@ -5,7 +5,10 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_networks.delivery.typed.operator_seconds import BuiltNetwork, OperatorSeconds
+from chameleon_networks._delivery.mixed_precision.operator_seconds import (
+    CompiledCandidate,
+    OperatorSeconds,
+)
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +19,7 @@ def kernels(networks, target, kernels_taking):
 
 def _built(networks, kernels, types):
     network = networks.of(types)
-    return BuiltNetwork.of(types, network, kernels.adapted(network.chains), Path("none"))
+    return CompiledCandidate.of(types, network, kernels.adapted(network.fusions), Path("none"))
 
 
 def _took(kind, *seconds):

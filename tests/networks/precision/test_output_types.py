@@ -1,17 +1,17 @@
 """One operator in eight bits that writes its output in different types in one network."""
 
 import numpy as np
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.compile import compiled
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.quantize.ranges import Affine
-from chameleon_networks.running.profile import kernel_seconds
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_core._stages import Winner
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
+from chameleon_networks._compile.compile import compile_network
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._evaluation.profile import kernel_seconds
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._precision.typed_networks import TypedNetworks
+from chameleon_networks._quantize.ranges import Affine
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 
 SHAPE = (1, 8, 6, 6)
 CONVOLUTIONS = 3
@@ -29,11 +29,11 @@ def _network(emit, x):
 def test_each_output_is_of_the_type_that_its_reader_reads(
     network_of, target, tmp_path, monkeypatch
 ):
-    module, chains = network_of(_network, SHAPE)
-    networks = TypedNetworks(module, chains, None)
+    module, fusions = network_of(_network, SHAPE)
+    networks = TypedNetworks(module, fusions, None)
     networks._ranges = dict.fromkeys(networks._ranges, Affine.between(-8.0, 8.0))
     typed = networks.of({0: "int8", 1: "int8"})
-    specs = [chain.spec for chain in typed.chains]
+    specs = [fusion.spec for fusion in typed.fusions]
     assert [s.output_dtype for s in specs[:2]] == ["uint8", "float32"]
     space = AutoSpace(AutoOptions())
     winners = {}
@@ -41,14 +41,14 @@ def test_each_output_is_of_the_type_that_its_reader_reads(
         task = spec.task(name, target)
         config = tuple(map(int, space.design_space(task).first_guesses[0]))
         winners[task.key] = Winner(task=task, config=config, seconds=1.0)
-    kernels = Kernels(winners, space, target).adapted(typed.chains)
-    assert [kernels.task_of(c).name for c in typed.chains] == ["one int8", "one int8", "one"]
-    network = compiled(typed.module, typed.chains, kernels, target)
-    manifest = manifest_of(typed.module, typed.chains, kernels, target, 1) | network.facts
-    write_package(tmp_path / "types", network.executable, manifest)
-    plain = compiled(module, chains, Kernels({}, space, target), target)
-    manifest = manifest_of(module, chains, Kernels({}, space, target), target, 1)
-    write_package(tmp_path / "plain", plain.executable, manifest)
+    kernels = Kernels(winners, space, target).adapted(typed.fusions)
+    assert [kernels.task_of(c).name for c in typed.fusions] == ["one int8", "one int8", "one"]
+    network = compile_network(typed.module, typed.fusions, kernels, target)
+    manifest = manifest_of(typed.module, typed.fusions, kernels, target, 1) | network.facts
+    write_artifact(tmp_path / "types", network.executable, manifest)
+    plain = compile_network(module, fusions, Kernels({}, space, target), target)
+    manifest = manifest_of(module, fusions, Kernels({}, space, target), target, 1)
+    write_artifact(tmp_path / "plain", plain.executable, manifest)
     x = np.random.default_rng(1).standard_normal(SHAPE).astype("float32")
     output, wanted = (load(tmp_path / name)(x) for name in ("types", "plain"))
     assert 1e-4 < np.abs(output - wanted).max() / np.abs(wanted).max() < 0.1

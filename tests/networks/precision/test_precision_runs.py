@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from chameleon_cli.main import run as command_line
-from chameleon_core.run_folder import read_store
+from chameleon_cli._main import run as command_line
+from chameleon_core._store import RecordStore
 from synthetic import measurements_in
 
-pytestmark = pytest.mark.usefixtures("forked_networks")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("forked_networks")]
 
 BOUND = 0.5
 MEASUREMENTS = 5
@@ -55,7 +55,7 @@ def test_the_result_says_which_types_there_were_and_what_was_chosen(run):
     assert network["max_relative_error"] <= BOUND
     manifest = json.loads((folder / "network" / "manifest.json").read_text())
     assert manifest["precision"]["precision_summary"] == network["precision_summary"]
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         assert store.fact("model")["types"]["types"] == ["int8"]
 
 

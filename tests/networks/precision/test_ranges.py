@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.quantize.ranges import (
-    EXTREMES,
+from chameleon_core._errors import ConfigError
+from chameleon_networks._quantize.ranges import (
     LEAST_SQUARES,
     LEVELS,
+    MIN_MAX,
     Affine,
     Histogram,
-    candidates,
+    candidate_ranges,
     mean_squared_errors,
 )
-from chameleon_networks.quantize.weights import encoded_weights
-from chameleon_tvm.types import STORAGE
+from chameleon_networks._quantize.weights import quantize_weights
+from chameleon_tvm._types import STORAGE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -46,7 +46,7 @@ def test_zero_is_exact_in_every_range(first, second):
 
 @given(BATCHES)
 def test_numbers_in_a_range_are_off_by_half_a_step_and_stay_in_order(batch):
-    affine = candidates(_counted(batch))[EXTREMES]
+    affine = candidate_ranges(_counted(batch))[MIN_MAX]
     inside = np.sort(np.clip(batch, *_ends(affine)))
     held = in_eight_bits(affine, inside).astype(np.float64)
     assert (np.diff(held) >= 0).all()
@@ -57,7 +57,7 @@ def test_numbers_in_a_range_are_off_by_half_a_step_and_stay_in_order(batch):
 
 @given(BATCHES)
 def test_the_range_by_extremes_reaches_all_but_half_a_step(batch):
-    affine = candidates(_counted(batch))[EXTREMES]
+    affine = candidate_ranges(_counted(batch))[MIN_MAX]
     slack = affine.scale * (0.5 + LEVELS * 2.0**-22)
     low, high = _ends(affine)
     assert low - slack <= batch.min()
@@ -66,13 +66,13 @@ def test_the_range_by_extremes_reaches_all_but_half_a_step(batch):
 
 @pytest.mark.parametrize("value", [0.0, 3.25, -7.5, 1e-30, -1e30])
 def test_constant_tensors_are_exact(value):
-    affine = candidates(_counted(np.full((2, 3), value)))[EXTREMES]
+    affine = candidate_ranges(_counted(np.full((2, 3), value)))[MIN_MAX]
     real = in_eight_bits(affine, np.full(4, value, np.float32))
     np.testing.assert_allclose(real, value, rtol=1e-6)
 
 
 def test_numbers_that_are_all_negative_have_zero_at_the_upper_end():
-    affine = candidates(_counted(-np.linspace(1, 5, 100)))[EXTREMES]
+    affine = candidate_ranges(_counted(-np.linspace(1, 5, 100)))[MIN_MAX]
     assert affine.zero_point == LEVELS
     assert _ends(affine) == (pytest.approx(-5.0), 0.0)
 
@@ -85,7 +85,7 @@ def test_what_has_no_range_is_refused(bad, said):
         _counted([1.0, bad])
     assert "calibration" in str(raised.value.hint)
     with pytest.raises(ConfigError, match="infinities or NaN"):
-        encoded_weights(np.array([[1.0, bad]], np.float32), STORAGE["int8"])
+        quantize_weights(np.array([[1.0, bad]], np.float32), STORAGE["int8"])
     with pytest.raises(ConfigError, match="range"):
         Affine.between(0.0, bad)
 
@@ -94,7 +94,7 @@ def test_no_values_are_no_range():
     histogram = _counted(np.zeros((0, 3)))
     assert histogram.count == 0
     with pytest.raises(ConfigError, match="never had a value"):
-        candidates(histogram)
+        candidate_ranges(histogram)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf, 1e-60])
@@ -138,17 +138,17 @@ def test_errors_by_the_histogram_are_those_of_the_values(batch, clipped):
 def test_least_squares_clips_what_is_rare_and_far_away():
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.standard_normal(100_000), [60.0]]).astype(np.float32)
-    ranges = candidates(_counted(values))
+    ranges = candidate_ranges(_counted(values))
     histogram = _counted(values)
     errors = dict(zip(ranges, mean_squared_errors(histogram, list(ranges.values())), strict=True))
-    assert errors[LEAST_SQUARES] == min(errors.values()) < 0.9 * errors[EXTREMES]
+    assert errors[LEAST_SQUARES] == min(errors.values()) < 0.9 * errors[MIN_MAX]
     assert _ends(ranges[LEAST_SQUARES])[1] < 57.0
 
 
 def test_nothing_is_clipped_where_that_loses_more():
     values = np.random.default_rng(0).uniform(-1, 2, 50_000).astype(np.float32)
-    ranges = candidates(_counted(values))
-    assert ranges[LEAST_SQUARES] == ranges[EXTREMES]
+    ranges = candidate_ranges(_counted(values))
+    assert ranges[LEAST_SQUARES] == ranges[MIN_MAX]
 
 
 def test_percentiles_leave_their_share_at_either_end():
@@ -156,7 +156,7 @@ def test_percentiles_leave_their_share_at_either_end():
     low, high = _counted(values).percentile(99.9)
     assert (values < low).mean() == pytest.approx(1e-3, abs=1e-4)
     assert (values > high).mean() == pytest.approx(1e-3, abs=1e-4)
-    assert candidates(_counted(values))["percentile 99.9"] == Affine.between(low, high)
+    assert candidate_ranges(_counted(values))["percentile 99.9"] == Affine.between(low, high)
 
 
 @given(
@@ -164,9 +164,9 @@ def test_percentiles_leave_their_share_at_either_end():
     st.sampled_from(["int8", "int7"]),
 )
 def test_weights_are_off_by_half_a_step_of_their_channel(weights, kind):
-    encoded = encoded_weights(weights, STORAGE[kind])
+    encoded = quantize_weights(weights, STORAGE[kind])
     assert encoded.values.dtype == np.int8
     assert np.abs(encoded.values.astype(int)).max() <= STORAGE[kind].symmetric
-    off = np.abs(encoded.real.astype(np.float64) - weights).reshape(len(weights), -1)
+    off = np.abs(encoded.dequantized.astype(np.float64) - weights).reshape(len(weights), -1)
     assert (off <= 0.5001 * encoded.scales[:, None].astype(np.float64)).all()
     assert (encoded.values[weights == 0] == 0).all()

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from chameleon_networks.quantize.weights import overflows
-from chameleon_tvm.types import STORAGE
+from chameleon_networks._quantize.weights import overflows
+from chameleon_tvm._types import STORAGE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays

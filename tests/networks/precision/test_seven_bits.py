@@ -4,23 +4,23 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.delivery.reduced_rivals import precisions_beside
-from chameleon_networks.delivery.typed import decisions as settling
-from chameleon_networks.delivery.typed.operator_seconds import OperatorSeconds
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.package.package import check_target
-from chameleon_networks.precision.edges import tensors_of
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.precision.points import Front, in_words
-from chameleon_networks.precision.section import Precision
-from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.weights import encoded_weights
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.instructions.choosing import narrow_weights_pay
-from chameleon_tvm.types import STORAGE
-from chameleon_tvm.words import chosen_types
+from chameleon_core._errors import TargetError
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._artifact.writer import check_target
+from chameleon_networks._comparison.reduced_precision import compared_precisions
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision.operator_seconds import OperatorSeconds
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._precision.exchanged_tensors import exchanged_tensors
+from chameleon_networks._precision.points import ParetoFront, dtype_counts_text
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._precision.typed_networks import TypedNetworks
+from chameleon_networks._quantize.eligibility import find_eligible
+from chameleon_networks._quantize.weights import quantize_weights
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._instructions.selection import narrow_weights_pay
+from chameleon_tvm._types import STORAGE
+from chameleon_tvm._words import chosen_types
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -44,11 +44,11 @@ def _as_the_cpu_is():
 def test_weights_are_between_the_ends_of_their_range():
     weights = np.random.default_rng(0).standard_normal((5, 4, 3, 3)).astype(np.float32)
     weights[2] = 0
-    encoded = {kind: encoded_weights(weights, STORAGE[kind]) for kind in KINDS}
+    encoded = {kind: quantize_weights(weights, STORAGE[kind]) for kind in KINDS}
     assert [int(np.abs(own.values).max()) for own in encoded.values()] == [127, 64]
     largest = np.abs(encoded["int7"].values.astype(np.int32)).reshape(5, -1).max(1)
     assert largest.tolist() == [64, 64, 0, 64, 64]
-    errors = [np.abs(own.real - weights).max() for own in encoded.values()]
+    errors = [np.abs(own.dequantized - weights).max() for own in encoded.values()]
     assert 1.5 < errors[1] / errors[0] < 3
 
 
@@ -62,19 +62,19 @@ def test_operators_that_gain_nothing_are_left_in_eight_bits(network_of):
         x = emit(relax.op.nn.conv2d(x, relax.const(filters[0])))
         return emit(relax.op.nn.conv2d(x, relax.const(filters[1]), padding=1, groups=8))
 
-    module, chains = network_of(build, (1, 8, 6, 6))
-    able = eligible(chains, "int7")
-    assert able.places == (0,)
+    module, fusions = network_of(build, (1, 8, 6, 6))
+    able = find_eligible(fusions, "int7")
+    assert able.indices == (0,)
     assert "no faster" in able.reasons[1]
-    networks = TypedNetworks(module, chains, None)
-    assert (networks.able("int7"), networks.able("int8")) == ((0,), (0, 1))
+    networks = TypedNetworks(module, fusions, None)
+    assert (networks.reducible("int7"), networks.reducible("int8")) == ((0,), (0, 1))
     uniform = networks.uniform("int7")
-    written = [chain.spec.output_dtype for chain in uniform.chains]
+    written = [fusion.spec.output_dtype for fusion in uniform.fusions]
     assert written == ["uint8", "float32"], "the one behind it reads eight bits"
 
 
 def test_conversions_between_types_that_read_the_same_take_nothing(networks):
-    for tensor in tensors_of(networks.network, ("float32", *KINDS), 1.0):
+    for tensor in exchanged_tensors(networks.network, ("float32", *KINDS), 1.0):
         assert tensor.conversions[1, 2] == tensor.conversions[2, 1] == 0.0
         assert (tensor.conversions[0, 1:] == tensor.conversions[0, 1]).all()
         assert tensor.conversions[0, 1] > 0.0
@@ -101,7 +101,9 @@ def test_the_error_decides_which_operators_have_fewer_bits(networks, bound, kind
     known = OperatorSeconds(networks, KINDS, kernels)
     assert known.times.tolist() == [[4e-3, 2e-3, 1e-3]] * 4
     assert known.uniform("int7") == dict.fromkeys(range(4), "int7")
-    point = Front(networks, known.kinds, known.times, Errors(), rate=1e15).within(bound)
+    point = ParetoFront(networks, known.kinds, known.times, Errors(), rate=1e15).fastest_within(
+        bound
+    )
     assert point.error <= bound
     assert sorted(point.types.values()) == kinds
 
@@ -145,6 +147,6 @@ def test_cpus_with_an_instruction_for_all_bytes_do_not_try_it(asked):
 
 
 def test_others_are_compared_with_in_int8():
-    assert precisions_beside(["float32", *KINDS]) == ("int8", "as-it-comes")
-    assert in_words({0: "int7", 1: "int8"}, 2) == "int8"
+    assert compared_precisions(["float32", *KINDS]) == ("int8", "as-it-comes")
+    assert dtype_counts_text({0: "int7", 1: "int8"}, 2) == "int8"
     assert chosen_types(["int7", "float32"]) == ("int8",)

@@ -2,21 +2,21 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.delivery.typed.errors import Simulation
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.importers.options import BuiltinOptions
-from chameleon_networks.importers.sources import BuiltinNetwork
-from chameleon_networks.quantize.batches import batches_of
-from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.ranges import EXTREMES, Affine
-from chameleon_networks.quantize.simulated import SimulatedNetwork
-from chameleon_networks.quantize.simulating import CORRECTED, Calibrator, Server
-from chameleon_networks.quantize.types import with_types
-from chameleon_networks.quantize.weights import channel_means, constants_in
-from chameleon_networks.running.requests import request_of
-from chameleon_networks.running.verify import error_between, magnitudes
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._delivery.mixed_precision.simulation import Simulation
+from chameleon_networks._evaluation.messages import describe_network
+from chameleon_networks._evaluation.verify import magnitudes, relative_error
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.options import BuiltinOptions
+from chameleon_networks._importers.sources import BuiltinNetwork
+from chameleon_networks._quantize.apply_dtypes import apply_dtypes
+from chameleon_networks._quantize.calibration_batches import batches_of
+from chameleon_networks._quantize.eligibility import find_eligible
+from chameleon_networks._quantize.ranges import MIN_MAX, Affine
+from chameleon_networks._quantize.simulated_network import SimulatedNetwork
+from chameleon_networks._quantize.simulation_process import CORRECTED_BIASES, Calibrator, Server
+from chameleon_networks._quantize.weights import channel_means, constants_for
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -80,14 +80,14 @@ def _calibrated(simulated, batches):
     ],
 )
 def test_a_simulated_network_computes_what_the_typed_one_does(types, network, simulated, ran):
-    module, chains = network
+    module, fusions = network
     calibration = _calibrated(simulated, 4)
     x = _normal(0, *SHAPE)
     ours = simulated.outputs([x], types, calibration.ranges)
-    typed = with_types(module, chains, types, calibration.ranges, calibration.means)
+    typed = apply_dtypes(module, fusions, types, calibration.ranges, calibration.means)
     # A number next to the middle of two steps may be rounded to the other one.
-    assert error_between(ours, ran(typed, x)) < 2e-3
-    assert (error_between(ours, simulated.outputs([x])) > 0) == bool(types)
+    assert relative_error(ours, ran(typed, x)) < 2e-3
+    assert (relative_error(ours, simulated.outputs([x])) > 0) == bool(types)
 
 
 def test_what_is_observed_is_what_chains_read_in_float32(network, simulated):
@@ -108,17 +108,17 @@ def test_what_is_observed_is_what_chains_read_in_float32(network, simulated):
 
 
 def test_ranges_reach_what_calibration_met_and_are_shared_where_numbers_move(network, simulated):
-    _, chains = network
+    _, fusions = network
     calibrator = Calibrator(simulated)
     batches = [_normal(seed, *SHAPE) for seed in range(3)]
     for batch in batches:
         calibrator.observe([batch])
-    ranges = calibrator.ranges()[EXTREMES]
+    ranges = calibrator.ranges()[MIN_MAX]
     names = simulated.network.names
-    image = ranges[names[chains[0].inputs[0]]]
+    image = ranges[names[fusions[0].inputs[0]]]
     assert image == Affine.between(float(np.min(batches)), float(np.max(batches)))
     # On both sides of the pooling.
-    assert ranges[names[chains[0].last]] == ranges[names[chains[1].inputs[0]]]
+    assert ranges[names[fusions[0].last]] == ranges[names[fusions[1].inputs[0]]]
 
 
 def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(network_of, target, ran):
@@ -130,19 +130,19 @@ def test_what_multiplies_constants_stays_and_what_reads_it_gets_types(network_of
         both = emit(relax.op.tanh(emit(relax.op.add(state, read))))
         return emit(relax.op.matmul(both, relax.const(_normal(4, 8, 8))))
 
-    module, chains = network_of(build, (4, 8))
-    able = eligible(chains, "int8").places
-    assert len(chains) == 3
+    module, fusions = network_of(build, (4, 8))
+    able = find_eligible(fusions, "int8").indices
+    assert len(fusions) == 3
     assert len(able) == 2
-    simulated = SimulatedNetwork(module, chains, target)
+    simulated = SimulatedNetwork(module, fusions, target)
     calibrator = Calibrator(simulated)
     calibrator.observe([_normal(0, 4, 8)])
     calibration = calibrator.calibration()
     x, types = _normal(5, 4, 8), dict.fromkeys(able, "int8")
     ours = simulated.outputs([x], types, calibration.ranges)
-    typed = with_types(module, chains, types, calibration.ranges, calibration.means)
-    assert error_between(ours, ran(typed, x)) < 2e-3
-    assert error_between(simulated.outputs([x]), ran(module, x)) < 1e-5
+    typed = apply_dtypes(module, fusions, types, calibration.ranges, calibration.means)
+    assert relative_error(ours, ran(typed, x)) < 2e-3
+    assert relative_error(simulated.outputs([x]), ran(module, x)) < 1e-5
 
 
 def test_outputs_of_a_network_have_ranges_of_their_own(network_of, target):
@@ -155,38 +155,38 @@ def test_outputs_of_a_network_have_ranges_of_their_own(network_of, target):
         large = convolved(small, 1e6)
         return emit(relax.Tuple([small, large, convolved(large, 1.0)]))
 
-    module, chains = network_of(build, SHAPE)
-    simulated = SimulatedNetwork(module, chains, target)
+    module, fusions = network_of(build, SHAPE)
+    simulated = SimulatedNetwork(module, fusions, target)
     calibrator = Calibrator(simulated)
     calibrator.observe([_normal(0, *SHAPE)])
-    ranges = calibrator.ranges()[EXTREMES]
-    small, large = (ranges[simulated.network.names[chain.inputs[0]]] for chain in chains[1:])
+    ranges = calibrator.ranges()[MIN_MAX]
+    small, large = (ranges[simulated.network.names[fusion.inputs[0]]] for fusion in fusions[1:])
     assert large.scale > 1e4 * small.scale
 
 
 def test_biases_are_corrected_where_that_helps_on_other_batches(simulated):
     calibration = _calibrated(simulated, 8)
     assert calibration.method in calibration.errors
-    helped = calibration.errors[CORRECTED] < calibration.errors[calibration.method]
+    helped = calibration.errors[CORRECTED_BIASES] < calibration.errors[calibration.method]
     assert bool(calibration.means) == helped
     # With as many as are tried there are no others to find means with.
     few = _calibrated(simulated, 2)
-    assert CORRECTED not in few.errors
+    assert CORRECTED_BIASES not in few.errors
     assert not few.means
 
 
 def test_a_corrected_bias_takes_back_the_mean_shift(network):
-    _, chains = network
-    depthwise, dense = chains[2], chains[4]
-    for chain, data in ((depthwise, _normal(7, 2, 5, 4, 8)), (dense, _normal(8, 5, 8))):
-        mean = channel_means(chain, data)
+    _, fusions = network
+    depthwise, dense = fusions[2], fusions[4]
+    for fusion, data in ((depthwise, _normal(7, 2, 5, 4, 8)), (dense, _normal(8, 5, 8))):
+        mean = channel_means(fusion, data)
         np.testing.assert_allclose(mean, data.reshape(-1, 8).mean(axis=0), atol=1e-6)
-        weights, bias = chain.constants.arrays
-        rounded, corrected = constants_in(chain, "int8", mean).arrays
+        weights, bias = fusion.constants.arrays
+        rounded, corrected = constants_for(fusion, "int8", mean).arrays
         errors = (rounded - weights).astype(np.float64)
-        shift = errors.sum(axis=(1, 2, 3)) * mean if chain is depthwise else errors @ mean
+        shift = errors.sum(axis=(1, 2, 3)) * mean if fusion is depthwise else errors @ mean
         np.testing.assert_allclose(corrected, bias - shift, atol=1e-6)
-        assert constants_in(chain, "int8").bias is bias
+        assert constants_for(fusion, "int8").bias is bias
 
 
 def test_what_is_not_finite_inside_of_the_network_is_refused(simulated):
@@ -214,8 +214,8 @@ def residual():
 
 @pytest.mark.full
 def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target):
-    module, chains = prepared_network(residual)
-    with Simulation(residual, module, chains, target, 2) as simulation:
+    module, fusions = prepared_network(residual)
+    with Simulation(residual, module, fusions, target, 2) as simulation:
         with pytest.raises(ChameleonError, match="no inputs to measure errors on"):
             simulation.error_of({})
         batches = batches_of(residual, None)
@@ -223,16 +223,16 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target
         simulation.sample(batches.samples)
         alone = simulation.errors_alone(["int8", "bfloat16"])
         assert set(alone) == {
-            (index, kind) for index in range(len(chains)) for kind in ("int8", "bfloat16")
+            (index, kind) for index in range(len(fusions)) for kind in ("int8", "bfloat16")
         }
         assert all(0 < error < 0.2 for error in alone.values())
         assert simulation.error_of({}) == 0.0
-        every = dict.fromkeys(range(len(chains)), "int8")
+        every = dict.fromkeys(range(len(fusions)), "int8")
         error = simulation.error_of(every)
         exact = [simulation.outputs(sample.inputs, {}) for sample in batches.samples]
         scales = magnitudes(exact)
         assert error == max(
-            error_between(simulation.outputs(sample.inputs, every), expected, scales)
+            relative_error(simulation.outputs(sample.inputs, every), expected, scales)
             for sample, expected in zip(batches.samples, exact, strict=True)
         )
         simulation.restore(ranges, means)
@@ -244,6 +244,6 @@ def test_errors_of_types_are_measured_in_a_process_of_their_own(residual, target
 
 
 def test_a_process_with_another_network_says_so(residual, target):
-    request = {"target": target, "names": ["x0"], **request_of(residual)}
+    request = {"target": target, "names": ["x0"], **describe_network(residual)}
     with pytest.raises(ConfigError, match="reads the network differently"):
         Server().answer({"do": "open", **request})

@@ -1,10 +1,10 @@
 """A run says why operators are in float32 that no bound keeps there."""
 
 import numpy as np
-from chameleon_networks.compile.prepared_networks import prepared_network
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.precision.networks import TypedNetworks
-from chameleon_networks.precision.points import why_float32
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._precision.points import float32_reasons
+from chameleon_networks._precision.typed_networks import TypedNetworks
 
 
 def _weights(seed):
@@ -22,16 +22,16 @@ def _build(emit, x):
 
 def test_reasons_are_counted(network_of):
     networks = TypedNetworks(*network_of(_build, (8, 8)), None)
-    assert networks.able("int8") == (1, 2, 3)
+    assert networks.reducible("int8") == (1, 2, 3)
     seconds = np.ones((4, 3))
     constant = "its input is no tensor of the network that could be observed"
     stays = "of 4 operators stay in float32, each since"
-    assert why_float32(networks, ("int8", "int7"), seconds) == [f"1 {stays} {constant}"]
+    assert float32_reasons(networks, ("int8", "int7"), seconds) == [f"1 {stays} {constant}"]
     # One type is enough to be measured in.
     seconds[1:, 1] = np.inf
-    assert why_float32(networks, ("int8", "int7"), seconds) == [f"1 {stays} {constant}"]
+    assert float32_reasons(networks, ("int8", "int7"), seconds) == [f"1 {stays} {constant}"]
     seconds[2:, 2] = np.inf
-    assert why_float32(networks, ("int8", "int7"), seconds) == [
+    assert float32_reasons(networks, ("int8", "int7"), seconds) == [
         f"2 {stays} it was not measured in int8",
         f"1 {stays} {constant}",
     ]
@@ -39,4 +39,4 @@ def test_reasons_are_counted(network_of):
 
 def test_nothing_is_said_where_all_operators_have_a_type(tiny):
     networks = TypedNetworks(*prepared_network(tiny), None)
-    assert why_float32(networks, ("int8",), np.ones((4, 2))) == []
+    assert float32_reasons(networks, ("int8",), np.ones((4, 2))) == []

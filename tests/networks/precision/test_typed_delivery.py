@@ -5,17 +5,17 @@ from functools import partial
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError, TargetError
-from chameleon_core.plugins import NoOptions
-from chameleon_networks.delivery.networks import NetworkFrontend
-from chameleon_networks.delivery.typed import decisions as settling
-from chameleon_networks.delivery.typed import delivery as candidates
-from chameleon_networks.delivery.typed import delivery as delivering
-from chameleon_networks.package.load import load
-from chameleon_networks.precision.section import Precision
-from chameleon_networks.quantize import eligibility
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.types import STORAGE
+from chameleon_core._errors import ChameleonError, ConfigError, TargetError
+from chameleon_core._plugins import NoOptions
+from chameleon_networks._artifact.load import load
+from chameleon_networks._delivery.mixed_precision import decisions as settling
+from chameleon_networks._delivery.mixed_precision import delivery as candidates
+from chameleon_networks._delivery.mixed_precision import delivery as delivering
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._quantize import eligibility
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._types import STORAGE
 
 pytestmark = pytest.mark.usefixtures("forked_networks")
 
@@ -67,9 +67,9 @@ def test_alternatives_are_tasks_that_name_what_they_are_alternatives_of(tiny, ta
 
 def test_each_step_says_what_it_has_taken(whole, settled):
     result, _ = whole
-    in_types = {f"{step} types" for step in ("simulating", "choosing")}
-    in_types |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
-    assert set(result.delivery_seconds) == {"reference", "compiling and verifying", *in_types}
+    steps = {f"{step} types" for step in ("simulating", "choosing")}
+    steps |= {f"{step} in types" for step in ("compiling", "verifying", "timing")}
+    assert set(result.delivery_seconds) == {"reference", "compiling and verifying", *steps}
     assert set(settled["types"]["seconds"]) == {"types", "calibration"}
 
 
@@ -227,7 +227,7 @@ def test_a_metric_bounds_how_much_worse_the_network_may_be(deliver, tmp_path):
     assert loose.precision == "int8"
     with pytest.MonkeyPatch.context() as patch:
         # By this metric every network in types is worse than float32.
-        patch.setattr(candidates, "scored", _worse)
+        patch.setattr(candidates, "evaluate_metric", _worse)
         strict, _ = deliver(Precision(search=("int8",), metric=source, max_drop=0.5))
     assert strict.precision == "float32"
     assert "a drop of 0.5" in strict.precision_summary

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.prepare import operators_in
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.quantize.eligibility import eligible
-from chameleon_networks.quantize.ranges import Affine
-from chameleon_networks.quantize.reads import Network, Reads
-from chameleon_networks.quantize.types import with_types
-from chameleon_networks.quantize.weights import encoded_weights
-from chameleon_tvm.types import STORAGE
+from chameleon_core._errors import ConfigError
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import operator_names
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._quantize.apply_dtypes import apply_dtypes
+from chameleon_networks._quantize.data_flow import DataFlow, ReadFormats
+from chameleon_networks._quantize.eligibility import find_eligible
+from chameleon_networks._quantize.ranges import Affine
+from chameleon_networks._quantize.weights import quantize_weights
+from chameleon_tvm._types import STORAGE
 
 from ..modules import convolved, in_eight_bits, operators_of  # noqa: TID252 - shared by folders
 
@@ -61,7 +61,7 @@ class _Simulated:
         if kind is None:
             return values
         return (
-            encoded_weights(values, STORAGE[kind]).real
+            quantize_weights(values, STORAGE[kind]).dequantized
             if kind in INTEGERS
             else STORAGE[kind].rounded(values)
         )
@@ -86,12 +86,12 @@ class _Seeing(_Simulated):
         return values
 
 
-def _calibrated(module, chains, x):
-    """Ranges of what chains of ``_residual_network`` read, found without the package."""
+def _calibrated(module, fusions, x):
+    """Ranges of what fusions of ``_residual_network`` read, found without the package."""
     plain = _Seeing({}, {}, [])
     plain.network(x, narrow=False)
-    network = Network(module, chains)
-    names = [network.names[chain.inputs[0]] for chain in chains]
+    network = DataFlow(module, fusions)
+    names = [network.names[fusion.inputs[0]] for fusion in fusions]
     affines = [Affine.between(float(array.min()), float(array.max())) for array in plain.seen]
     return dict(zip(names, affines, strict=True)), names
 
@@ -110,14 +110,14 @@ def _calibrated(module, chains, x):
 )
 def test_a_network_computes_what_its_types_say(types, narrow, batch, network_of, ran):
     x = _normal(batch, 8, 6, 7)
-    module, chains = network_of(_residual_network, x.shape)
-    assert [chain.spec.kind for chain in chains] == [
+    module, fusions = network_of(_residual_network, x.shape)
+    assert [fusion.spec.kind for fusion in fusions] == [
         *("conv2d", "conv2d", "depthwise_conv2d", "conv2d", "dense")
     ]
-    ranges, names = _calibrated(module, chains, x)
-    assert Reads(Network(module, chains), types, ranges).narrow == narrow
-    typed = with_types(module, chains, types, ranges)
-    specs = [chain.spec for chain in chains_of(typed)]
+    ranges, names = _calibrated(module, fusions, x)
+    assert ReadFormats(DataFlow(module, fusions), types, ranges).reduced_outputs == narrow
+    typed = apply_dtypes(module, fusions, types, ranges)
+    specs = [fusion.spec for fusion in find_fusions(typed)]
     small = {index for index, kind in types.items() if kind in INTEGERS}
     assert {index for index, spec in enumerate(specs) if spec.dtype == "int8"} == small
     outputs = {index for index, spec in enumerate(specs) if spec.output_dtype == "uint8"}
@@ -136,15 +136,15 @@ def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of, ra
         repeated = np.broadcast_to(MATRIX, (3, *MATRIX.shape))
         return emit(relax.op.matmul(x, relax.const(np.ascontiguousarray(repeated))))
 
-    module, chains = network_of(build, (3, 2, 8))
+    module, fusions = network_of(build, (3, 2, 8))
     x = _normal(3, 2, 8)
-    [tensor] = chains[0].inputs
+    [tensor] = fusions[0].inputs
     affine = Affine.between(float(x.min()), float(x.max()))
     for kind in INTEGERS:
-        ranges = {Network(module, chains).names[tensor]: affine}
-        typed = with_types(module, chains, {0: kind}, ranges)
-        assert [chain.spec.dtype for chain in chains_of(typed)] == ["int8"]
-        weights = encoded_weights(MATRIX.T, STORAGE[kind]).real.T
+        ranges = {DataFlow(module, fusions).names[tensor]: affine}
+        typed = apply_dtypes(module, fusions, {0: kind}, ranges)
+        assert [fusion.spec.dtype for fusion in find_fusions(typed)] == ["int8"]
+        weights = quantize_weights(MATRIX.T, STORAGE[kind]).dequantized.T
         np.testing.assert_allclose(
             ran(typed, x)[0], in_eight_bits(affine, x) @ weights, rtol=1e-5, atol=1e-5
         )
@@ -152,14 +152,16 @@ def test_a_matrix_that_is_repeated_for_every_sample_is_one_matrix(network_of, ra
 
 def test_one_pair_serves_all_who_read_a_tensor(network_of):
     x = _normal(1, 8, 6, 7)
-    module, chains = network_of(_residual_network, x.shape)
-    ranges, _ = _calibrated(module, chains, x)
-    typed = with_types(module, chains, dict.fromkeys(range(5), "int8"), ranges)
+    module, fusions = network_of(_residual_network, x.shape)
+    ranges, _ = _calibrated(module, fusions, x)
+    typed = apply_dtypes(module, fusions, dict.fromkeys(range(5), "int8"), ranges)
     called = operators_of(typed)
-    # One for each chain's data; the residual is the second chain's data.
+    # One for each fusion's data; the residual is the second fusion's data.
     assert called.count("quantize") == 5
     assert called.count("dequantize") == 5 + 5
-    assert [chain.spec.kind for chain in chains_of(module)] == [chain.spec.kind for chain in chains]
+    assert [fusion.spec.kind for fusion in find_fusions(module)] == [
+        fusion.spec.kind for fusion in fusions
+    ]
 
 
 def test_what_moves_numbers_is_between_pairs_of_one_range(network_of, ran):
@@ -169,18 +171,18 @@ def test_what_moves_numbers_is_between_pairs_of_one_range(network_of, ran):
         pooled = emit(relax.op.nn.max_pool2d(joined, (2, 2), (2, 2)))
         return emit(relax.op.nn.conv2d(pooled, relax.const(_normal(4, 16, 3, 3)), padding=1))
 
-    module, chains = network_of(build, (1, 8, 8, 8))
-    network = Network(module, chains)
+    module, fusions = network_of(build, (1, 8, 8, 8))
+    network = DataFlow(module, fusions)
     types = dict.fromkeys(range(3), "int8")
     affine = Affine(scale=0.05, zero_point=7)
     same = dict.fromkeys(network.names.values(), affine)
-    assert Reads(network, types, same).narrow == {0, 1}
-    other = {**same, network.names[chains[0].last]: Affine(scale=0.04, zero_point=7)}
-    assert Reads(network, types, other).narrow == {1}
-    carried = {(network.names[v], network.names[to]) for v, to in network.carried()}
+    assert ReadFormats(network, types, same).reduced_outputs == {0, 1}
+    other = {**same, network.names[fusions[0].last]: Affine(scale=0.04, zero_point=7)}
+    assert ReadFormats(network, types, other).reduced_outputs == {1}
+    carried = {(network.names[v], network.names[to]) for v, to in network.moved_pairs()}
     assert len(carried) == 4  # two parts, the pool, and the permutation of what comes out
     x = _normal(1, 8, 8, 8)
-    [before], [behind] = (ran(with_types(module, chains, types, r), x) for r in (same, other))
+    [before], [behind] = (ran(apply_dtypes(module, fusions, types, r), x) for r in (same, other))
     np.testing.assert_array_equal(before, behind)
 
 
@@ -191,11 +193,11 @@ def test_images_are_flattened_on_eight_bits(network_of, ran):
         flat = emit(relax.op.reshape(pooled, (1, 72)))
         return emit(relax.op.matmul(flat, relax.const(_normal(72, 5))))
 
-    module, chains = network_of(build, (1, 8, 6, 6))
-    names = Network(module, chains).names.values()
+    module, fusions = network_of(build, (1, 8, 6, 6))
+    names = DataFlow(module, fusions).names.values()
     ranges = dict.fromkeys(names, Affine(scale=0.1, zero_point=100))
-    typed = with_types(module, chains, {0: "int8", 1: "int8"}, ranges)
-    assert [chain.spec.output_dtype for chain in chains_of(typed)] == ["uint8", "float32"]
+    typed = apply_dtypes(module, fusions, {0: "int8", 1: "int8"}, ranges)
+    assert [fusion.spec.output_dtype for fusion in find_fusions(typed)] == ["uint8", "float32"]
     assert operators_of(typed).count("quantize") == 2
     assert np.isfinite(ran(typed, _normal(1, 8, 6, 6))[0]).all()
 
@@ -205,33 +207,33 @@ def test_what_cannot_have_a_type_says_why(network_of):
         product = emit(relax.op.matmul(x, y))
         return emit(relax.op.matmul(product, relax.const(np.ones((70_000, 2), np.float32))))
 
-    module, chains = network_of(build, (2, 4, 3), (2, 3, 70_000))
-    able = eligible(chains, "int8")
-    assert able.places == (0,)
+    module, fusions = network_of(build, (2, 4, 3), (2, 3, 70_000))
+    able = find_eligible(fusions, "int8")
+    assert able.indices == (0,)
     assert "70000 products" in able.reasons[1]
-    assert eligible(chains, "bfloat16").places == (0, 1)
+    assert find_eligible(fusions, "bfloat16").indices == (0, 1)
     with pytest.raises(ConfigError, match="operator 1 of the network cannot be computed in int8"):
-        with_types(module, chains, {1: "int8"}, {})
+        apply_dtypes(module, fusions, {1: "int8"}, {})
     with pytest.raises(ConfigError, match="no precision 'int4'"):
-        eligible(chains, "int4")
+        find_eligible(fusions, "int4")
 
 
 def test_weights_that_a_type_does_not_hold_are_named(network_of):
     def build(emit, x):
         return emit(relax.op.matmul(x, relax.const(np.full((8, 4), 7e4, np.float32))))
 
-    _, chains = network_of(build, (2, 8))
-    assert eligible(chains, "bfloat16").places == (0,)
-    assert "larger than what float16 holds" in eligible(chains, "float16").reasons[0]
+    _, fusions = network_of(build, (2, 8))
+    assert find_eligible(fusions, "bfloat16").indices == (0,)
+    assert "larger than what float16 holds" in find_eligible(fusions, "float16").reasons[0]
 
 
 def test_a_tensor_without_a_range_is_named(network_of):
-    module, chains = network_of(_residual_network, (1, 8, 6, 7))
+    module, fusions = network_of(_residual_network, (1, 8, 6, 7))
     with pytest.raises(ConfigError, match="no range for the network's tensor 'x0'"):
-        with_types(module, chains, {0: "int8"}, {})
+        apply_dtypes(module, fusions, {0: "int8"}, {})
 
 
 def test_types_of_float32_change_nothing(network_of):
-    module, chains = network_of(_residual_network, (1, 8, 6, 7))
-    assert with_types(module, chains, {0: "float32"}, {}).same_as(module)
-    assert "quantize" not in operators_in(module)
+    module, fusions = network_of(_residual_network, (1, 8, 6, 7))
+    assert apply_dtypes(module, fusions, {0: "float32"}, {}).same_as(module)
+    assert "quantize" not in operator_names(module)

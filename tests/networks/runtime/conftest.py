@@ -15,21 +15,21 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.delivery.deliver_buckets import share_weights
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import (
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import (
     manifest_of,
+    write_artifact,
     write_loader,
     write_manifest,
-    write_package,
 )
-from chameleon_networks.runtime.pack import pack_weights
-from chameleon_tvm.operators.specs import DenseSpec
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_networks._c_runtime.pack import pack_weights
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._delivery.buckets import share_weights
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax, tvm
+from chameleon_tvm._operators.specs import DenseSpec
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 from programs import completed
 
 from ..export.conftest import operator_deliverer  # noqa: TID252 - its helpers
@@ -93,12 +93,12 @@ def called(tmp_path_factory):
 def interpreted(tmp_path_factory):
     """A network that TVM's virtual machine runs."""
     folder = tmp_path_factory.mktemp("interpreted") / "network"
-    module = prepared(module_of(_with_table, ((3, 5), "float32")), "NCHW")
+    module = prepare_module(module_of(_with_table, ((3, 5), "float32")), "NCHW")
     executable = relax.build(
         relax.get_pipeline("zero")(module), tvm.target.Target(json.loads(TARGET))
     )
     kernels = Kernels({}, AutoSpace(AutoOptions()), TARGET)
-    write_package(folder, executable, manifest_of(module, [], kernels, TARGET, THREADS))
+    write_artifact(folder, executable, manifest_of(module, [], kernels, TARGET, THREADS))
     return _sampled(folder, RNG.standard_normal((3, 5), np.float32))
 
 

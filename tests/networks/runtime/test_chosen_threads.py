@@ -3,8 +3,8 @@
 import os
 
 import pytest
-from chameleon_networks.package.load import load
-from chameleon_system.cores import usable_cores
+from chameleon_networks._artifact.load import load
+from chameleon_system._cores import usable_cores
 
 from .conftest import THREADS, in_child
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_networks.package.load import check_files
+from chameleon_networks._artifact.load import check_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,9 +5,9 @@ import zlib
 
 import numpy as np
 import pytest
-from chameleon_core.errors import RunFolderError
-from chameleon_networks.export.bundles import write_c_bundle
-from chameleon_networks.runtime.linking import OBJECTS
+from chameleon_core._errors import RunFolderError
+from chameleon_networks._c_runtime.linking import OBJECTS
+from chameleon_networks._export.bundles import write_c_bundle
 
 from ..export.test_c_bundle import Library  # noqa: TID252 - its helper
 from .conftest import in_child

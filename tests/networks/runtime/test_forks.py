@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from chameleon_networks.package.load import load
+from chameleon_networks._artifact.load import load
 
 from .conftest import alone, in_child
 from .test_threads import inputs_of

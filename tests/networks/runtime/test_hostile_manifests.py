@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from chameleon_networks.package.load import digest_of, load
+from chameleon_networks._artifact.load import digest_of, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.package.load import load
+from chameleon_networks._artifact.load import load
+from chameleon_networks._graph.relax_utils import relax
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
 from ..modules import module_of  # noqa: TID252 - shared by folders

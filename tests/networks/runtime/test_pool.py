@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_networks.runtime.linking import SOURCES
+from chameleon_networks._c_runtime.linking import SOURCES
 from programs import completed
 from tvm_ffi.libinfo import include_paths
 

@@ -1,8 +1,8 @@
 """Objects of the run time's C code are compiled once for a compiler and kept."""
 
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_networks.runtime import linking
+from chameleon_core._errors import TargetError
+from chameleon_networks._c_runtime import linking
 
 
 @pytest.fixture

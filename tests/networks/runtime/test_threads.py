@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_networks.delivery.deliver import replace
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.package.load import load
+from chameleon_networks._artifact.load import load
+from chameleon_networks._delivery.deliver import replace
+from chameleon_networks._graph.relax_utils import relax
 
 from ..graph.sequence.conftest import deliverer  # noqa: TID252 - its helpers
 from ..modules import module_of  # noqa: TID252 - shared by folders

@@ -10,15 +10,20 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.network_result import NetworkResult
-from chameleon_networks.commands import network_times as command
-from chameleon_networks.commands.bench_network import stream_numbers
-from chameleon_networks.serving import clients, model_files, streams
-from chameleon_networks.serving.model_files import ModelFile
-from chameleon_networks.serving.streams import Served, figures_of, onnxruntime_ways, served
-from chameleon_system.cores import usable_cores
-from chameleon_system.processes.stamps import TOKEN
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._network_result import NetworkResult
+from chameleon_networks._commands import network_times as command
+from chameleon_networks._commands.bench_network import stream_numbers
+from chameleon_networks._throughput import clients, comparison, model_files
+from chameleon_networks._throughput.comparison import (
+    ThroughputRequest,
+    figures_of,
+    measure_throughput,
+    onnxruntime_configurations,
+)
+from chameleon_networks._throughput.model_files import ModelFile
+from chameleon_system._cores import usable_cores
+from chameleon_system._processes.stamps import TOKEN
 from programs import completed
 
 LOADER = """
@@ -41,7 +46,7 @@ def load(folder, *, threads, instances):
 
 def _request(folder, count, **more):
     np.savez(folder / "inputs.npz", np.zeros(2, np.float32))
-    request = streams.network_request(folder, count, 0)
+    request = comparison.network_request(folder, count, 0)
     return {**request, "inputs": str(folder / "inputs.npz"), "seconds": 0.0, **more}
 
 
@@ -74,12 +79,12 @@ def test_a_client_that_fails_is_told_and_nobody_waits_for_it(tmp_path):
     )
     assert _program(_request(tmp_path, 2), {}) == {"error": "RuntimeError: no memory"}
     with pytest.raises(ChameleonError, match="ours failed: RuntimeError: no memory"):
-        streams.client_turn("ours", _request(tmp_path, 2))
+        comparison.run_turn("ours", _request(tmp_path, 2))
 
 
 def test_a_turn_has_the_variables_of_the_user_alone(tmp_path):
     (tmp_path / "load.py").write_text(LOADER.format(streams=1))
-    theirs = set(streams.client_turn("ours", _request(tmp_path, 1))["variables"])
+    theirs = set(comparison.run_turn("ours", _request(tmp_path, 1))["variables"])
     # One names the process that they end with; a C locale may become one in UTF-8.
     assert theirs - set(os.environ) <= {TOKEN, "LC_CTYPE"}
 
@@ -92,19 +97,19 @@ def test_figures_are_requests_a_second_and_quantiles():
 
 
 def test_onnxruntime_shares_its_threads_among_sessions():
-    ways = onnxruntime_ways("net.onnx", 2, 4)
+    ways = onnxruntime_configurations("net.onnx", 2, 4)
     assert {name: (way["sessions"], way["threads"]) for name, way in ways.items()} == {
         "one session": (1, 4),
         "2 sessions": (2, 2),
     }
-    assert list(onnxruntime_ways("net.onnx", 1, 4)) == ["one session"]
-    [*_, many] = onnxruntime_ways("net.onnx", 2 * len(usable_cores()), 0).values()
+    assert list(onnxruntime_configurations("net.onnx", 1, 4)) == ["one session"]
+    [*_, many] = onnxruntime_configurations("net.onnx", 2 * len(usable_cores()), 0).values()
     assert many["threads"] == 1
 
 
 def test_busy_processes_end_with_those_who_need_them():
     before = set(psutil.Process().children())
-    with clients.busy(2):
+    with clients.busy_processes(2):
         theirs = set(psutil.Process().children()) - before
         assert len(theirs) == 2
         # Systems may share cores among sessions.
@@ -114,8 +119,8 @@ def test_busy_processes_end_with_those_who_need_them():
 
 def test_busy_processes_end_where_their_parent_is_killed():
     code = (
-        "import time; from chameleon_networks.serving.clients import busy\n"
-        "with busy(1):\n    print('busy', flush=True)\n    time.sleep(600)"
+        "import time; from chameleon_networks._throughput.clients import busy_processes\n"
+        "with busy_processes(1):\n    print('busy', flush=True)\n    time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout.readline() == b"busy\n"
@@ -126,21 +131,21 @@ def test_busy_processes_end_where_their_parent_is_killed():
 
 
 def test_neighbours_are_there_during_a_turn(tmp_path, monkeypatch):
-    asked_for = []
+    requested = []
 
     @contextlib.contextmanager
     def noted(neighbours):
-        asked_for.append(neighbours)
+        requested.append(neighbours)
         yield
 
     (tmp_path / "load.py").write_text(LOADER.format(streams=1))
-    monkeypatch.setattr(clients, "busy", noted)
+    monkeypatch.setattr(clients, "busy_processes", noted)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.delitem(sys.modules, "load", raising=False)
-    clients.answered(_request(tmp_path, 1, neighbours=3))
+    clients.run_clients(_request(tmp_path, 1, neighbours=3))
     monkeypatch.delitem(sys.modules, "load", raising=False)
-    assert asked_for == [3]
+    assert requested == [3]
 
 
 class Stub:
@@ -162,10 +167,14 @@ def asked(tmp_path, monkeypatch):
         ),
         "onnxruntime": ModelFile(framework="onnxruntime", precision="float32", hint=None, path="x"),
     }
-    monkeypatch.setattr(streams, "model_files", lambda *_: (files, {"other": "it is not there"}))
-    monkeypatch.setattr(streams, "result_of", lambda *_: NetworkResult(precision="float32"))
+    monkeypatch.setattr(
+        comparison, "write_model_files", lambda *_: (files, {"other": "it is not there"})
+    )
+    monkeypatch.setattr(
+        comparison, "delivered_precision", lambda *_: NetworkResult(precision="float32")
+    )
     network = Stub()
-    return Served(
+    return ThroughputRequest(
         network=network,
         ours="network",
         folder=tmp_path,
@@ -187,8 +196,8 @@ def test_each_has_its_best_way_and_turns_are_interleaved(asked, monkeypatch):
         precision = {"openvino": request.get("hint")}.get(request["by"])
         return {"latencies": [took] * 10, "seconds": 10 * took, "precision": precision}
 
-    monkeypatch.setattr(streams, "client_turn", turn)
-    figures, left_out = served(asked)
+    monkeypatch.setattr(comparison, "run_turn", turn)
+    figures, left_out = measure_throughput(asked)
     assert left_out == {"other": "it is not there"}
     assert order[:7] == [
         "network",
@@ -216,8 +225,8 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(asked, monkeypatch):
             raise ChameleonError("onnxruntime failed: it has no such operator")
         return {"latencies": [0.1], "seconds": 0.1, "precision": "f32"}
 
-    monkeypatch.setattr(streams, "client_turn", turn)
-    figures, left_out = served(asked)
+    monkeypatch.setattr(comparison, "run_turn", turn)
+    figures, left_out = measure_throughput(asked)
     assert list(figures[1]) == ["network", "openvino"]
     assert left_out["onnxruntime"] == "onnxruntime failed: it has no such operator"
     assert left_out["openvino bfloat16"] == (
@@ -229,17 +238,17 @@ def test_one_that_fails_is_left_out_unless_it_is_ours(asked, monkeypatch):
             raise ChameleonError("openvino failed: it knows no such hint")
         return {"latencies": [0.1], "seconds": 0.1, "precision": request.get("hint")}
 
-    monkeypatch.setattr(streams, "client_turn", by_latency)
-    figures, left_out = served(asked)
+    monkeypatch.setattr(comparison, "run_turn", by_latency)
+    figures, left_out = measure_throughput(asked)
     assert figures[1]["openvino"]["way"] == "latency hint", "the other way is tried, too"
     assert list(left_out) == ["other"]
 
     def failing(name, request):
         raise ChameleonError(f"{name} failed: it is damaged")
 
-    monkeypatch.setattr(streams, "client_turn", failing)
+    monkeypatch.setattr(comparison, "run_turn", failing)
     with pytest.raises(ChameleonError, match="network failed: it is damaged"):
-        served(asked)
+        measure_throughput(asked)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +267,9 @@ def test_other_numbers_of_clients_are_refused(option):
 def test_files_are_written_for_those_that_read_them(tiny, tmp_path):
     pytest.importorskip("openvino")
     names = ("onnxruntime", "openvino")
-    files, left_out = model_files.model_files(tiny, names, ("int8", "as-it-comes"), None, tmp_path)
+    files, left_out = model_files.write_model_files(
+        tiny, names, ("int8", "as-it-comes"), None, tmp_path
+    )
     facts = {name: (file.precision, file.hint) for name, file in files.items()}
     assert facts["onnxruntime"][0] == "float32"
     assert facts["openvino"] == ("float32", "f32")
@@ -282,14 +293,14 @@ def test_what_computes_in_another_dtype_by_default_is_called_unasked(
         }
 
     monkeypatch.setattr(model_files, "_answer", answer)
-    monkeypatch.setattr(model_files, "left_out_reduced", lambda *_: {})
+    monkeypatch.setattr(model_files, "missing_packages", lambda *_: {})
     names = ("onnxruntime", "openvino")
-    files, left_out = model_files.model_files(tiny, names, (), None, tmp_path)
+    files, left_out = model_files.write_model_files(tiny, names, (), None, tmp_path)
     assert not left_out
     more = ["openvino as it comes"] if default == "bfloat16" else []
     assert list(files) == [*names, *more]
     assert [files[name].hint for name in more] == [None] * len(more)
-    [files, _] = model_files.model_files(tiny, names[:1], (), None, tmp_path)
+    [files, _] = model_files.write_model_files(tiny, names[:1], (), None, tmp_path)
     assert list(files) == ["onnxruntime"], "openvino was not asked for"
 
 

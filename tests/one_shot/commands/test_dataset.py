@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from chameleon_cli.main import run as chameleon
-from chameleon_core.errors import ExitCode
-from chameleon_one_shot.dataset import format as on_disk
+from chameleon_cli._main import run as chameleon
+from chameleon_core._errors import ExitCode
+from chameleon_one_shot._dataset import format as on_disk
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from chameleon_cli.main import run as chameleon
-from chameleon_core.errors import ExitCode
-from chameleon_core.pipeline.load import load_pipeline
+from chameleon_cli._main import run as chameleon
+from chameleon_core._errors import ExitCode
+from chameleon_core._pipeline.load import load_pipeline
 
 pytest.importorskip("chameleon_tvm")
 

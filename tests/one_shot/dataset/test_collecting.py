@@ -7,16 +7,16 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.loop.interruption import Interruption, RunInterrupted
-from chameleon_core.stages import Frontend
+from chameleon_core._errors import ConfigError
+from chameleon_core._loop.interruption import Interruption, RunInterrupted
+from chameleon_core._stages import Frontend
 from chameleon_one_shot import hooks
-from chameleon_one_shot.dataset.collecting import Collector, NetworkTasks
-from chameleon_one_shot.dataset.format import PARTS, create, read_dataset, write_part
-from chameleon_one_shot.dataset.plan import read_plan
-from chameleon_one_shot.dataset.sampling import HeldOut
-from chameleon_one_shot.dataset.task_file import read_tasks, write_tasks
-from chameleon_one_shot.dataset.tasks import DatasetError, canonical
+from chameleon_one_shot._dataset.collector import Collector, NetworkTasks
+from chameleon_one_shot._dataset.format import PARTS, create, read_dataset, write_part
+from chameleon_one_shot._dataset.plan import read_plan
+from chameleon_one_shot._dataset.sampling import HeldOut
+from chameleon_one_shot._dataset.task_file import read_tasks, write_tasks
+from chameleon_one_shot._dataset.tasks import DatasetError, canonical
 from stopping import StopAfter
 from synthetic import plugin_of, record_of, synthetic_registry, synthetic_task
 

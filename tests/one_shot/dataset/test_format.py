@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from chameleon_one_shot.dataset import format as on_disk
-from chameleon_one_shot.dataset.tasks import DatasetError, canonical
+from chameleon_one_shot._dataset import format as on_disk
+from chameleon_one_shot._dataset.tasks import DatasetError, canonical
 
 
 def same(one, other):

@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import Registry
-from chameleon_one_shot.dataset import format as on_disk
-from chameleon_one_shot.dataset.importing.sources import add, read_source
-from chameleon_one_shot.dataset.tasks import DatasetError
+from chameleon_core._plugins import Registry
+from chameleon_one_shot._dataset import format as on_disk
+from chameleon_one_shot._dataset.importing.sources import import_sources, read_source
+from chameleon_one_shot._dataset.tasks import DatasetError
 from chameleon_runners import hooks as runner_hooks
 from synthetic import run_synthetic, synthetic_document, synthetic_registry
 
@@ -94,9 +94,9 @@ def test_decisions_of_metaschedule_are_knobs(tmp_path, registry, packed):
 
 def test_what_is_there_twice_is_added_once(tmp_path, registry):
     folder = database(tmp_path / "db", [record([2, 4], 1, [1.0]), record([2, 4], 1, [9.0])])
-    [added] = add(tmp_path / "data", [folder], registry=registry)
+    [added] = import_sources(tmp_path / "data", [folder], registry=registry)
     assert (added.tasks, added.candidates, added.known) == (1, 1, 1)
-    [again] = add(tmp_path / "data", [folder], registry=registry)
+    [again] = import_sources(tmp_path / "data", [folder], registry=registry)
     assert (again.tasks, again.candidates, again.known) == (0, 0, 2)
     [task] = on_disk.read_dataset(tmp_path / "data").tasks
     assert task.seconds.tolist() == [1.0]
@@ -166,7 +166,7 @@ def test_data_sets_are_joined(tmp_path, registry, dataset_task):
     ):
         on_disk.create(tmp_path / name)
         on_disk.write_part(tmp_path / name, tasks, name="part")
-    added = add(tmp_path / "c", [tmp_path / "a", tmp_path / "b"], registry=registry)
+    added = import_sources(tmp_path / "c", [tmp_path / "a", tmp_path / "b"], registry=registry)
     assert [(row.candidates, row.known) for row in added] == [(2, 0), (2, 2)]
     whole = on_disk.read_dataset(tmp_path / "c")
     assert sorted(sorted(task.seconds.tolist()) for task in whole.tasks) == [[1.0, 2.0, 9.0], [3.0]]

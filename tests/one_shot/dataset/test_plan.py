@@ -1,9 +1,9 @@
 """Plans: what they leave open, and everything that is wrong with one."""
 
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.pipeline.nodes import PipelineError
-from chameleon_one_shot.dataset.plan import differences, read_plan
+from chameleon_core._errors import ConfigError
+from chameleon_core._pipeline.nodes import PipelineError
+from chameleon_one_shot._dataset.plan import differences, read_plan
 
 
 def test_a_plan_is_read(plan_file, registry, tmp_path):

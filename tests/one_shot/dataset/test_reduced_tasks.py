@@ -1,10 +1,10 @@
 """Plans with a precision: networks are read in its dtypes, too."""
 
 import pytest
-from chameleon_core.loop.interruption import Interruption
-from chameleon_core.loop.start.tasks import target_of
-from chameleon_one_shot.dataset.collecting import NetworkTasks
-from chameleon_one_shot.dataset.plan import differences, read_plan
+from chameleon_core._loop.interruption import Interruption
+from chameleon_core._loop.start.tasks import target_of
+from chameleon_one_shot._dataset.collector import NetworkTasks
+from chameleon_one_shot._dataset.plan import differences, read_plan
 
 PLAN = """
 output: data

@@ -3,17 +3,17 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.task import Task
-from chameleon_one_shot.dataset import sampling
-from chameleon_one_shot.dataset.sampling import (
+from chameleon_core._task import Task
+from chameleon_one_shot._dataset import sampling
+from chameleon_one_shot._dataset.sampling import (
     HeldOut,
-    Observed,
+    ObservedTask,
     TaskDistribution,
     TaskSampler,
-    flattened,
-    unflattened,
+    flatten,
+    unflatten,
 )
-from chameleon_one_shot.dataset.tasks import DatasetError
+from chameleon_one_shot._dataset.tasks import DatasetError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,13 +27,13 @@ def task(operator="conv", **arguments):
     return Task(name="t", operator=operator, arguments=arguments, target="nowhere", flop=1.0)
 
 
-def seen(*tasks):
-    return [Observed(task=task, mass=1.0) for task in tasks]
+def observed(*tasks):
+    return [ObservedTask(task=task, mass=1.0) for task in tasks]
 
 
 @given(ARGUMENTS)
 def test_fields_are_the_arguments(arguments):
-    assert unflattened(flattened(arguments)) == arguments
+    assert unflatten(flatten(arguments)) == arguments
 
 
 SQUARES = [
@@ -44,7 +44,7 @@ SQUARES = [
 
 
 def test_what_is_square_in_networks_is_square_in_what_is_drawn():
-    distribution = TaskDistribution(seen(*SQUARES))
+    distribution = TaskDistribution(observed(*SQUARES))
     rng = np.random.default_rng(0)
     known = {tuple(row.arguments["input"]) for row in SQUARES}
     new = 0
@@ -64,7 +64,7 @@ def test_fields_are_drawn_for_those_drawn_before():
     # Small images have many channels, and only those have a bias.
     small = [task(input=[512 + 8 * n, 7 + n], bias=True) for n in range(16)]
     large = [task(input=[16 + 2 * n, 112 + 4 * n]) for n in range(16)]
-    distribution = TaskDistribution(seen(*small, *large))
+    distribution = TaskDistribution(observed(*small, *large))
     rng = np.random.default_rng(1)
     drawn = [distribution.draw(rng)[1] for _ in range(60)]
     assert all((row["input"][0] >= 256) == (row["input"][1] < 64) for row in drawn)
@@ -72,8 +72,8 @@ def test_fields_are_drawn_for_those_drawn_before():
 
 
 def test_frequent_kinds_are_drawn_more_often_and_rare_ones_all_the_same():
-    common = Observed(task=task(size=3), mass=0.9)
-    distribution = TaskDistribution([common, Observed(task=task("pool", size=3), mass=0.1)])
+    common = ObservedTask(task=task(size=3), mass=0.9)
+    distribution = TaskDistribution([common, ObservedTask(task=task("pool", size=3), mass=0.1)])
     rng = np.random.default_rng(2)
     assert 20 < [distribution.draw(rng)[0] for _ in range(200)].count("pool") < 80
 
@@ -81,7 +81,7 @@ def test_frequent_kinds_are_drawn_more_often_and_rare_ones_all_the_same():
 def test_lists_of_other_lengths_are_not_mixed():
     rows = [task("dense", input=[n, 64]) for n in range(1, 12)]
     batches = [task("dense", input=[2, n, 64]) for n in range(1, 12)]
-    distribution = TaskDistribution(seen(*rows, *batches))
+    distribution = TaskDistribution(observed(*rows, *batches))
     rng = np.random.default_rng(3)
     drawn = [distribution.draw(rng)[1]["input"] for _ in range(40)]
     assert {len(row) for row in drawn} == {2, 3}
@@ -108,7 +108,7 @@ def sampler(registry, **more):
     sizes = [[n, 2 * n] for n in range(2, 14)]
     tasks = [task("synthetic", cardinalities=size, failing=0) for size in sizes]
     values = {
-        "observed": seen(*tasks),
+        "observed": observed(*tasks),
         "held_out": HeldOut([]),
         "target": "nowhere",
         "most_flop": np.inf,
@@ -120,12 +120,12 @@ def sampler(registry, **more):
 
 
 def test_tasks_are_distinct_and_those_drawn_first_stay(registry):
-    tasks = sampler(registry).drawn(12)
+    tasks = sampler(registry).draw(12)
     assert len({row.key for row in tasks}) == len({row.name for row in tasks}) == 12
     keys = [row.key for row in tasks]
-    assert [row.key for row in sampler(registry).drawn(5)] == keys[:5]
-    assert [row.key for row in sampler(registry).drawn(12, tasks[:5])] == keys
-    assert [row.key for row in sampler(registry, seed=1).drawn(12)] != keys
+    assert [row.key for row in sampler(registry).draw(5)] == keys[:5]
+    assert [row.key for row in sampler(registry).draw(12, tasks[:5])] == keys
+    assert [row.key for row in sampler(registry, seed=1).draw(12)] != keys
 
 
 def test_what_nobody_can_measure_is_drawn_anew(registry):
@@ -135,7 +135,7 @@ def test_what_nobody_can_measure_is_drawn_anew(registry):
         held_out=held_out,
         most_flop=1e5,
         has_space=lambda one: one.arguments["cardinalities"][0] != 4,
-    ).drawn(8)
+    ).draw(8)
     for one in tasks:
         first, second = one.arguments["cardinalities"]
         assert 7 not in {first, second}  # the operator refuses it
@@ -148,6 +148,6 @@ def test_more_tasks_than_there_are_is_an_error(registry, monkeypatch):
     monkeypatch.setattr(sampling, "_TRIES", 5)
     few = attrs.evolve(sampler(registry), has_space=lambda _: False)
     with pytest.raises(DatasetError, match="only 0 tasks of 3"):
-        few.drawn(3)
+        few.draw(3)
     with pytest.raises(DatasetError, match="no operator to tune"):
-        attrs.evolve(few, observed=[]).drawn(1)
+        attrs.evolve(few, observed=[]).draw(1)

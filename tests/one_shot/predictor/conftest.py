@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
-from chameleon_core.task import Task
-from chameleon_one_shot.dataset.tasks import DatasetTask
-from chameleon_one_shot.predictor.examples import Example, log_quality, with_choices
-from chameleon_one_shot.predictor.options import Architecture, TrainingOptions
-from chameleon_one_shot.predictor.predictor import Predictor
-from chameleon_one_shot.predictor.pretraining import Divided, trained_model
-from chameleon_one_shot.tokens import task_tokens
+from chameleon_core._space import Choice, Constraint, DesignSpace, FeatureBlock
+from chameleon_core._task import Task
+from chameleon_one_shot._dataset.tasks import DatasetTask
+from chameleon_one_shot._predictor.examples import Example, configs_of_choices, log_quality
+from chameleon_one_shot._predictor.options import Architecture, TrainingOptions
+from chameleon_one_shot._predictor.predictor import Predictor
+from chameleon_one_shot._predictor.pretraining import Split, train_model
+from chameleon_one_shot._tokens import task_tokens
 
 DEVICE = {"kind": "llvm", "mcpu": "x", "features": ["avx2", "fma"], "vector_bytes": 32, "cores": 2}
 SIZES = ((64, 32), (128, 48), (256, 64), (512, 96), (96, 128), (192, 256), (384, 40), (80, 512))
@@ -95,7 +95,7 @@ def example(rows, columns, **given):
     return Example(
         source=source,
         tokens=task_tokens(source.task, source.device, 2, space),
-        configs=with_choices(space, source.choices),
+        configs=configs_of_choices(space, source.choices),
         quality=log_quality(source.seconds),
     )
 
@@ -137,9 +137,9 @@ def examples():
 @pytest.fixture(scope="session", params=["trees", "networks"])
 def model(request, examples, options):
     """Trained on five tasks; two are for its limits, and one is left."""
-    parts = Divided(training=examples[:5], stopping=examples[5:7], held_out=examples[7:])
+    parts = Split(training=examples[:5], stopping=examples[5:7], held_out=examples[7:])
     options = attrs.evolve(options, kind=request.param)
-    return trained_model(parts, options, command="chameleon pretrain made-up")
+    return train_model(parts, options, command="chameleon pretrain made-up")
 
 
 @pytest.fixture(scope="session")

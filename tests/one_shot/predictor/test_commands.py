@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from chameleon_one_shot.commands.evaluate_predictor import command as evaluate
-from chameleon_one_shot.commands.pretrain import command as pretrain
-from chameleon_one_shot.dataset.format import create, write_part
-from chameleon_one_shot.predictor.header import ModelFileError
-from chameleon_one_shot.predictor.model import load
+from chameleon_one_shot._commands.evaluate_predictor import command as evaluate
+from chameleon_one_shot._commands.pretrain import command as pretrain
+from chameleon_one_shot._dataset.format import create, write_part
+from chameleon_one_shot._predictor.header import ModelFileError
+from chameleon_one_shot._predictor.model import load
 from click.testing import CliRunner
 
 

@@ -4,15 +4,15 @@ import attrs
 import numpy as np
 import pytest
 import structlog
-from chameleon_core.measurement import FailureKind
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.stages import Observations, StageContext
-from chameleon_core.stages.search import Archive
-from chameleon_one_shot import cost_model
-from chameleon_one_shot.cost_model import OneShotModel
-from chameleon_one_shot.options import OneShotOptions
-from chameleon_one_shot.predictor.header import ModelFileError, NoModelError, model_files
-from chameleon_one_shot.predictor.metrics import tau
+from chameleon_core._measurement import FailureKind
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._stages import Observations, StageContext
+from chameleon_core._stages.search import Archive
+from chameleon_one_shot import _cost_model as cost_model
+from chameleon_one_shot._cost_model import OneShotModel
+from chameleon_one_shot._options import OneShotOptions
+from chameleon_one_shot._predictor.header import ModelFileError, NoModelError, model_files
+from chameleon_one_shot._predictor.metrics import tau
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def _observed(made, context, count):
 
 
 def _tau(made, context, model):
-    rows = context.space.everything
-    wanted = -np.log(made.seconds_of(context.task, context.space, rows))
-    return tau(model.predict(rows), wanted)
+    rows = context.space.all_legal
+    targets = -np.log(made.seconds_of(context.task, context.space, rows))
+    return tau(model.predict(rows), targets)
 
 
 @pytest.mark.parametrize("finetune", [False, True])
@@ -60,7 +60,7 @@ def test_it_is_trained_before_anything_is_measured(file, context, made, finetune
     assert model.trained
     assert _tau(made, where, model) > 0.4
     # A task whose loops are better in the other order than in all others.
-    rows = where.space.everything
+    rows = where.space.all_legal
     other = np.where(where.space.values(rows)["order"] == "rows", 2.0, 1.0)
     truth = -np.log(made.seconds_of(where.task, where.space, rows) * other)
     before = tau(model.predict(rows), truth)
@@ -75,7 +75,7 @@ def test_it_is_trained_before_anything_is_measured(file, context, made, finetune
 def test_failures_alone_teach_nothing(file, context):
     where = context()
     model = OneShotModel(OneShotOptions(model=file, finetune=True), where)
-    rows = where.space.everything[:3]
+    rows = where.space.all_legal[:3]
     before = model.predict(rows)
     model.fit(
         Observations(
@@ -97,18 +97,18 @@ def test_a_stranger_is_tuned_by_measurement_and_the_log_says_why(file, context, 
     assert "operator other" in logs[0]["because"]
     model.fit(_observed(made, where, 16))
     assert model.trained
-    assert len(model.predict(where.space.everything[:4])) == 4
+    assert len(model.predict(where.space.all_legal[:4])) == 4
 
 
 def test_the_next_included_model_predicts_what_the_first_does_not_know(
     model, context, tmp_path, monkeypatch
 ):
-    columns = model.familiarity.task_columns
+    columns = model.detector.task_columns
     other = tuple(name.replace("float32", "bfloat16") for name in columns)
-    familiarity = attrs.evolve(model.familiarity, task_columns=other)
+    detector = attrs.evolve(model.detector, task_columns=other)
     files = [tmp_path / "first.safetensors", tmp_path / "second.safetensors"]
     model.save(files[0])
-    attrs.evolve(model, familiarity=familiarity).save(files[1])
+    attrs.evolve(model, detector=detector).save(files[1])
     monkeypatch.setattr(cost_model, "model_files", lambda *_: files)
     known = {}
     for dtype in ("float32", "bfloat16", "int8"):
@@ -140,7 +140,7 @@ def test_another_cpu_counts_as_the_nearest_which_is_told_once(file, context, mad
     assert [log["event"] for log in logs] == [
         "the predictor was trained on other devices; it predicts as for the nearest of them"
     ]
-    rows = usual.space.everything
+    rows = usual.space.all_legal
     same = OneShotModel(options, usual).predict(rows)
     np.testing.assert_allclose(models[0].predict(rows), same, rtol=1e-3)
 
@@ -205,10 +205,10 @@ def test_a_knob_that_the_training_lacks_is_ignored_and_told_once(file, context):
     assert "'stages'" in unknown[0]
     assert all(model.trained for model in models)
     rows = known.space.sample(30, np.random.default_rng(1))
-    wanted = OneShotModel(OneShotOptions(model=file), known).predict(rows)
+    expected = OneShotModel(OneShotOptions(model=file), known).predict(rows)
     for stage in (0, 1):
         configs = np.concatenate([np.full((30, 1), stage, np.int32), rows], axis=1)
-        assert models[0].predict(configs) == pytest.approx(wanted, rel=1e-6)
+        assert models[0].predict(configs) == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_space_with_no_known_knob_is_left_to_the_fallback(file, context):

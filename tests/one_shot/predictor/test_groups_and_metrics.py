@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
-from chameleon_one_shot.dataset.tasks import Dataset, DatasetError
-from chameleon_one_shot.predictor.batches import inverse_density
-from chameleon_one_shot.predictor.evaluation import measured_speed
-from chameleon_one_shot.predictor.groups import divided, task_groups
-from chameleon_one_shot.predictor.metrics import Quality, regret, tau
-from chameleon_one_shot.predictor.pretraining import Division, pretrain
+from chameleon_one_shot._dataset.tasks import Dataset, DatasetError
+from chameleon_one_shot._predictor.batches import inverse_density
+from chameleon_one_shot._predictor.evaluation import measured_speed
+from chameleon_one_shot._predictor.groups import divide_groups, task_groups
+from chameleon_one_shot._predictor.metrics import Quality, regret, tau
+from chameleon_one_shot._predictor.pretraining import SplitShares, pretrain
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -34,7 +34,7 @@ def test_operators_are_told_apart_and_devices_are_not(made):
 @given(st.integers(3, 20), st.integers(0, 1000))
 def test_groups_are_divided_whole(count, seed):
     labels = np.arange(2 * count) // 2
-    parts = divided(labels, np.ones(2 * count), [0.2, 0.2], seed)
+    parts = divide_groups(labels, np.ones(2 * count), [0.2, 0.2], seed)
     assert sorted(np.concatenate(parts).tolist()) == list(range(2 * count))
     sets = [set(labels[part].tolist()) for part in parts]
     assert all(sets)
@@ -45,7 +45,7 @@ def test_groups_are_divided_whole(count, seed):
 def test_too_few_groups_cannot_be_divided(made, options, count, words):
     tasks = tuple(made.measured(64 + number, 32) for number in range(count))
     with pytest.raises(DatasetError, match=words):
-        pretrain(Dataset(tasks=tasks), options, Division(), command="")
+        pretrain(Dataset(tasks=tasks), options, SplitShares(), command="")
 
 
 NUMBERS = st.integers(-3, 3).map(float)
@@ -53,8 +53,8 @@ NUMBERS = st.integers(-3, 3).map(float)
 
 @given(arrays(np.float64, 12, elements=NUMBERS), arrays(np.float64, 12, elements=NUMBERS))
 def test_tau_is_kendalls(scores, quality):
-    wanted = stats.kendalltau(scores, quality).statistic
-    assert tau(scores, quality) == pytest.approx(0.0 if np.isnan(wanted) else wanted, abs=1e-9)
+    expected = stats.kendalltau(scores, quality).statistic
+    assert tau(scores, quality) == pytest.approx(0.0 if np.isnan(expected) else expected, abs=1e-9)
 
 
 def test_regret_is_what_the_best_of_the_first_takes_longer():

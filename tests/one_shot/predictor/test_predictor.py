@@ -9,18 +9,18 @@ import attrs
 import numpy as np
 import pytest
 import torch
-from chameleon_core.errors import ConfigError
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_one_shot.predictor import trees
-from chameleon_one_shot.predictor.encoding import EncodedTask
-from chameleon_one_shot.predictor.examples import Scale, with_choices
-from chameleon_one_shot.predictor.familiarity import _upper_bound
-from chameleon_one_shot.predictor.header import ModelFileError, read_header
-from chameleon_one_shot.predictor.metrics import Quality
-from chameleon_one_shot.predictor.model import load
-from chameleon_one_shot.predictor.training import means, train, training_task
-from chameleon_one_shot.predictor.trees import TreePredictor
-from chameleon_one_shot.tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
+from chameleon_core._errors import ConfigError
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_one_shot._predictor import trees
+from chameleon_one_shot._predictor.encoding import EncodedTask
+from chameleon_one_shot._predictor.examples import Scale, configs_of_choices
+from chameleon_one_shot._predictor.header import ModelFileError, read_header
+from chameleon_one_shot._predictor.metrics import Quality
+from chameleon_one_shot._predictor.model import load
+from chameleon_one_shot._predictor.out_of_distribution import _upper_bound
+from chameleon_one_shot._predictor.training import means, train, training_task
+from chameleon_one_shot._predictor.trees import TreePredictor
+from chameleon_one_shot._tokens import Vocabulary, named_numbers, recorded_tokens, task_tokens
 
 
 def test_an_unseen_task_is_ordered_far_better_than_by_chance(model, examples):
@@ -52,7 +52,7 @@ def test_a_score_does_not_depend_on_the_others(model, examples):
 
 def test_the_same_seed_gives_the_same_network(examples, options):
     short = attrs.evolve(options, steps=4, evaluate_every=2)
-    vocabulary = Vocabulary.learnt((example.tokens, example.configs) for example in examples[:3])
+    vocabulary = Vocabulary.fit((example.tokens, example.configs) for example in examples[:3])
 
     given = {"vocabulary": vocabulary, "scale": Scale.of(examples[:3]), "options": short}
     runs = (train(examples[:3], examples[3:4], seed=seed, **given) for seed in (1, 1, 2))
@@ -65,7 +65,7 @@ def test_trees_learn_last_from_the_tasks_that_told_their_errors(model, examples,
     known, row = model.predictor, examples[5]
     if not isinstance(known, TreePredictor):
         pytest.skip("it has networks")
-    few, all_known = (known.retrained(examples[:end], options.seed) for end in (5, 7))
+    few, all_known = (known.retrain(examples[:end], options.seed) for end in (5, 7))
     ranks = [each.of(row.tokens).moments(row.configs)[0] for each in (known, all_known, few)]
     np.testing.assert_allclose(ranks[1], ranks[0], atol=1e-6)
     assert not np.allclose(ranks[2], ranks[0], atol=1e-6)
@@ -76,20 +76,20 @@ def test_trees_learn_the_order_within_a_task_alone(model, examples, monkeypatch)
         pytest.skip("it has networks")
     known, row = examples[:3], examples[5]
     shifts = {id(example): shift for shift, example in enumerate(known)}
-    usual = trees.places
+    usual = trees.ranks
 
     def ranks():
-        return model.predictor.retrained(known, 0).of(row.tokens).moments(row.configs)[0]
+        return model.predictor.retrain(known, 0).of(row.tokens).moments(row.configs)[0]
 
     before = ranks()
-    monkeypatch.setattr(trees, "places", lambda row: usual(row) + 8.0 * shifts[id(row)])
+    monkeypatch.setattr(trees, "ranks", lambda row: usual(row) + 8.0 * shifts[id(row)])
     np.testing.assert_allclose(ranks(), before, atol=1e-6)
 
 
 def test_choices_alone_have_the_tokens_of_their_knobs(made):
     task = made.measured(64, 32)
     tokens, configs = recorded_tokens(task.task, task.device, 2, task.choices)
-    vocabulary = Vocabulary.learnt([(tokens, configs)])
+    vocabulary = Vocabulary.fit([(tokens, configs)])
     values, absent = EncodedTask.of(tokens, vocabulary).values(configs)
     assert [knob.name for knob in tokens.knobs] == ["tile_rows", "tile_columns", "order", "unroll"]
     assert values.shape[:2] == absent.shape == (len(task), 4)
@@ -104,10 +104,10 @@ def test_choices_of_an_earlier_space_are_found_in_todays(made):
     unroll = attrs.evolve(old.knobs[3], when=("order", (2,)))
     stages = Choice(name="stages", options=(1, 2))
     new = DesignSpace([stages, *old.knobs[:2], order, unroll])
-    decoded = [new.decode(row) for row in with_choices(new, task.choices)]
+    decoded = [new.decode(row) for row in configs_of_choices(new, task.choices)]
     assert decoded == [{"stages": 1, **choice} for choice in task.choices]
     with pytest.raises(ConfigError, match="tile_rows"):
-        with_choices(new, [{"tile_rows": 3}])
+        configs_of_choices(new, [{"tile_rows": 3}])
 
 
 def test_knobs_that_do_not_apply_have_no_token(examples, model):
@@ -132,8 +132,8 @@ def test_a_stored_model_predicts_the_same(model, examples, tmp_path):
     both = (each.predictor.of(row.tokens).moments(row.configs) for each in (again, model))
     np.testing.assert_array_equal(*both)
     assert again.provenance == model.provenance
-    assert again.familiarity.strange(row.tokens, again.predictor.vocabulary) == (
-        model.familiarity.strange(row.tokens, model.predictor.vocabulary)
+    assert again.detector.check_task(row.tokens, again.predictor.vocabulary) == (
+        model.detector.check_task(row.tokens, model.predictor.vocabulary)
     )
 
 
@@ -187,8 +187,8 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_task_like_the_trained_ones_is_familiar(model, examples):
-    familiarity, vocabulary = model.familiarity, model.predictor.vocabulary
-    assert all(familiarity.strange(example.tokens, vocabulary) is None for example in examples[:7])
+    detector, vocabulary = model.detector, model.predictor.vocabulary
+    assert all(detector.check_task(example.tokens, vocabulary) is None for example in examples[:7])
 
 
 @pytest.mark.parametrize(
@@ -202,23 +202,23 @@ def test_a_task_like_the_trained_ones_is_familiar(model, examples):
 def test_an_unlike_task_is_noticed(model, made, given, words):
     first = made.example(**{"rows": 64, "columns": 32, **given})
     # Two tasks held out tell little about how far is too far.
-    limits = attrs.evolve(model.familiarity.limits, distance=1.0)
-    familiarity = attrs.evolve(model.familiarity, limits=limits)
-    reason = familiarity.strange(first.tokens, model.predictor.vocabulary)
+    limits = attrs.evolve(model.detector.limits, distance=1.0)
+    detector = attrs.evolve(model.detector, limits=limits)
+    reason = detector.check_task(first.tokens, model.predictor.vocabulary)
     assert reason is not None
     assert words in reason
 
 
 def test_an_unlike_device_is_noticed(model, made, examples):
-    assert model.familiarity.strange_device(examples[0].tokens) is None
+    assert model.detector.check_device(examples[0].tokens) is None
     elsewhere = made.example(64, 32, device={"kind": "cuda"})
-    assert "device" in (model.familiarity.strange_device(elsewhere.tokens) or "")
+    assert "device" in (model.detector.check_device(elsewhere.tokens) or "")
 
 
 def test_less_certainty_than_usual_is_noticed(model):
-    limit = model.familiarity.limits.deviation
-    assert model.familiarity.unsure(limit) is None
-    assert "standard deviation" in (model.familiarity.unsure(1.1 * limit) or "")
+    limit = model.detector.limits.deviation
+    assert model.detector.check_uncertainty(limit) is None
+    assert "standard deviation" in (model.detector.check_uncertainty(1.1 * limit) or "")
 
 
 @pytest.mark.parametrize("count", [5, 10, 100])
@@ -227,8 +227,8 @@ def test_limits_are_upper_ends_of_prediction_intervals(count):
 
     values = np.random.default_rng(count).normal(size=count)
     spread = values.std(ddof=1) * np.sqrt(1 + 1 / count)
-    wanted = values.mean() + stats.t.ppf(0.99, count - 1) * spread
-    assert _upper_bound(values.tolist()) == pytest.approx(max(wanted, values.max()), rel=0.05)
+    expected = values.mean() + stats.t.ppf(0.99, count - 1) * spread
+    assert _upper_bound(values.tolist()) == pytest.approx(max(expected, values.max()), rel=0.05)
     assert _upper_bound(values.tolist()[:1]) == np.inf
 
 
@@ -247,5 +247,7 @@ def test_what_a_space_guesses_is_a_token_of_its_own(made):
     assert tokens.groups[-1].name == "guess[]"
     structure = tokens.structure(example.configs)
     expected = np.log(cost(space.values(example.configs)))
-    assert structure[:, tokens.groups[-1].places[0]] == pytest.approx(expected, rel=1e-6)
+    assert structure[:, tokens.groups[-1].columns_of_structure[0]] == pytest.approx(
+        expected, rel=1e-6
+    )
     assert np.array_equal(structure[:, :-1], example.tokens.structure(example.configs))

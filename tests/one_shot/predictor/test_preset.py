@@ -1,8 +1,8 @@
 """``preset: one-shot`` is the default search but for its model and its budget."""
 
 import pytest
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import Registry
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import Registry
 from chameleon_one_shot import hooks
 
 

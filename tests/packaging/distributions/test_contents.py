@@ -46,9 +46,9 @@ def test_a_wheel_has_every_file_of_its_modules_and_nothing_else(package, wheel, 
 
 def test_files_that_are_no_python_are_among_them(built):
     with zipfile.ZipFile(built[f"{OURS}-bench"].wheel) as opened:
-        assert "chameleon_bench/pages/templates/run.html" in opened.namelist()
+        assert "chameleon_bench/_pages/templates/run.html" in opened.namelist()
     with zipfile.ZipFile(built[f"{OURS}-one-shot"].wheel) as opened:
-        assert any(name.startswith("chameleon_one_shot/models/") for name in opened.namelist())
+        assert any(name.startswith("chameleon_one_shot/_models/") for name in opened.namelist())
 
 
 def test_a_source_distribution_has_all_that_its_wheel_is_made_of(package, built):

@@ -6,11 +6,11 @@ import os
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.task import Task
-from chameleon_runners.baselines.onednn import VARIANTS, OneDNNBaseline
+from chameleon_core._plugins import NoOptions
+from chameleon_core._task import Task
+from chameleon_runners._baselines.onednn import VARIANTS, OneDNNBaseline
 from chameleon_testing.conformance import check_baseline
-from chameleon_tvm.operators import specs
+from chameleon_tvm._operators import specs
 
 CPU = json.dumps({"kind": "llvm", "mcpu": "x86-64-v3"})
 
@@ -92,9 +92,9 @@ def test_asking_imports_neither_torch_nor_tvm(run_python):
     assert isinstance(task, Task)
     code = f"""
 import json, sys
-from chameleon_core.plugins import NoOptions
-from chameleon_core.task import Task
-from chameleon_runners.baselines.onednn import OneDNNBaseline
+from chameleon_core._plugins import NoOptions
+from chameleon_core._task import Task
+from chameleon_runners._baselines.onednn import OneDNNBaseline
 baseline = OneDNNBaseline(NoOptions())
 task = Task(**json.loads({json.dumps(task.to_json())!r}))
 baseline.supports(task) and baseline.variants(task)
@@ -103,6 +103,7 @@ print(*{{"torch", "tvm"}} & set(sys.modules))
     assert run_python(code).split() == []
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinities here")
 def test_threads_do_not_share_the_core_of_a_bound_main_thread(run_python):
     pytest.importorskip("torch")
@@ -111,9 +112,9 @@ def test_threads_do_not_share_the_core_of_a_bound_main_thread(run_python):
     task = SPECS["3x3"].task("3x3", CPU)
     code = f"""
 import json, os, pathlib
-from chameleon_core.plugins import NoOptions
-from chameleon_core.task import Task
-from chameleon_runners.baselines.onednn import OneDNNBaseline
+from chameleon_core._plugins import NoOptions
+from chameleon_core._task import Task
+from chameleon_runners._baselines.onednn import OneDNNBaseline
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 os.cpu_count = lambda: 1  # a container may say less than the number of its last core
 task = Task(**json.loads({json.dumps(task.to_json())!r}))
@@ -140,7 +141,7 @@ def test_an_epilogue_that_it_would_not_fuse_is_not_supported(epilogue):
 
 def test_cold_caches_are_cold_for_the_weights_alone():
     import torch  # noqa: PLC0415 - as in the builder, after TVM
-    from chameleon_runners.baselines.torch_builder import TorchKernel  # noqa: PLC0415
+    from chameleon_runners._baselines.torch_builder import TorchKernel  # noqa: PLC0415
 
     result = []
 

@@ -4,15 +4,15 @@ import stat
 
 import pytest
 from behaviours import Behaviour, config
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode, TargetError
-from chameleon_core.measurement import FailureKind
-from chameleon_core.plugins.registry import default_registry
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.cuda.monitor import driver_lists, state_of
-from chameleon_runners.cuda.options import CudaOptions
-from chameleon_runners.cuda.runner import CudaRunner, device_refs_of
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode, TargetError
+from chameleon_core._measurement import FailureKind
+from chameleon_core._plugins.registry import default_registry
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core._task import Task
+from chameleon_runners._cuda.monitor import count_gpus, read_gpu_state
+from chameleon_runners._cuda.options import CudaOptions
+from chameleon_runners._cuda.runner import CudaRunner, device_refs_of
 
 EXPECTED = {
     Behaviour.NONE: None,
@@ -62,7 +62,7 @@ def test_a_fault_costs_one_worker(hangs_end_soon):
 
 def test_gpus_are_those_of_the_driver(smi):
     smi("echo GPU-1; echo GPU-2")
-    assert driver_lists() == (2, "")
+    assert count_gpus() == (2, "")
     listed = device_refs_of(CudaOptions())()
     assert [ref.name for ref in listed] == ["cuda:0", "cuda:1"]
     assert [ref.name for ref in device_refs_of(CudaOptions(devices=(3,)))()] == ["cuda:3"]
@@ -72,13 +72,13 @@ def test_gpus_are_those_of_the_driver(smi):
 def test_hidden_gpus_are_not_used(smi, monkeypatch, visible, count):
     smi("echo GPU-1; echo GPU-2; echo GPU-3")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert driver_lists()[0] == count
+    assert count_gpus()[0] == count
 
 
 def test_clocks_are_those_of_the_gpu_meant(smi, monkeypatch):
     smi('echo "$1"')
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-9,GPU-7")
-    assert state_of(1).values["name"] == "--id=GPU-7"
+    assert read_gpu_state(1).values["name"] == "--id=GPU-7"
 
 
 @pytest.mark.parametrize(
@@ -98,17 +98,17 @@ def test_a_driver_without_a_gpu(smi, script, words):
 def test_no_driver(smi):
     with pytest.raises(TargetError, match="no nvidia-smi here"):
         device_refs_of(CudaOptions())()
-    assert "not watched" in state_of(0).to_json()["clocks"]
+    assert "not watched" in read_gpu_state(0).to_json()["clocks"]
 
 
 def test_clocks_are_for_the_record(smi):
     smi(f"echo '{STATE}'")
-    state = state_of(0).to_json()
+    state = read_gpu_state(0).to_json()
     assert state["name"] == "NVIDIA H100"
     assert state["sm_mhz"] == "1980"
     assert state["slowed_down"] is True
     smi(f"echo '{STATE[:-1]}1'")
-    assert state_of(0).slowed_down is False
+    assert read_gpu_state(0).slowed_down is False
 
 
 def test_a_pipeline_without_a_gpu_ends_with_a_hint(tmp_path, smi, capsys):

@@ -1,7 +1,7 @@
 """Who builds next: one that knows the task if there is one, nobody who has ended."""
 
 import pytest
-from chameleon_runners.engine.workers import BuilderPool, StoppedError
+from chameleon_runners._engine.workers import BuilderPool, StoppedError
 from simulated_fleet import SimulatedPool
 
 
@@ -28,7 +28,7 @@ def test_one_that_has_built_the_same_before_comes_first():
     workers = [taken(builders, "") for _ in range(3)]
     assert builders.take("") is None
     for worker, key in zip(workers, "abc", strict=True):
-        worker.opened = key
+        worker.builder_key = key
         builders.give_back(worker)
     assert taken(builders, "b") is workers[1]
     assert taken(builders, "new") is workers[0]
@@ -58,7 +58,7 @@ def test_each_has_a_core_of_its_own():
 def test_one_that_has_built_much_is_replaced(recycle_after, alive):
     _, builders = started(1, recycle_after)
     worker = taken(builders, "")
-    worker.built = 3
+    worker.build_count = 3
     builders.give_back(worker)
     assert worker.alive is alive
 

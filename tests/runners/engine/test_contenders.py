@@ -4,10 +4,10 @@ import math
 from collections import Counter
 
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Contender, StageRef
-from chameleon_runners.engine.comparison import ContenderState, turns
-from chameleon_runners.engine.context import CandidateRun
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Contender, StageRef
+from chameleon_runners._engine.comparison import ContenderState, timing_order
+from chameleon_runners._engine.context import CandidateRun
 
 
 def contender(name, seconds=math.inf):
@@ -19,7 +19,7 @@ def contender(name, seconds=math.inf):
 
 
 def order(*contenders, rounds):
-    return [turn.contender.name for turn in turns(lambda: contenders, rounds)]
+    return [turn.contender.name for turn in timing_order(lambda: contenders, rounds)]
 
 
 def test_everyone_has_a_turn_in_every_round_in_a_new_order():
@@ -38,30 +38,30 @@ def test_who_is_hopelessly_slow_has_few_turns():
 def test_rounds_end_when_there_is_to_be_no_other():
     asked = []
 
-    def another(done):
+    def has_time(done):
         asked.append(done)
         return done < 2
 
-    racing = [contender("a", 1.0), contender("b", 1.0)]
-    had = [turn.contender.name for turn in turns(lambda: racing, 5, another=another)]
+    active = [contender("a", 1.0), contender("b", 1.0)]
+    had = [turn.contender.name for turn in timing_order(lambda: active, 5, has_time=has_time)]
     assert Counter(had) == {"a": 2, "b": 2}
     assert asked == [0, 1, 2]
 
 
 def test_who_is_hopelessly_slow_has_one_turn_where_time_is_up():
-    racing = [contender("a", 1.0), contender("b", 3.1)]
-    had = [turn.contender.name for turn in turns(lambda: racing, 5, in_time=lambda: False)]
+    active = [contender("a", 1.0), contender("b", 3.1)]
+    had = [turn.contender.name for turn in timing_order(lambda: active, 5, in_time=lambda: False)]
     assert Counter(had) == {"a": 5, "b": 1}
 
 
 def test_who_fails_has_no_more_turns():
-    racing = [contender("a", 1.0), contender("b", 1.0)]
+    active = [contender("a", 1.0), contender("b", 1.0)]
     had = []
-    for turn in turns(lambda: tuple(racing), 5):
+    for turn in timing_order(lambda: tuple(active), 5):
         had.append(turn.contender.name)
-        if len(racing) > 1:
-            racing.remove(turn)
-    assert Counter(had[2:]) == {racing[0].contender.name: 4}
+        if len(active) > 1:
+            active.remove(turn)
+    assert Counter(had[2:]) == {active[0].contender.name: 4}
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_who_fails_has_no_more_turns():
 )
 def test_one_that_was_not_built(reply, kind, words):
     first = contender("a")
-    first.refuse(reply)
+    first.record_build_failure(reply)
     assert (first.measurement.failure, first.measurement.message) == (kind, words)
 
 
 def test_one_without_a_time_was_interrupted():
     first = contender("a")
     assert "interrupted" in first.measurement.message
-    first.candidate.take_turn([2.0, 2.0])
+    first.candidate.add_turn([2.0, 2.0])
     assert first.measurement.ok

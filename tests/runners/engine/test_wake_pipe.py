@@ -5,9 +5,9 @@ import select
 from unittest.mock import Mock
 
 import pytest
-from chameleon_runners.engine import worker_process
-from chameleon_runners.engine.process_pool import WakePipe
-from chameleon_runners.engine.worker_process import WorkerProcess
+from chameleon_runners._engine import worker_process
+from chameleon_runners._engine.process_pool import WakePipe
+from chameleon_runners._engine.worker_process import WorkerProcess
 
 
 def ready(pipe):

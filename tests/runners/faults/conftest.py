@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import attrs
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Runner
-from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.runner import LocalRunner
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Runner
+from chameleon_runners._fleet.options import FleetOptions
+from chameleon_runners._fleet.runner import FleetRunner
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._local.runner import LocalRunner
 from fault_devices import fault_device_ref
 from faults import Fault
 

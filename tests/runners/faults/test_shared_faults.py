@@ -12,8 +12,8 @@ from collections import Counter
 
 import psutil
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Contender
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Contender
 from chameleon_testing.conformance import check_runner
 from faults import FAULTS, Fault, config
 
@@ -115,12 +115,12 @@ def test_an_interrupt_while_a_comparison_begins(harness, tmp_path, monkeypatch):
 CHILD = """
 import signal, sys
 from pathlib import Path
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.runner import FleetRunner
-from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.runner import LocalRunner
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core._task import Task
+from chameleon_runners._fleet.options import FleetOptions
+from chameleon_runners._fleet.runner import FleetRunner
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._local.runner import LocalRunner
 from fault_devices import fault_device_ref
 from faults import Fault, config
 # A shell without job control starts what runs in its background with SIGINT ignored.

@@ -6,12 +6,12 @@ import textwrap
 import threading
 
 import pytest
-from chameleon_core.errors import PluginError, TargetError
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Contender, StageRef
-from chameleon_runners.fleet.device_state import DeviceRef
-from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.runner import FleetRunner
+from chameleon_core._errors import PluginError, TargetError
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Contender, StageRef
+from chameleon_runners._fleet.device_state import DeviceRef
+from chameleon_runners._fleet.options import FleetOptions
+from chameleon_runners._fleet.runner import FleetRunner
 from fault_devices import FaultDevice, FaultDeviceOptions, fault_device_ref
 from faults import Fault, config
 
@@ -67,7 +67,7 @@ def test_a_device_that_disconnects_comes_back(make, tmp_path):
 
 
 def test_devices_are_let_go_when_the_runner_closes(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("chameleon_runners.fleet.device_pool._FAREWELL_SECONDS", 240.0)
+    monkeypatch.setattr("chameleon_runners._fleet.device_pool._DISCONNECT_SECONDS", 240.0)
     held = [tmp_path / name / "held" for name in "ab"]
     with make(*(fault_device_ref(name, tmp_path) for name in "ab")) as runner:
         measure_until(lambda: held[0].exists() and held[1].exists(), runner)
@@ -126,7 +126,7 @@ def test_devices_that_cannot_be_listed():
 
 
 _SPACE = """
-    from chameleon_core.stages import Builder
+    from chameleon_core._stages import Builder
     from faults import FaultBuilder, FaultSpace
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import attrs
 import pytest
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.fleet.runner import FleetRunner
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_runners._fleet.options import FleetOptions
+from chameleon_runners._fleet.runner import FleetRunner
 from fault_devices import fault_device_ref
 from faults import Fault, config
 from hypothesis import given, settings

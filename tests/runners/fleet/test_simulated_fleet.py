@@ -5,12 +5,12 @@ import random
 from collections import Counter
 
 import pytest
-from chameleon_core.errors import PluginError, TargetError
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.replay.reading import table_of_task
+from chameleon_core._errors import PluginError, TargetError
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_core._task import Task
+from chameleon_runners._fleet.options import FleetOptions
+from chameleon_runners._replay.readers import table_of_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_fleet import SimulatedFleetRunner

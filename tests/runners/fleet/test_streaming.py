@@ -4,7 +4,7 @@ from collections import Counter
 
 import attrs
 import pytest
-from chameleon_core.measurement import FailureKind, Measurement
+from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_testing.conformance import check_runner
 from hypothesis import given, settings
 from hypothesis import strategies as st

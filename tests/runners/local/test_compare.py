@@ -8,12 +8,12 @@ import threading
 
 import attrs
 import pytest
-from chameleon_core.errors import PluginError
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import ComparisonPlan, Contender, StageRef
-from chameleon_runners.engine.comparison import LEAST_ROUNDS
-from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.runner import LocalRunner
+from chameleon_core._errors import PluginError
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import ComparisonPlan, Contender, StageRef
+from chameleon_runners._engine.comparison import LEAST_ROUNDS
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._local.runner import LocalRunner
 from faults import Fault, config
 
 from ..conftest import QUICK, TASK, carriers, fault_space  # noqa: TID252 - tests are no package

@@ -10,11 +10,11 @@ import time
 
 import attrs
 import pytest
-from chameleon_core.errors import PluginError, TargetError
-from chameleon_runners.engine.worker_process import WorkerProcess
-from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.runner import LocalRunner
-from chameleon_system.processes.stamps import ProcessStamp
+from chameleon_core._errors import PluginError, TargetError
+from chameleon_runners._engine.worker_process import WorkerProcess
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._local.runner import LocalRunner
+from chameleon_system._processes.stamps import ProcessStamp
 from faults import HANGING, Fault, config
 from told_hangs import poll_impatiently
 
@@ -66,7 +66,9 @@ def test_a_candidate_whose_worker_is_always_killed_is_a_crash():
             while not killing.wait(0.01):
                 for pid in carriers():
                     workers = runner._start().pool.workers
-                    busy = any(w.pid == pid and w.work is not None and w.built for w in workers)
+                    busy = any(
+                        w.pid == pid and w.work is not None and w.build_count for w in workers
+                    )
                     if busy:
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
@@ -88,7 +90,7 @@ def test_results_that_are_ahead_do_not_wait_for_the_batch(ahead, built):
     with LocalRunner(LocalOptions(**{**QUICK, "ahead": ahead, "workers": 2})) as runner:
         measured = runner.measure(job(configs))
         first = [next(measured) for _ in range(max(ahead, 1))]
-        assert sum(worker.built for worker in runner._start().pool.workers) == built
+        assert sum(worker.build_count for worker in runner._start().pool.workers) == built
         assert {m.config for m in first} <= set(configs[:built])
         assert set(by_config([*first, *measured])) == set(configs)
 
@@ -98,7 +100,7 @@ def test_nothing_is_ahead_of_a_batch_when_there_is_a_best():
     with LocalRunner(LocalOptions(**{**QUICK, "ahead": 3, "leaders": 8})) as runner:
         measured = runner.measure(attrs.evolve(job(configs), best_seconds=0.0002))
         first = next(measured)
-        assert sum(worker.built for worker in runner._start().pool.workers) == len(configs)
+        assert sum(worker.build_count for worker in runner._start().pool.workers) == len(configs)
         assert set(by_config([first, *measured])) == set(configs)
 
 
@@ -224,8 +226,8 @@ def test_no_folder_of_a_dead_process_stays(tmp_path, monkeypatch):
     dead = tmp_path / f"chameleon-{attrs.evolve(own, pid=999999999)}-abc"
     dead.mkdir()
     (dead / "reference-0.npz").write_bytes(b"x")
-    elsewhere = attrs.evolve(own, pid=999999999, namespace="1")
-    others = {tmp_path / f"chameleon-{name}" for name in ("notes", f"{elsewhere}-abc")}
+    has_other_device = attrs.evolve(own, pid=999999999, namespace="1")
+    others = {tmp_path / f"chameleon-{name}" for name in ("notes", f"{has_other_device}-abc")}
     for other in others:
         other.mkdir()
     with LocalRunner(LocalOptions(**QUICK)):

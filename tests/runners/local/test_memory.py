@@ -3,10 +3,10 @@
 import sys
 
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import Contender
-from chameleon_runners.engine.worker_process import WorkerProcess
-from chameleon_runners.engine.workers import EndReason
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Contender
+from chameleon_runners._engine.worker_process import WorkerProcess
+from chameleon_runners._engine.workers import EndReason
 from faults import Fault, config
 
 from ..conftest import TASK, by_config, fault_space, job  # noqa: TID252 - tests are no package
@@ -35,7 +35,7 @@ def starved(monkeypatch):
     """Workers that exceed the memory limit as soon as they only keep a kernel."""
 
     def memory(worker):
-        return sys.maxsize if worker.built and worker.work is None else 0
+        return sys.maxsize if worker.build_count and worker.work is None else 0
 
     monkeypatch.setattr(WorkerProcess, "memory", property(memory))
 
@@ -72,7 +72,7 @@ def test_kernels_that_are_too_large_together_fit_alone(runner, monkeypatch, comm
 
     def watched(worker):
         now = None if worker.work is None else getattr(worker, "command", "")
-        if worker.alive and worker.built > 2 and now == command:
+        if worker.alive and worker.build_count > 2 and now == command:
             worker.kill(EndReason.MEMORY)
         return poll(worker)
 

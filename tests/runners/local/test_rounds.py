@@ -4,12 +4,12 @@ import math
 
 import attrs
 import pytest
-from chameleon_core.measurement import FailureKind
-from chameleon_runners.engine.context import CandidateRun
-from chameleon_runners.local.context import LocalDisturbance, kept_order
-from chameleon_runners.local.job_run import Rounds
-from chameleon_runners.local.options import LocalOptions
-from chameleon_system.disturbance import CoreMeter
+from chameleon_core._measurement import FailureKind
+from chameleon_runners._engine.context import CandidateRun
+from chameleon_runners._local.context import LocalDisturbance, count_same_order
+from chameleon_runners._local.job_run import Rounds
+from chameleon_runners._local.options import LocalOptions
+from chameleon_system._disturbance import CoreMeter
 from faults import Fault, config
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,29 +30,29 @@ def admitted(*candidates, best=math.inf, options=OPTIONS):
 
 def test_hopeless_candidates_are_not_held():
     slow, fast = timed(0, 2.1), timed(1, 1.0)
-    rounds, gone = admitted(slow, fast)
-    assert gone == [slow]
+    rounds, dropped = admitted(slow, fast)
+    assert dropped == [slow]
     assert rounds.candidates == [fast]
 
 
 def test_candidates_are_hopeless_next_to_an_earlier_best():
     candidate = timed(0, 2.1)
-    rounds, gone = admitted(candidate, best=1.0)
-    assert gone == [candidate]
+    rounds, dropped = admitted(candidate, best=1.0)
+    assert dropped == [candidate]
     assert rounds.candidates == []
 
 
 def test_no_more_are_held_than_may_be():
-    rounds, gone = admitted(*[timed(n, 1.0 + 0.01 * n) for n in (3, 1, 4, 0, 2, 5)])
+    rounds, dropped = admitted(*[timed(n, 1.0 + 0.01 * n) for n in (3, 1, 4, 0, 2, 5)])
     assert [candidate.slot for candidate in rounds.candidates] == [0, 1, 2, 3]
-    assert sorted(lost.slot for lost in gone) == [4, 5]
+    assert sorted(lost.slot for lost in dropped) == [4, 5]
 
 
 def test_a_candidate_whose_first_timing_was_disturbed_is_found_again():
     disturbed, best = timed(0, 1.5, 1.6, 1.5), timed(1, 1.0, 1.0, 1.0)
     rounds, _ = admitted(disturbed, best)
     truth = {0: 0.98, 1: 1.0}
-    done = list(rounds.play(lambda c: c.take_turn([truth[c.slot]]), lambda: False))
+    done = list(rounds.run(lambda c: c.add_turn([truth[c.slot]]), lambda: False))
     assert {c.slot: c.succeeded().cost for c in done} == truth
 
 
@@ -63,9 +63,9 @@ def test_candidates_that_are_slower_leave_after_few_rounds():
 
     def time_again(candidate):
         asked[candidate.slot] += 1
-        candidate.take_turn([candidate.repeats[0]])
+        candidate.add_turn([candidate.repeats[0]])
 
-    assert [c.slot for c in rounds.play(time_again, lambda: False)] == [0, 1]
+    assert [c.slot for c in rounds.run(time_again, lambda: False)] == [0, 1]
     assert asked[0] == 3
     assert asked[0] < asked[1] < 8
 
@@ -76,46 +76,27 @@ def test_a_candidate_disturbed_at_first_and_in_the_first_round_is_looked_at_agai
 
     def time_again(candidate):
         truth = {0: 0.99, 1: 1.0}[candidate.slot]
-        candidate.take_turn([1.95 * truth if not candidate.turns else truth])
+        candidate.add_turn([1.95 * truth if not candidate.turns else truth])
 
-    done = {c.slot: c.succeeded().cost for c in rounds.play(time_again, lambda: False)}
+    done = {c.slot: c.succeeded().cost for c in rounds.run(time_again, lambda: False)}
     assert done == {0: 0.99, 1: 1.0}
-
-
-def test_rounds_go_on_while_repeats_disagree():
-    candidate = timed(0, 1.0)
-    rounds, _ = admitted(candidate)
-    list(rounds.play(lambda c: c.take_turn([1.0 + 0.1 * len(c.again)]), lambda: False))
-    assert len(candidate.again) == 8
-
-
-def test_candidates_whose_repeats_agree_need_no_more():
-    calm, noisy = timed(0, 1.0), timed(1, 1.0)
-    rounds, _ = admitted(calm, noisy)
-
-    def time_again(candidate):
-        candidate.take_turn([1.0 + 0.1 * len(candidate.again) * (candidate is noisy)])
-
-    list(rounds.play(time_again, lambda: False))
-    assert len(calm.again) < len(noisy.again)
-    assert calm.succeeded().cost == 1.0
 
 
 @pytest.mark.parametrize(
     ("others", "rounds", "most"), [(0, 4, 8), (7, 4, 8), (15, 8, 16), (63, 14, 20)]
 )
 def test_small_batches_have_few_rounds(others, rounds, most):
-    calm, noisy = timed(0, 1.0), timed(1, 1.0)
+    undisturbed, noisy = timed(0, 1.0), timed(1, 1.0)
     slow = [timed(2 + number, 1.9) for number in range(others)]
-    held, _ = admitted(noisy, calm, *slow[1:])
+    held, _ = admitted(noisy, undisturbed, *slow[1:])
 
     def time_again(candidate):
-        noise = 0.1 * len(candidate.again) * (candidate is noisy)
-        candidate.take_turn([candidate.repeats[0] + noise])
+        noise = 0.1 * len(candidate.turn_repeats) * (candidate is noisy)
+        candidate.add_turn([candidate.repeats[0] + noise])
 
-    list(held.play(time_again, lambda: False))
-    assert len(calm.again) == rounds
-    assert len(noisy.again) == most
+    list(held.run(time_again, lambda: False))
+    assert len(undisturbed.turn_repeats) == rounds
+    assert len(noisy.turn_repeats) == most
 
 
 def test_a_candidate_that_fails_again_leaves():
@@ -126,9 +107,9 @@ def test_a_candidate_that_fails_again_leaves():
         if candidate is broken:
             candidate.failure = candidate.failed(FailureKind.CRASH, "it crashed")
         else:
-            candidate.take_turn([1.0])
+            candidate.add_turn([1.0])
 
-    first, second = rounds.play(time_again, lambda: False)
+    first, second = rounds.run(time_again, lambda: False)
     assert first is broken
     assert second is best
 
@@ -138,10 +119,10 @@ def test_a_candidate_with_missing_repeats_counts_its_first_timing():
     rounds, _ = admitted(lonely, best)
 
     def time_again(candidate):
-        if candidate is best or not lonely.again:
-            candidate.take_turn([1.2])
+        if candidate is best or not lonely.turn_repeats:
+            candidate.add_turn([1.2])
 
-    list(rounds.play(time_again, lambda: False))
+    list(rounds.run(time_again, lambda: False))
     assert lonely.succeeded().seconds == (1.0, 1.01, 1.02)
 
 
@@ -149,47 +130,47 @@ def test_a_candidate_with_missing_repeats_counts_its_first_timing():
 def test_the_first_timing_counts_beside_a_single_round(turns, counts):
     candidate = timed(0, 1.0, 1.01, 1.02)
     rounds, _ = admitted(candidate, options=attrs.evolve(OPTIONS, leader_rounds=turns))
-    list(rounds.play(lambda c: c.take_turn([1.2]), lambda: False))
+    list(rounds.run(lambda c: c.add_turn([1.2]), lambda: False))
     assert candidate.succeeded().seconds == counts
 
 
 def test_nothing_is_timed_after_a_stop():
     rounds, _ = admitted(timed(0, 1.0), timed(1, 1.0))
     asked = []
-    assert len(list(rounds.play(asked.append, lambda: True))) == 2
+    assert len(list(rounds.run(asked.append, lambda: True))) == 2
     assert asked == []
 
 
 def test_repeats_of_a_turn_that_was_disturbed_do_not_count_beside_calm_ones():
     candidate = timed(0, 9.0)
-    candidate.take_turn([], [0.5, 0.5, 0.5])
+    candidate.add_turn([], [0.5, 0.5, 0.5])
     assert candidate.succeeded().cost == 0.5, "they are all there is"
-    candidate.take_turn([1.0, 1.0, 1.0])
+    candidate.add_turn([1.0, 1.0, 1.0])
     assert candidate.succeeded().seconds == (1.0, 1.0, 1.0)
-    candidate.pool()
+    candidate.merge_turns()
     assert candidate.repeats == (1.0, 1.0, 1.0)
     assert not candidate.disturbed
 
 
 def test_rounds_go_on_while_all_repeats_are_disturbed():
-    calm, shared = timed(0, 1.0), timed(1, 1.0)
-    rounds, _ = admitted(calm, shared)
+    undisturbed, shared = timed(0, 1.0), timed(1, 1.0)
+    rounds, _ = admitted(undisturbed, shared)
 
     def time_again(candidate):
-        candidate.take_turn(*([[], [1.0]] if candidate is shared else [[1.0]]))
+        candidate.add_turn(*([[], [1.0]] if candidate is shared else [[1.0]]))
 
-    list(rounds.play(time_again, lambda: False))
-    assert len(calm.again) < len(shared.disturbed) == 8
+    list(rounds.run(time_again, lambda: False))
+    assert len(undisturbed.turn_repeats) < len(shared.disturbed) == 8
 
 
 def test_leaders_are_ranked_as_they_leave():
     slow, swapped, best = timed(0, 1.4), timed(1, 1.01), timed(2, 1.02)
     rounds, _ = admitted(slow, swapped, best)
     truth = {0: 1.5, 1: 1.04, 2: 1.0}
-    list(rounds.play(lambda c: c.take_turn([truth[c.slot]] * 3), lambda: False))
-    assert sorted(rounds.looks) == [(1.01, 1.04), (1.02, 1.0), (1.4, 1.5)]
+    list(rounds.run(lambda c: c.add_turn([truth[c.slot]] * 3), lambda: False))
+    assert sorted(rounds.repeat_timings) == [(1.01, 1.04), (1.02, 1.0), (1.4, 1.5)]
     disturbance = LocalDisturbance(CoreMeter([]))
-    disturbance.ranked(rounds.looks)
+    disturbance.add_repeat_timings(rounds.repeat_timings)
     assert (disturbance.total.pairs, disturbance.total.kept) == (3, 2)
 
 
@@ -198,14 +179,14 @@ COSTS = st.lists(st.floats(1e-6, 1.0), unique=True, max_size=12)
 
 @given(COSTS)
 def test_the_same_times_keep_their_order_and_opposite_ones_do_not(costs):
-    pairs, agreeing = kept_order([(cost, cost) for cost in costs])
+    pairs, agreeing = count_same_order([(cost, cost) for cost in costs])
     assert pairs == agreeing <= len(costs) * (len(costs) - 1) // 2
-    assert kept_order([(-cost, cost) for cost in costs]) == (pairs, 0)
+    assert count_same_order([(-cost, cost) for cost in costs]) == (pairs, 0)
 
 
 @given(st.lists(st.tuples(st.floats(1e-6, 1.0), st.floats(0.99, 1.0)), max_size=8))
 def test_times_that_cannot_be_told_apart_have_no_order(candidates):
-    assert kept_order(candidates) == (0, 0)
+    assert count_same_order(candidates) == (0, 0)
 
 
 def test_a_slow_candidate_gets_one_repeat(runner):

@@ -2,8 +2,8 @@
 
 import attrs
 import pytest
-from chameleon_core.stages import Arrival, MeasureJob
-from chameleon_runners.local.runner import LocalStream
+from chameleon_core._stages import Arrival, MeasureJob
+from chameleon_runners._local.runner import LocalStream
 from faults import Fault, config
 
 from ..conftest import TASK, drained, fault_space  # noqa: TID252 - tests are no package

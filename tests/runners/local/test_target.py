@@ -1,14 +1,14 @@
 """A target that this machine has no device for."""
 
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.operators.specs import DenseSpec
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_core._errors import TargetError
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._operators.specs import DenseSpec
+from chameleon_tvm._quick_tvm import tvm
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 
 
 @pytest.mark.skipif(tvm.runtime.device("cuda").exist, reason="this machine has a GPU")
@@ -18,7 +18,7 @@ def test_a_device_that_is_not_there_ends_the_job_at_once(runner):
     configs = AutoSpace(AutoOptions()).design_space(task).first_guesses[:2]
     job = MeasureJob(
         task=task,
-        space=StageRef(factory="chameleon_tvm.spaces.auto:AutoSpace"),
+        space=StageRef(factory="chameleon_tvm._spaces.auto:AutoSpace"),
         configs=[tuple(int(index) for index in row) for row in configs],
     )
     with pytest.raises(TargetError, match="no such device in this machine") as error:

@@ -5,10 +5,10 @@ from collections import Counter
 
 import attrs
 import pytest
-from chameleon_core.stages import Contender, Disturbance, MeasureJob
-from chameleon_runners.engine.process_pool import ProcessPool
-from chameleon_runners.local.options import LocalOptions
-from chameleon_runners.local.runner import LocalRunner
+from chameleon_core._stages import Contender, Disturbance, MeasureJob
+from chameleon_runners._engine.process_pool import ProcessPool
+from chameleon_runners._local.options import LocalOptions
+from chameleon_runners._local.runner import LocalRunner
 from faults import Fault, config
 
 from ..conftest import QUICK, TASK, drained, fault_space, job  # noqa: TID252 - tests are no package

@@ -1,15 +1,15 @@
 """A cluster that the runner ``ray`` starts for a run measures on this machine's CPU."""
 
 import pytest
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_runners.ray.options import RayOptions
-from chameleon_tvm.operators.specs import DenseSpec
-from chameleon_tvm.spaces.template.algorithms import KNOB
-from chameleon_tvm.spaces.template.tile_tiling import TILED
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_runners._ray.options import RayOptions
+from chameleon_tvm._operators.specs import DenseSpec
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS
 from computing import NATIVE, PROVIDER
 
 pytest.importorskip("ray")
-RayRunner = pytest.importorskip("chameleon_runners.ray.runner").RayRunner
+RayRunner = pytest.importorskip("chameleon_runners._ray.runner").RayRunner
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def measured(runner, spec, chosen):
     guesses = [row.tolist() for row in space.first_guesses if chosen(space.decode(row))]
     if not guesses:
         return None
-    stage = StageRef(factory="chameleon_tvm.spaces.template.provider:TemplateSpace")
+    stage = StageRef(factory="chameleon_tvm._spaces.template.provider:TemplateSpace")
     (result,) = runner.measure(MeasureJob(task=task, space=stage, configs=[tuple(guesses[0])]))
     return result
 
@@ -43,10 +43,11 @@ def test_it_measures_without_further_options(runner):
     assert runner.lanes == 0, "a search would run beside the timing"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_kernels_of_tiles_run(runner, dtype):
     spec = DenseSpec(input=[64, 128], units=64, dtype=dtype)
-    result = measured(runner, spec, lambda knobs: knobs.get(KNOB) == TILED)
+    result = measured(runner, spec, lambda knobs: knobs.get(ALGORITHM) == TILE_PRODUCTS)
     if result is None:
         pytest.skip("this CPU has no tile registers")
     assert result.message == ""

@@ -6,13 +6,13 @@ import threading
 
 import psutil
 import pytest
-from chameleon_core.errors import PluginError, TargetError
-from chameleon_core.stages import Contender
-from chameleon_runners.ray import parcels
-from chameleon_runners.ray.options import RayOptions
-from chameleon_runners.ray.runner import RayRunner
-from chameleon_runners.ray.worker_pool import RayPool
-from chameleon_system.processes.stamps import TOKEN
+from chameleon_core._errors import PluginError, TargetError
+from chameleon_core._stages import Contender
+from chameleon_runners._ray import payloads
+from chameleon_runners._ray.options import RayOptions
+from chameleon_runners._ray.runner import RayRunner
+from chameleon_runners._ray.worker_pool import RayPool
+from chameleon_system._processes.stamps import TOKEN
 from fault_devices import FaultDevice, FaultDeviceOptions
 from faults import FAULTS, Fault, config
 
@@ -20,7 +20,7 @@ from ..conftest import QUICK, TASK, by_config, eventually, fault_space, folders,
 from ..faults.conftest import EXPECTED  # noqa: TID252
 
 ray = pytest.importorskip("ray")
-Cluster = pytest.importorskip("chameleon_runners.ray.cluster").Cluster
+Cluster = pytest.importorskip("chameleon_runners._ray.cluster").Cluster
 ImpatientHost = pytest.importorskip("impatient_host").ImpatientHost
 
 
@@ -55,7 +55,7 @@ def _options(**options):
 
 @pytest.fixture
 def make(tmp_path, monkeypatch, hangs_end_soon):
-    monkeypatch.setattr("chameleon_runners.ray.cluster.Host", ImpatientHost)
+    monkeypatch.setattr("chameleon_runners._ray.cluster.WorkerActor", ImpatientHost)
 
     def runner(**options):
         more = options.pop("device_options", {})
@@ -223,7 +223,7 @@ def test_nobody_at_the_address(monkeypatch):
 
 
 def test_ray_is_not_installed(monkeypatch):
-    monkeypatch.setattr("chameleon_runners.ray.runner.find_spec", lambda _: None)
+    monkeypatch.setattr("chameleon_runners._ray.runner.find_spec", lambda _: None)
     with pytest.raises(PluginError, match="not installed") as caught:
         RayRunner(RayOptions())
     assert "`pip install ray==VERSION`" in str(caught.value.hint)
@@ -243,5 +243,5 @@ def test_resources_that_nobody_declares(bad):
 def test_parcels_bring_folders(tmp_path):
     (tmp_path / "made" / "sub").mkdir(parents=True)
     (tmp_path / "made" / "sub" / "kernel.so").write_bytes(bytes(range(256)))
-    parcels.unpack(parcels.pack(tmp_path / "made"), tmp_path / "got")
+    payloads.unpack(payloads.pack(tmp_path / "made"), tmp_path / "got")
     assert (tmp_path / "got" / "sub" / "kernel.so").read_bytes() == bytes(range(256))

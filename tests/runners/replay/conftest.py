@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from chameleon_core.pipeline.load import from_dict
-from chameleon_runners.replay.options import TableOptions
-from chameleon_runners.replay.stages import TableFrontend
+from chameleon_core._pipeline.load import from_dict
+from chameleon_runners._replay.options import TableOptions
+from chameleon_runners._replay.stages import TableFrontend
 
 RECORDED = Path(__file__).parents[2] / "data"
 

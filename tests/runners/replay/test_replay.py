@@ -1,21 +1,21 @@
 """Runs on recorded tables: the clock, the noise, repeatability, our own runs as tables."""
 
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.loop.run import run_pipeline
-from chameleon_core.measurement import FailureKind
-from chameleon_core.run_folder import read_store
-from chameleon_core.stages import Contender, MeasureJob, StageRef
-from chameleon_core.task import Task
-from chameleon_runners.replay.options import Noise, ReplayOptions
-from chameleon_runners.replay.reading import table_of_task, tables_at
-from chameleon_runners.replay.stages import ReplayRunner
+from chameleon_core._errors import ConfigError
+from chameleon_core._loop.run import run_pipeline
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import Contender, MeasureJob, StageRef
+from chameleon_core._store import RecordStore
+from chameleon_core._task import Task
+from chameleon_runners._replay.options import Noise, ReplayOptions
+from chameleon_runners._replay.readers import table_of_task, tables_at
+from chameleon_runners._replay.stages import ReplayRunner
 from chameleon_testing.conformance import check_runner
 from stopping import StopAfter, interrupted
 
 from .conftest import pipeline, tasks_of
 
-SPACE = StageRef(factory="chameleon_runners.replay.stages:TableSpace")
+SPACE = StageRef(factory="chameleon_runners._replay.stages:TableSpace")
 
 
 def _job(task, configs=None):
@@ -29,7 +29,7 @@ def _best(file):
 
 
 def _records(folder):
-    with read_store(folder) as store:
+    with RecordStore.of_run(folder) as store:
         return [m for stored in store.tasks() for m in store.measurements(stored.id)]
 
 
@@ -58,11 +58,11 @@ def test_the_clock_runs_ahead_by_what_was_replayed(tiny):
     with ReplayRunner(ReplayOptions()) as runner:
         before = runner.now()
         measurements = list(runner.measure(_job(task)))
-        passed = runner.now() - before
+        success = runner.now() - before
     recorded = sum(m.build_seconds + m.run_seconds for m in measurements)
     # 8 valid rows of 1.111 s, one compile failure of 0.5 s, one run failure of 0.25 s.
     assert recorded == pytest.approx(9.638)
-    assert passed >= recorded
+    assert success >= recorded
 
 
 def test_noise_is_drawn_from_the_repeats_and_repeatable(tiny):
@@ -131,7 +131,7 @@ def test_our_own_run_folder_is_a_table(tiny, tmp_path):
     (task,) = tasks_of(tmp_path / "run")
     space = table_of_task(task).space()
     assert {knob.name for knob in space.knobs} <= {"x", "y"}
-    assert len(space.everything) == 7
+    assert len(space.all_legal) == 7
     run_pipeline(pipeline(tmp_path / "run", tmp_path / "again"))
     second = _records(tmp_path / "again")
     assert sorted(m.seconds for m in second) == sorted(m.seconds for m in first.values())

@@ -6,12 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError, ConfigError
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.plugins import NoOptions
-from chameleon_runners.replay.reading import table_of_task, tables_at
-from chameleon_runners.replay.stages import TableSpace
-from chameleon_runners.replay.table import table_of
+from chameleon_core._errors import ChameleonError, ConfigError
+from chameleon_core._measurement import FailureKind, Measurement
+from chameleon_core._plugins import NoOptions
+from chameleon_runners._replay.readers import table_of_task, tables_at
+from chameleon_runners._replay.stages import TableSpace
+from chameleon_runners._replay.table import make_table
 from chameleon_testing.conformance import check_space_provider
 
 from .conftest import tasks_of, tiny_cache
@@ -144,15 +144,17 @@ def test_a_table_that_changed_under_its_task_is_noticed(tiny):
 
 
 def test_tables_of_one_configuration_and_of_texts_have_a_space():
-    first = table_of("one", "d", {"x": [3]}, [Measurement(config=(), seconds=(1.0,))])
-    assert len(first.space().everything) == 1
-    mixed = table_of("mixed", "d", {"x": [1, "auto"]}, [Measurement(config=(), seconds=(1.0,))] * 2)
+    first = make_table("one", "d", {"x": [3]}, [Measurement(config=(), seconds=(1.0,))])
+    assert len(first.space().all_legal) == 1
+    mixed = make_table(
+        "mixed", "d", {"x": [1, "auto"]}, [Measurement(config=(), seconds=(1.0,))] * 2
+    )
     assert mixed.knobs[0].options == ("1", "auto")
 
 
 def test_of_two_rows_of_one_configuration_the_first_counts():
     outcomes = [Measurement(config=(), seconds=(value,)) for value in (1.0, 2.0, 3.0)]
-    table = table_of("twice", "d", {"x": [1, 2, 1]}, outcomes)
+    table = make_table("twice", "d", {"x": [1, 2, 1]}, outcomes)
     assert len(table.configs) == 2
     assert table.measurement((0,)).seconds == (1.0,)
 
@@ -170,7 +172,7 @@ def test_recorded_tables_have_the_published_size(recorded, name, sizes, best):
     table = table_of_task(task)
     space = table.space()
     valid = int(np.isfinite(table.costs).sum())
-    assert (len(space.knobs), len(space.everything), valid) == sizes
+    assert (len(space.knobs), len(space.all_legal), valid) == sizes
     # What was published is the mean of the repeats; a measurement's cost is their median.
     mean = min(np.mean(row.seconds) for row in table.measurements if row.ok)
     assert mean == pytest.approx(best, rel=0.01)

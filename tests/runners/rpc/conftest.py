@@ -4,11 +4,11 @@ import socket
 import threading
 
 import pytest
-from chameleon_core.plugins.registry import default_registry
-from chameleon_core.task import Task
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.supervision import Serving, ServingPlan, ports_of
-from chameleon_runners.rpc.tracker import queues
+from chameleon_core._plugins.registry import default_registry
+from chameleon_core._task import Task
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.supervision import RpcServerOptions, RpcServers, find_ports
+from chameleon_runners._rpc.tracker import queues
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 
@@ -17,13 +17,13 @@ KEY = "tested"
 
 def free_port():
     """A port of this machine that nobody listens on."""
-    (port,) = ports_of("127.0.0.1", 0, 1)
+    (port,) = find_ports("127.0.0.1", 0, 1)
     return port
 
 
 @pytest.fixture(scope="module")
 def serving():
-    with Serving(ServingPlan(servers=2, key=KEY, threads=1)) as started:
+    with RpcServers(RpcServerOptions(servers=2, key=KEY, threads=1)) as started:
         yield started
 
 
@@ -45,7 +45,7 @@ def settle(serving):
     """Wait until all servers are free again."""
 
     def all_are_free():
-        serving.tend()
+        serving.supervise()
         return free_servers(serving) == len(serving.servers)
 
     assert eventually(all_are_free), "the servers do not come back"

@@ -14,17 +14,17 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import DeviceLostError
-from chameleon_core.plugins.registry import default_registry
-from chameleon_runners.rpc.device import RpcDevice, RpcDeviceOptions
-from chameleon_tvm.operators.specs import (
+from chameleon_core._errors import DeviceLostError
+from chameleon_core._plugins.registry import default_registry
+from chameleon_runners._rpc.device import RpcDevice, RpcDeviceOptions
+from chameleon_tvm._operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
     DenseSpec,
     DepthwiseConv2dSpec,
 )
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
 
 from .conftest import free_port
 

@@ -17,12 +17,12 @@ from behaviours import (
     BehaviourOptions,
     config,
 )
-from chameleon_core.errors import DeviceLostError, TargetError
-from chameleon_core.plugins.registry import default_registry
-from chameleon_runners.rpc import connecting, session
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.device import RpcDevice
-from chameleon_runners.rpc.options import RpcDeviceOptions
+from chameleon_core._errors import DeviceLostError, TargetError
+from chameleon_core._plugins.registry import default_registry
+from chameleon_runners._rpc import connection, session
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.device import RpcDevice
+from chameleon_runners._rpc.options import RpcDeviceOptions
 from structlog.testing import capture_logs
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
@@ -51,7 +51,7 @@ def artifacts(task, tmp_path_factory):
 @pytest.fixture
 def reach(settled, monkeypatch):
     """Makes devices of the tracker, and closes them."""
-    monkeypatch.setattr("chameleon_runners.rpc.device._ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr("chameleon_runners._rpc.device._ANSWER_SECONDS", 60.0)
     devices = []
 
     def make(**options):
@@ -109,7 +109,7 @@ def test_clients_of_one_process_id_upload_under_different_names(tmp_path, monkey
     for _ in range(2):
         client = runpy.run_path(session.__file__)["RpcSession"]
         client._load_library(SimpleNamespace(_session=server), library)
-    assert len({call.args for call in server.load_module.call_args_list}) == 2
+    assert len({probe_server.args for probe_server in server.load_module.call_args_list}) == 2
 
 
 def test_a_library_that_stays_on_the_device_leads_to_a_warning(
@@ -180,8 +180,8 @@ def test_a_session_is_renewed_before_the_server_ends_it(reach, native, artifacts
     device = reach(session_timeout=60.0)
     device.connect(native)
     first = device._session
-    for passed, renewed in [(10.0, False), (31.0, True)]:
-        first._opened = time.monotonic() - passed
+    for success, renewed in [(10.0, False), (31.0, True)]:
+        first._opened = time.monotonic() - success
         assert np.array_equal(device.load(artifacts / "none").outputs()[0], EXPECTED)
         assert (device._session is not first) is renewed
 
@@ -256,8 +256,8 @@ def test_a_session_that_is_opened_as_the_wait_ends_is_closed(monkeypatch):
         return SimpleNamespace(get_function=lambda _: closed.set)
 
     parts = SimpleNamespace(Event=GivenUp, Lock=threading.Lock, Thread=threading.Thread)
-    monkeypatch.setattr(connecting, "threading", parts)
+    monkeypatch.setattr(connection, "threading", parts)
     monkeypatch.setattr("tvm.rpc.connect", open_late)
     with pytest.raises(DeviceLostError, match="does not answer"):
-        connecting.connect(Address(host="127.0.0.1", port=9), "", lifetime=60.0, deadline=0.1)
+        connection.connect(Address(host="127.0.0.1", port=9), "", lifetime=60.0, deadline=0.1)
     assert closed.wait(60.0)

@@ -5,15 +5,15 @@ import sys
 
 import numpy as np
 import pytest
-from chameleon_core.errors import DeviceLostError
-from chameleon_runners.rpc.device import RpcDevice
-from chameleon_runners.rpc.options import RpcDeviceOptions
-from chameleon_tvm.device.cpus.naming import native_name
-from chameleon_tvm.instructions.choosing import tile_products_of
-from chameleon_tvm.operators.specs import DenseSpec
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.types import BFLOAT16, FLOAT32, INT8, UINT8
+from chameleon_core._errors import DeviceLostError
+from chameleon_runners._rpc.device import RpcDevice
+from chameleon_runners._rpc.options import RpcDeviceOptions
+from chameleon_tvm._device.cpus.naming import native_name
+from chameleon_tvm._instructions.selection import tile_products_of
+from chameleon_tvm._operators.specs import DenseSpec
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm._types import BFLOAT16, FLOAT32, INT8, UINT8
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import free_port

@@ -9,13 +9,13 @@ import attrs
 import psutil
 import pytest
 from behaviours import Behaviour, config
-from chameleon_core.errors import ChameleonError, DeviceLostError
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.device import RpcDevice
-from chameleon_runners.rpc.options import RpcDeviceOptions, RpcOptions
-from chameleon_runners.rpc.runner import RpcRunner
-from chameleon_runners.rpc.tracker import ServerState, call
+from chameleon_core._errors import ChameleonError, DeviceLostError
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.device import RpcDevice
+from chameleon_runners._rpc.options import RpcDeviceOptions, RpcOptions
+from chameleon_runners._rpc.runner import RpcRunner
+from chameleon_runners._rpc.tracker import ServerState, probe_server
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import free_port
@@ -49,7 +49,7 @@ def proxy(start):
     address = Address(host="127.0.0.1", port=free_port())
     ports = ["--port", str(address.port), "--port-end", str(address.port + 1), "--web-port", "0"]
     start("rpc_proxy", "--host", address.host, *ports)
-    there = eventually(lambda: call(address, timeout=0.2)[0] is not ServerState.GONE)
+    there = eventually(lambda: probe_server(address, timeout=0.2)[0] is not ServerState.GONE)
     assert there, "the proxy does not start"
     return address
 
@@ -82,8 +82,9 @@ def test_candidates_are_measured_through_a_proxy(board, task):
     assert [measurements[row] is None for row in configs] == [True, False, True]
 
 
+@pytest.mark.full
 def test_a_key_that_no_server_of_the_proxy_has(proxy, native, monkeypatch):
-    monkeypatch.setattr("chameleon_runners.rpc.device._ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr("chameleon_runners._rpc.device._ANSWER_SECONDS", 60.0)
     options = RpcDeviceOptions(address=str(proxy), key="nobody", connect_timeout=60.0)
     with pytest.raises(DeviceLostError, match="does not answer") as raised:
         RpcDevice(attrs.evolve(options, connect_timeout=2.0)).connect(native)

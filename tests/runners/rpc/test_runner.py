@@ -4,16 +4,16 @@ import json
 
 import pytest
 from behaviours import Behaviour, config
-from chameleon_cli.main import run
-from chameleon_core.errors import ConfigError, DeviceLostError, ExitCode, TargetError
-from chameleon_core.measurement import FailureKind
-from chameleon_core.stages import MeasureJob, StageRef
-from chameleon_runners.fleet import device_pool as waiting_policy
-from chameleon_runners.rpc import runner as device_refs
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.options import RpcOptions
-from chameleon_runners.rpc.runner import RpcRunner, TrackerDevices, device_refs_of
-from chameleon_runners.rpc.tracker import Queue
+from chameleon_cli._main import run
+from chameleon_core._errors import ConfigError, DeviceLostError, ExitCode, TargetError
+from chameleon_core._measurement import FailureKind
+from chameleon_core._stages import MeasureJob, StageRef
+from chameleon_runners._fleet import device_pool as waiting_policy
+from chameleon_runners._rpc import runner as device_refs
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.options import RpcOptions
+from chameleon_runners._rpc.runner import RpcRunner, TrackerDevices, device_refs_of
+from chameleon_runners._rpc.tracker import Queue
 
 from .conftest import KEY, free_port, settle
 

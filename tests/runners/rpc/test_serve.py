@@ -19,12 +19,12 @@ from behaviours import (
     BehaviourOptions,
     config,
 )
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode, TargetError
-from chameleon_runners.rpc import selftest
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.supervision import Serving, ServingPlan
-from chameleon_runners.rpc.tracker import call, queues
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode, TargetError
+from chameleon_runners._rpc import selftest
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.supervision import RpcServerOptions, RpcServers
+from chameleon_runners._rpc.tracker import probe_server, queues
 
 from ..conftest import eventually  # noqa: TID252 - tests are no package
 from .conftest import KEY, free_port, settle
@@ -91,7 +91,7 @@ def test_a_device_may_fail_without_words():
 
 
 def test_addresses_of_ipv6_are_in_brackets():
-    serving = Serving(ServingPlan(announce="::1"))
+    serving = RpcServers(RpcServerOptions(announce="::1"))
     shown = serving.describe()
     serving.close()
     assert all(place.startswith("[::1]:") for place in (shown["tracker"], *shown["servers"]))
@@ -117,7 +117,7 @@ def test_a_public_address_is_warned_of(served):
     ],
 )
 def test_what_counts_as_private(host, private):
-    assert ServingPlan(host=host).private is private
+    assert RpcServerOptions(host=host).private is private
 
 
 def test_a_killed_server_is_started_again(settled):
@@ -126,7 +126,7 @@ def test_a_killed_server_is_started_again(settled):
     server.kill()
 
     def restarted():
-        settled.tend()
+        settled.supervise()
         return server.restarts > restarts
 
     assert eventually(restarted)
@@ -138,8 +138,8 @@ def test_a_killed_server_is_started_again(settled):
 CLIENT = """
 import sys
 from pathlib import Path
-from chameleon_runners.rpc.device import RpcDevice
-from chameleon_runners.rpc.options import RpcDeviceOptions
+from chameleon_runners._rpc.device import RpcDevice
+from chameleon_runners._rpc.options import RpcDeviceOptions
 tracker, key, target, artifact = sys.argv[1:]
 device = RpcDevice(RpcDeviceOptions(tracker=tracker, key=key, session_timeout=600.0))
 device.connect(target)
@@ -167,29 +167,29 @@ def test_a_taken_port_is_one_sentence(capsys):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(TargetError) as raised:
-            Serving(ServingPlan(port=port))
+            RpcServers(RpcServerOptions(port=port))
         said = f"port {port} of 127.0.0.1 cannot be listened on: another program listens on it"
         assert str(raised.value) == said
         assert "--port 0" in raised.value.hint
         # The servers' ports follow the tracker's.
         with pytest.raises(TargetError, match=f"port {port} "):
-            Serving(ServingPlan(port=port - 1))
+            RpcServers(RpcServerOptions(port=port - 1))
         assert run(["serve", "--port", str(port)]) == ExitCode.DEVICE
         assert capsys.readouterr().err.splitlines()[0] == f"error: {said}"
 
 
 def test_ports_beyond_the_last_one_are_said():
     with pytest.raises(TargetError, match=r"port 65536 of 127\.0\.0\.1 .* no such port"):
-        Serving(ServingPlan(port=65535, servers=1))
+        RpcServers(RpcServerOptions(port=65535, servers=1))
 
 
 # -- devices ---------------------------------------------------------------------------------
 
 
 def test_devices_are_shown_and_tested(settled, native, capsys, monkeypatch):
-    patient = functools.partial(call, timeout=60.0)
+    patient = functools.partial(probe_server, timeout=60.0)
     monkeypatch.setattr(
-        "chameleon_runners.commands.devices.call", lambda row, timeout: patient(row)
+        "chameleon_runners._commands.devices.probe_server", lambda server, timeout: patient(server)
     )
     arguments = ["devices", "--tracker", str(settled.address), "--key", KEY, "--timeout", "60"]
     assert run([*arguments, "--test", "--target", "native", "--json"]) == ExitCode.OK

@@ -4,10 +4,10 @@ import json
 import struct
 
 import pytest
-from chameleon_core.errors import ConfigError, DeviceLostError, TargetError
-from chameleon_runners.rpc import tracker
-from chameleon_runners.rpc.addresses import Address
-from chameleon_runners.rpc.tracker import ServerState, call, queues, request
+from chameleon_core._errors import ConfigError, DeviceLostError, TargetError
+from chameleon_runners._rpc import tracker
+from chameleon_runners._rpc.addresses import Address
+from chameleon_runners._rpc.tracker import ServerState, probe_server, queues, request
 
 from .conftest import KEY, free_port
 
@@ -65,7 +65,7 @@ def test_a_grant_is_for_one_of_the_servers(settled):
 
 
 def test_a_free_server_answers_a_call(settled):
-    state, seconds = call(settled.servers[0].address, timeout=60.0)
+    state, seconds = probe_server(settled.servers[0].address, timeout=60.0)
     assert state is ServerState.FREE
     assert seconds < 60.0
 
@@ -75,7 +75,7 @@ def test_nobody_listens():
     with pytest.raises(DeviceLostError, match="no tracker answers") as raised:
         queues(address, timeout=60.0)
     assert "chameleon serve" in raised.value.hint
-    assert call(address, timeout=60.0)[0] is ServerState.GONE
+    assert probe_server(address, timeout=60.0)[0] is ServerState.GONE
 
 
 def test_a_tracker_that_greets_and_says_nothing_more(impostor, monkeypatch):
@@ -121,4 +121,4 @@ def test_a_server_is_no_tracker(settled):
 
 
 def test_a_silent_server_counts_as_busy(impostor):
-    assert call(impostor(None), timeout=0.2)[0] is ServerState.BUSY
+    assert probe_server(impostor(None), timeout=0.2)[0] is ServerState.BUSY

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from chameleon_system.processes import child as child_module
-from chameleon_system.processes.child import ChildProcess, LogTail, spawn, status_words
-from chameleon_system.processes.conversation import ChildEndedError, Conversation
+from chameleon_system._processes import child as child_module
+from chameleon_system._processes.child import ChildProcess, LogTail, describe_status, spawn
+from chameleon_system._processes.conversation import ChildEndedError, Conversation
 
 _PROGRAM = """
     import json, os, signal, subprocess, sys, time
@@ -164,7 +164,7 @@ def test_it_outlives_the_thread_that_started_it(start):
 
 _PARENT = """
     import sys
-    from chameleon_system.processes.child import ChildProcess
+    from chameleon_system._processes.child import ChildProcess
     child = ChildProcess("timeit", ["-n1", "-r1", "import time; time.sleep(600)"])
     print(child.pid, flush=True)
     sys.stdin.read()
@@ -221,7 +221,7 @@ def test_one_that_cannot_be_started(monkeypatch):
     ("status", "words"), [(0, "status 0"), (3, "status 3"), (-9, "SIGKILL"), (-250, "250")]
 )
 def test_how_it_ended_in_words(status, words):
-    assert status_words(status) == words
+    assert describe_status(status) == words
 
 
 def test_the_log_keeps_its_end():
@@ -241,7 +241,7 @@ def test_an_idle_child_gives_way_to_other_sessions_and_so_do_its_children(tmp_pa
         "import os, sys\n"
         "print(os.sched_getscheduler(0), *open('/proc/self/autogroup').read().split()[1:])\n"
         "if len(sys.argv) == 1:\n"
-        "    from chameleon_system.processes.child import ChildProcess\n"
+        "    from chameleon_system._processes.child import ChildProcess\n"
         "    with ChildProcess('looks', ['child']) as child:\n"
         "        child.reap(600)\n"
         "    print(child.log.strip())\n"

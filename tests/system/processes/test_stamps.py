@@ -8,14 +8,14 @@ from pathlib import Path
 import attrs
 import psutil
 import pytest
-from chameleon_system.processes import ending, stamps
-from chameleon_system.processes.ending import kill_abandoned
-from chameleon_system.processes.stamps import (
+from chameleon_system._processes import killing, stamps
+from chameleon_system._processes.killing import kill_abandoned
+from chameleon_system._processes.stamps import (
     TOKEN,
     ProcessStamp,
-    abandoned,
     child_token,
-    make_scratch,
+    is_abandoned,
+    make_scratch_folder,
     temporary_folder,
 )
 
@@ -43,7 +43,7 @@ def test_a_stamp_is_read_back(own):
 def test_what_is_no_stamp(text):
     # Such as those of an older version, of which nothing more is known.
     assert ProcessStamp.parse(text) is None
-    assert not abandoned(f"{text}:0")
+    assert not is_abandoned(f"{text}:0")
 
 
 def test_a_process_that_has_ended_is_dead(own, ended):
@@ -64,8 +64,8 @@ def test_one_that_nobody_has_waited_for_is_dead():
 
 @pytest.mark.parametrize("other", [{"namespace": "1"}, {"boot": "another"}])
 def test_nothing_is_known_of_other_containers_and_machines(ended, other):
-    assert abandoned(f"{ended}:3")
-    assert not abandoned(f"{attrs.evolve(ended, **other)}:3")
+    assert is_abandoned(f"{ended}:3")
+    assert not is_abandoned(f"{attrs.evolve(ended, **other)}:3")
 
 
 def test_tokens_are_all_different(own):
@@ -89,7 +89,7 @@ def test_only_abandoned_processes_of_this_namespace_are_killed(monkeypatch, ende
         process.stdout.readline()
     # Other tests' leftovers are none of this test's business.
     listed = [psutil.Process(process.pid) for process in processes]
-    monkeypatch.setattr(ending.psutil, "process_iter", lambda: iter(listed))
+    monkeypatch.setattr(killing.psutil, "process_iter", lambda: iter(listed))
     kill_abandoned()
     assert processes[0].wait(240) == -9
     assert [process.poll() for process in processes[1:]] == [None] * 3
@@ -100,13 +100,13 @@ def test_only_abandoned_processes_of_this_namespace_are_killed(monkeypatch, ende
 
 def test_the_first_folder_of_a_process_removes_those_of_the_dead(tmp_path, monkeypatch, ended):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    own = make_scratch()
+    own = make_scratch_folder()
     dead = tmp_path / f"chameleon-{ended}-x_1"
     elsewhere = tmp_path / f"chameleon-{attrs.evolve(ended, namespace='1')}-x_1"
     foreign = tmp_path / "chameleon-²-1-a-b-c"
     for folder in (dead, elsewhere, foreign):
         folder.mkdir()
-    stamps._remove_once.cache_clear()
+    stamps._remove_abandoned_once.cache_clear()
     temporary = temporary_folder()
     kept = Path(temporary.name)
     assert set(tmp_path.iterdir()) == {own, kept, elsewhere, foreign}

@@ -4,10 +4,10 @@ import json
 
 import attrs
 import pytest
-from chameleon_core.plugins import NoOptions
+from chameleon_core._plugins import NoOptions
 from chameleon_testing.conformance import check_baseline
-from chameleon_tvm.baselines.untuned import UntunedBaseline
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_tvm._baselines.untuned import UntunedBaseline
+from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
 
 CPU = json.dumps({"kind": "llvm"})
 
@@ -39,5 +39,5 @@ def test_it_declines_what_it_cannot_do(change):
 
 
 def test_asking_does_not_import_tvm(run_python):
-    code = "import sys, chameleon_tvm.baselines.untuned; print('tvm' in sys.modules)"
+    code = "import sys, chameleon_tvm._baselines.untuned; print('tvm' in sys.modules)"
     assert run_python(code).split() == ["False"]

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_tvm.device.cpus.description import _KNOWN, Core, core_of
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
-from chameleon_tvm.quick_tvm import codegen
-from chameleon_tvm.spaces.template.conv2d import geometry_of
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.spaces.template.winograd_tiling import WinogradTiling
+from chameleon_tvm._device.cpus.description import _CORES, Core, core_of
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec, DepthwiseConv2dSpec
+from chameleon_tvm._quick_tvm import codegen
+from chameleon_tvm._spaces.template.convolution import geometry_of
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
+from chameleon_tvm._spaces.template.winograd_tiling import WinogradTiling
 from computing import resolved
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,11 +74,11 @@ def test_arm_cores_differ_in_their_units():
 
 def test_every_core_is_a_name_of_llvms_and_sensible():
     known = {
-        triple: [cpu for cpu in _KNOWN if codegen.llvm_is_valid_cpu(cpu, triple)]
+        triple: [cpu for cpu in _CORES if codegen.llvm_is_valid_cpu(cpu, triple)]
         for triple in ("x86_64-linux-gnu", "aarch64-linux-gnu")
     }
-    assert sorted([name for names in known.values() for name in names]) == sorted(_KNOWN)
-    for core in _KNOWN.values():
+    assert sorted([name for names in known.values() for name in names]) == sorted(_CORES)
+    for core in _CORES.values():
         assert core.l1_bytes < core.l2_bytes <= core.l3_bytes
         assert core.memory_rate <= core.l3_rate <= core.l2_rate
     assert core_of("no such name", "x86_64") == Core()
@@ -150,4 +150,4 @@ def test_a_weight_used_once_is_a_memory_operand_on_x86():
     for cpu, most in (("haswell", 12), ("znver4", 16)):
         target = json.dumps({"keys": ["cpu"], "kind": "llvm", "mcpu": cpu, "num-cores": 2})
         space = DIRECT.design_space(spec.task("t", target))
-        assert space.values(space.everything)["tile_vectors"].max() == most
+        assert space.values(space.all_legal)["tile_vectors"].max() == most

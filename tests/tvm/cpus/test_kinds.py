@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from chameleon_system.permissions import AMX, refusal
-from chameleon_system.processor import own_architecture, parse_cpuinfo, parse_sysctl
-from chameleon_tvm.device import targets
-from chameleon_tvm.device.cpus import naming
-from chameleon_tvm.device.cpus.features import (
-    hidden_features,
+from chameleon_system._permissions import AMX, request_permission
+from chameleon_system._processor import own_architecture, parse_cpuinfo, parse_sysctl
+from chameleon_tvm._device import targets
+from chameleon_tvm._device.cpus import naming
+from chameleon_tvm._device.cpus.features import (
     reported_features,
     target_features,
+    unreported_features,
     used_features,
 )
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.operators.specs import (
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._operators.specs import (
     BatchMatmulSpec,
     Conv2dSpec,
     DenseSpec,
     DepthwiseConv2dSpec,
 )
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.template.arithmetic import arithmetic_in_words
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 from computing import NATIVE, require_reference, resolved
 
 LINUX, ARM, MAC = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "arm64-apple-darwin"
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
     triple: str = LINUX
     hidden: frozenset[str] = frozenset()
     """Features of the name that no flag shows: the model number alone tells of them."""
-    lacking: tuple[str, ...] = ()
+    missing_flags: tuple[str, ...] = ()
 
     @property
     def processor(self):
@@ -68,8 +68,8 @@ NEOVERSE = (NEON, f"{NEON} of float32", f"bfmmla tiles, {NEON} of float32", "usd
 SSE2 = wide("sse2 multiply and add", "sse2 32-bit integers")
 SSE4 = ("sse4_1", "sse4_2", "popcnt")
 KINDS = (
-    Kind("qemu64", "k8-sse3", "k8-sse3", SSE2, lacking=("ssse3", *SSE4)),
-    Kind("core2", "core2", "core2", SSE2, lacking=SSE4),
+    Kind("qemu64", "k8-sse3", "k8-sse3", SSE2, missing_flags=("ssse3", *SSE4)),
+    Kind("core2", "core2", "core2", SSE2, missing_flags=SSE4),
     Kind("haswell", "haswell", "haswell", wide(AVX2, "vpmaddwd", "vpmaddubsw")),
     Kind("zen2", "znver2", "znver2", wide(AVX2, "vpmaddwd", "vpmaddubsw")),
     Kind("zen3", "znver3", "znver3", wide(AVX2, "vpmaddwd", "vpmaddubsw")),
@@ -128,14 +128,14 @@ def test_native_is_what_the_flags_allow_and_nothing_more(kind, monkeypatch, tmp_
         naming.native_name.cache_clear()
     assert target == resolved(TARGETS[kind.file])
     assert used_features(tvm_target(target)) == reported_features(processor)
-    assert hidden_features(tvm_target(target)) == kind.hidden
-    assert processor.lacking == kind.lacking
+    assert unreported_features(tvm_target(target)) == kind.hidden
+    assert processor.missing_flags == kind.missing_flags
 
 
 @EACH
 def test_products_are_those_that_the_flags_allow(kind):
     expected = dict(zip(TYPES, kind.products, strict=False))
-    assert arithmetic_in_words(resolved(TARGETS[kind.file])) == expected
+    assert describe_arithmetic(resolved(TARGETS[kind.file])) == expected
 
 
 @EACH
@@ -211,9 +211,9 @@ def runs_here(target):
     if own_architecture() != "x86_64":
         return False
     wanted, own = (tvm_target(one) for one in (target, NATIVE))
-    if not used_features(wanted) | hidden_features(wanted) <= target_features(own):
+    if not used_features(wanted) | unreported_features(wanted) <= target_features(own):
         return False
-    return "amx-tile" not in used_features(wanted) or not refusal(AMX)
+    return "amx-tile" not in used_features(wanted) or not request_permission(AMX)
 
 
 @pytest.mark.full

@@ -5,12 +5,12 @@ import math
 import re
 
 import pytest
-from chameleon_cli.main import run
-from chameleon_core.errors import ExitCode
-from chameleon_tvm.commands import cpu_measuring as measuring
-from chameleon_tvm.device.cpus.memory import keep_memory_rate, kept_file, kept_memory_rate
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.spaces.template.arithmetic import arithmetic_in_words
+from chameleon_cli._main import run
+from chameleon_core._errors import ExitCode
+from chameleon_tvm._commands import cpu_measurement as measuring
+from chameleon_tvm._device.cpus.memory import rate_file, store_memory_rate, stored_memory_rate
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._spaces.template.arithmetic import describe_arithmetic
 from computing import resolved
 
 
@@ -30,8 +30,8 @@ def test_what_is_kept_is_what_this_cpu_is_described_with():
     target = native()
     values = json.loads(target)
     before = target_info(target).memory_bytes_per_cycle
-    keep_memory_rate(values["mcpu"], values["num-cores"], before / 3)
-    keep_memory_rate("another", values["num-cores"], 99.0)
+    store_memory_rate(values["mcpu"], values["num-cores"], before / 3)
+    store_memory_rate("another", values["num-cores"], 99.0)
     target_info.cache_clear()
     assert target_info(target).memory_bytes_per_cycle == before / 3
     other = {**values, "num-cores": values["num-cores"] + 1}
@@ -40,11 +40,11 @@ def test_what_is_kept_is_what_this_cpu_is_described_with():
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '{"x": 1}'])
 def test_a_damaged_file_is_no_file(text):
-    kept_file().parent.mkdir(parents=True)
-    kept_file().write_text(text)
-    assert kept_memory_rate("haswell", 2) is None
-    keep_memory_rate("haswell", 2, 3.5)
-    assert kept_memory_rate("haswell", 2) == 3.5
+    rate_file().parent.mkdir(parents=True)
+    rate_file().write_text(text)
+    assert stored_memory_rate("haswell", 2) is None
+    store_memory_rate("haswell", 2, 3.5)
+    assert stored_memory_rate("haswell", 2) == 3.5
 
 
 def test_the_command_measures_and_keeps(monkeypatch, capsys):
@@ -54,13 +54,13 @@ def test_the_command_measures_and_keeps(monkeypatch, capsys):
     assert run(["cpu", "--measure", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     values = document["target"]
-    rate = kept_memory_rate(values["mcpu"], values["num-cores"])
+    rate = stored_memory_rate(values["mcpu"], values["num-cores"])
     assert rate is not None
     assert 0.0 < rate < math.inf
     assert document["description"]["memory_bytes_per_cycle"] == rate
     assert document["features"] == sorted(document["features"])
     assert "multiply-add" in document["instructions"]
-    assert document["kernels"] == arithmetic_in_words(native())
+    assert document["kernels"] == describe_arithmetic(native())
 
 
 def test_another_cpu_is_shown_and_not_measured(capsys):
@@ -70,4 +70,4 @@ def test_another_cpu_is_shown_and_not_measured(capsys):
     assert re.search(r"^kernels +float32: neon FMA; float16: ", shown, re.MULTILINE)
     other = ["cpu", "--measure", "--target", "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53"]
     assert run(other) != ExitCode.OK
-    assert not kept_file().exists()
+    assert not rate_file().exists()

@@ -4,16 +4,16 @@ import errno
 from pathlib import Path
 
 import pytest
-from chameleon_system.permissions import AMX
-from chameleon_system.processor import parse_cpuinfo
-from chameleon_tvm.device.cpus.features import (
+from chameleon_system._permissions import AMX
+from chameleon_system._processor import parse_cpuinfo
+from chameleon_tvm._device.cpus.features import (
     CPUID_BITS,
     HWCAP2_BITS,
     HWCAP_BITS,
     LINUX_NAMES,
     reported_features,
 )
-from chameleon_tvm.device.cpus.registers import (
+from chameleon_tvm._device.cpus.registers import (
     HWCAP,
     HWCAP2,
     LEAVES,
@@ -22,7 +22,7 @@ from chameleon_tvm.device.cpus.registers import (
     WORDS,
     XCR0,
     bits_of,
-    reported,
+    decode_processor,
 )
 
 CPUINFO = Path(__file__).with_name("cpuinfo")
@@ -34,7 +34,7 @@ def described(name, architecture="x86_64"):
     return parse_cpuinfo((CPUINFO / name).read_text(), architecture)
 
 
-def answer_of(processor, *, xcr0=ALL_SAVED, permission=0, highest=7, highest_subleaf=1):
+def run_process(processor, *, xcr0=ALL_SAVED, permission=0, highest=7, highest_subleaf=1):
     """The numbers that an x86 processor with these flags, vendor and name reports."""
     words = [0] * WORDS
     at = {leaf: 4 * number for number, leaf in enumerate(LEAVES)}
@@ -63,7 +63,7 @@ def answer_of(processor, *, xcr0=ALL_SAVED, permission=0, highest=7, highest_sub
 @pytest.mark.parametrize("name", X86)
 def test_an_x86_processor_is_what_linux_says(name):
     processor = described(name)
-    answer = reported(answer_of(processor), "x86_64")
+    answer = decode_processor(run_process(processor), "x86_64")
     assert reported_features(answer.processor) == reported_features(processor)
     for field in ("vendor", "family", "model", "name"):
         assert getattr(answer.processor, field) == getattr(processor, field), field
@@ -88,7 +88,7 @@ def test_every_feature_has_a_bit():
 )
 def test_registers_that_the_system_does_not_save(xcr0, lost):
     processor = described("sapphirerapids")
-    answer = reported(answer_of(processor, xcr0=xcr0), "x86_64")
+    answer = decode_processor(run_process(processor, xcr0=xcr0), "x86_64")
     seen = reported_features(answer.processor)
     assert lost <= reported_features(processor) - seen
     assert {"sse4.2", "popcnt", "bmi2"} <= seen
@@ -96,18 +96,18 @@ def test_registers_that_the_system_does_not_save(xcr0, lost):
 
 def test_leaves_that_a_processor_does_not_know_are_not_read():
     processor = described("sapphirerapids")
-    old = reported_features(reported(answer_of(processor, highest=4), "x86_64").processor)
+    old = reported_features(decode_processor(run_process(processor, highest=4), "x86_64").processor)
     assert "avx" in old
     assert old.isdisjoint({"avx2", "avx512f", "amx-tile", "avxvnni"})
-    subleaf = reported(answer_of(processor, highest_subleaf=0), "x86_64").processor
+    subleaf = decode_processor(run_process(processor, highest_subleaf=0), "x86_64").processor
     assert reported_features(processor) - reported_features(subleaf) == {"avxvnni", "avx512bf16"}
 
 
 def test_a_refused_permission_has_a_reason():
-    answer = answer_of(described("sapphirerapids"), permission=-errno.EPERM)
-    assert reported(answer, "x86_64").refused == {AMX: "Operation not permitted"}
-    older = answer_of(described("haswell"), permission=-errno.EINVAL)
-    assert reported(older, "x86_64").refused == {}
+    answer = run_process(described("sapphirerapids"), permission=-errno.EPERM)
+    assert decode_processor(answer, "x86_64").refused == {AMX: "Operation not permitted"}
+    older = run_process(described("haswell"), permission=-errno.EINVAL)
+    assert decode_processor(older, "x86_64").refused == {}
 
 
 def test_an_arm_processor_is_what_linux_says():
@@ -117,7 +117,7 @@ def test_an_arm_processor_is_what_linux_says():
         value = sum(1 << bit for flag, bit in bits_of(table) if flag in processor.flags)
         words[at], words[at + 1] = value & 0xFFFFFFFF, value >> 32
     words[MIDR] = int(processor.vendor, 0) << 24 | 1 << 20 | 15 << 16 | processor.model << 4
-    answer = reported(words, "aarch64").processor
+    answer = decode_processor(words, "aarch64").processor
     assert reported_features(answer) == reported_features(processor)
     assert (answer.vendor, answer.model) == (processor.vendor, processor.model)
 
@@ -125,4 +125,4 @@ def test_an_arm_processor_is_what_linux_says():
 def test_words_beyond_the_lower_half_count():
     words = [0] * WORDS
     words[HWCAP2 + 1] = 1 << 5
-    assert reported_features(reported(words, "aarch64").processor) == {"sme2"}
+    assert reported_features(decode_processor(words, "aarch64").processor) == {"sme2"}

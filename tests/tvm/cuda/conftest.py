@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_tvm.building.lowering import cuda_source
-from chameleon_tvm.device.targets import tvm_target
+from chameleon_tvm._building.lowering import cuda_source
+from chameleon_tvm._device.targets import tvm_target
 from programs import completed
 
 HEADER = Path(__file__).with_name("emulation.h")

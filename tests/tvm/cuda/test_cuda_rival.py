@@ -4,9 +4,9 @@ import random
 import time
 
 import pytest
-from chameleon_tvm.operators.specs import DenseSpec
-from chameleon_tvm.rivals import metaschedule
-from chameleon_tvm.rivals.recorded import RecordedOptions, RecordedSchedule
+from chameleon_tvm._operators.specs import DenseSpec
+from chameleon_tvm._rivals import metaschedule
+from chameleon_tvm._rivals.recorded import RecordedOptions, RecordedSchedule
 from computing import resolved
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -35,9 +35,9 @@ class MadeUp(ms.runner.PyRunner):
 def test_it_tunes_for_cuda_and_its_winner_is_a_contender(monkeypatch, tmp_path, nvcc):
     target = resolved("cuda -arch=sm_80")
     task = DenseSpec(input=[64, 64], units=64).task("t", target)
-    local = metaschedule.workers
+    local = metaschedule.builder_and_runner
     monkeypatch.setattr(
-        metaschedule, "workers", lambda *a, **k: {**local(*a, **k), "runner": MadeUp()}
+        metaschedule, "builder_and_runner", lambda *a, **k: {**local(*a, **k), "runner": MadeUp()}
     )
     request = {
         "task": task.to_json(),

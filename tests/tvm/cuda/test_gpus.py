@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_tvm.device.gpus import gpu_info
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_core._errors import TargetError
+from chameleon_tvm._device.gpus import gpu_info
+from chameleon_tvm._quick_tvm import tvm
 from computing import resolved
 
 

@@ -12,7 +12,7 @@ def loaded(statements, *modules):
 
 
 def test_tvm_comes_without_torch_and_leaves_it_importable():
-    statements = "import chameleon_tvm.quick_tvm\nimport sys\nassert 'torch' not in sys.modules"
+    statements = "import chameleon_tvm._quick_tvm\nimport sys\nassert 'torch' not in sys.modules"
     assert loaded(statements, "tvm", "torch") == ["tvm"]
 
 
@@ -23,17 +23,17 @@ def test_importing_tvm_leaves_its_ffi_and_the_collector_as_they_were():
         "from tvm_ffi import core, registry\n"
         "before = registry.list_global_func_names, registry.get_global_func\n"
         "types = core._object_type_key_to_index\n"
-        "import chameleon_tvm.quick_tvm as quick\n"
+        "import chameleon_tvm._quick_tvm as quick\n"
         "assert before == (registry.list_global_func_names, registry.get_global_func)\n"
         "assert types is core._object_type_key_to_index\n"
         "assert gc.isenabled()\n"
         "names = registry.list_global_func_names()\n"
-        "with quick.names_listed_once():\n"
+        "with quick.cache_function_names():\n"
         "    assert registry.list_global_func_names() == names\n"
         "    registry.register_global_func('chameleon.test', abs)\n"
         "    assert registry.list_global_func_names() == registry.list_global_func_names()\n"
         "    assert 'chameleon.test' in registry.list_global_func_names()\n"
-        "with quick.absent_types_without_errors():\n"
+        "with quick.check_types_in_python():\n"
         "    assert core._object_type_key_to_index('chameleon.NoSuchType') is None\n"
         "    assert core._object_type_key_to_index('ir.IRModule') is not None\n"
     )
@@ -62,12 +62,12 @@ def test_operators_are_named_in_scripts_as_tvm_alone_names_them(run_python):
     alone = run_python(NAMES_IN_SCRIPTS.format(""))
     assert alone.count("\n") > 1000
     assert "s_tir.ldg32" in alone
-    assert run_python(NAMES_IN_SCRIPTS.format("import chameleon_tvm.quick_tvm")) == alone
+    assert run_python(NAMES_IN_SCRIPTS.format("import chameleon_tvm._quick_tvm")) == alone
 
 
 def test_steps_of_schedules_are_not_checked_in_python_and_refuse_what_does_not_fit():
     program = (
-        "from chameleon_tvm.quick_tvm import Schedule, te, tvm\n"
+        "from chameleon_tvm._quick_tvm import Schedule, te, tvm\n"
         "assert not any(hasattr(one, '__wrapped__') for one in vars(Schedule).values())\n"
         "x = te.placeholder((8,), 'float32', 'x')\n"
         "y = te.compute((8,), lambda i: x[i] + 1.0, 'y')\n"
@@ -85,10 +85,10 @@ def test_steps_of_schedules_are_not_checked_in_python_and_refuse_what_does_not_f
 
 def test_workers_load_no_plugins_for_the_operators_and_templates_of_this_package():
     statements = (
-        "from chameleon_tvm.operators.base import operator_of\n"
-        "from chameleon_tvm.operators.specs import DenseSpec\n"
-        "from chameleon_tvm.spaces.auto import AutoSpace\n"
-        "from chameleon_tvm.spaces.options import AutoOptions\n"
+        "from chameleon_tvm._operators.base import operator_of\n"
+        "from chameleon_tvm._operators.specs import DenseSpec\n"
+        "from chameleon_tvm._spaces.auto import AutoSpace\n"
+        "from chameleon_tvm._spaces.options import AutoOptions\n"
         'target = \'{"kind": "llvm", "mcpu": "znver4"}\'\n'
         "task = DenseSpec(input=(8, 64), units=64).task('t', target)\n"
         "AutoSpace(AutoOptions()).builder(task, threads=1)\n"

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chameleon_tvm.building.lowering import lower_function
-from chameleon_tvm.device.cpus.features import target_features
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.instructions.multiply_add import Bfloat16Weights, IntegerMultiplyAdd, MultiplyAdd
-from chameleon_tvm.instructions.neon import Bfmmla, Sdot, Smmla, Usdot
+from chameleon_tvm._building.lowering import lower_function
+from chameleon_tvm._device.cpus.features import target_features
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._instructions.multiply_add import (
+    Bfloat16Weights,
+    IntegerMultiplyAdd,
+    MultiplyAdd,
+)
+from chameleon_tvm._instructions.neon import Bfmmla, Sdot, Smmla, Usdot
 from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from computing import resolved
 from programs import completed

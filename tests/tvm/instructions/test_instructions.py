@@ -7,25 +7,29 @@ import re
 import numpy as np
 import pytest
 import structlog
-from chameleon_core.errors import ChameleonError, TargetError
-from chameleon_networks.package import machine
-from chameleon_system.permissions import AMX, AMX_CALL
-from chameleon_system.processor import own_architecture
-from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.device.cpus.features import target_features
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.instructions import choosing, emission
-from chameleon_tvm.instructions.amx import AmxBfloat16
-from chameleon_tvm.instructions.choosing import instruction_of, own_records_of, tile_products_of
-from chameleon_tvm.instructions.emission import importing, permissions_of, using
-from chameleon_tvm.instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
-from chameleon_tvm.instructions.neon import Bfmmla
-from chameleon_tvm.instructions.records import INSTRUCTIONS
-from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS
-from chameleon_tvm.instructions.x86 import Vdpbf16ps, Vpmaddubsw, Vpmaddwd
-from chameleon_tvm.quick_tvm import tirx
+from chameleon_core._errors import ChameleonError, TargetError
+from chameleon_networks._artifact import machine
+from chameleon_system._permissions import AMX, AMX_CALL
+from chameleon_system._processor import own_architecture
+from chameleon_tvm._building.kernel import Program, TVMKernel
+from chameleon_tvm._device.cpus.features import target_features
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._instructions import emission, selection
+from chameleon_tvm._instructions.amx import AmxBfloat16
+from chameleon_tvm._instructions.emission import permissions_of, with_instructions, with_preludes
+from chameleon_tvm._instructions.multiply_add import IntegerMultiplyAdd, MultiplyAdd
+from chameleon_tvm._instructions.neon import Bfmmla
+from chameleon_tvm._instructions.records import INSTRUCTIONS
+from chameleon_tvm._instructions.selection import (
+    instruction_of,
+    package_records_of,
+    tile_products_of,
+)
+from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS
+from chameleon_tvm._instructions.x86 import Vdpbf16ps, Vpmaddubsw, Vpmaddwd
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._types import BFLOAT16, STORAGE
 from chameleon_tvm.testing.instructions import check_instruction, check_meaning, trials_of
-from chameleon_tvm.types import BFLOAT16, STORAGE
 from computing import NATIVE, X86, assembly_of, resolved
 
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=generic -mattr=+dotprod,+i8mm,+bf16"
@@ -60,7 +64,7 @@ def test_compiled_code_contains_it(record, target):
     check_instruction(record, target)
 
 
-@pytest.mark.parametrize("record", own_records_of(NATIVE), ids=lambda record: record.name)
+@pytest.mark.parametrize("record", package_records_of(NATIVE), ids=lambda record: record.name)
 def test_it_computes_its_meaning_here(record):
     assert check_instruction(record)
 
@@ -124,7 +128,9 @@ def test_what_is_wrong_is_said(one, target, sentence):
         check_meaning(one(), target)
 
 
-@pytest.mark.skipif("vpmaddwd" not in [one.name for one in own_records_of(NATIVE)], reason="AVX2")
+@pytest.mark.skipif(
+    "vpmaddwd" not in [one.name for one in package_records_of(NATIVE)], reason="AVX2"
+)
 def test_integers_have_to_be_equal():
     with pytest.raises(AssertionError, match="sums differ from its meaning"):
         check_meaning(Wrapping())
@@ -144,7 +150,7 @@ def in_parallel(trial, target):
     loop = serial.body.body if isinstance(serial.body, tirx.AttrStmt) else serial.body
     shared = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.PARALLEL, loop.body)
     # An instruction that several parts of a kernel use, among others.
-    body = importing(shared, [trial.instruction, trial.instruction, Vpmaddwd()])
+    body = with_preludes(shared, [trial.instruction, trial.instruction, Vpmaddwd()])
     return assembly_of(tirx.PrimFunc(serial.params, body), resolved(target))
 
 
@@ -207,11 +213,11 @@ def refused(monkeypatch):
         asked.append(permission)
         return "Operation not permitted"
 
-    for module in (choosing, emission):
-        monkeypatch.setattr(module, "refusal", refusal)
-    choosing._permitted.cache_clear()
+    for module in (selection, emission):
+        monkeypatch.setattr(module, "request_permission", refusal)
+    selection._is_permitted.cache_clear()
     yield asked
-    choosing._permitted.cache_clear()
+    selection._is_permitted.cache_clear()
 
 
 def increment():
@@ -223,8 +229,8 @@ def increment():
 
 def test_a_function_says_what_its_instructions_need():
     assert permissions_of(increment()) == frozenset()
-    assert permissions_of(using(increment(), [Vpmaddwd()])) == frozenset()
-    assert permissions_of(using(increment(), [AmxBfloat16(), Vpmaddwd()])) == {AMX}
+    assert permissions_of(with_instructions(increment(), [Vpmaddwd()])) == frozenset()
+    assert permissions_of(with_instructions(increment(), [AmxBfloat16(), Vpmaddwd()])) == {AMX}
 
 
 def test_a_kernel_asks_before_it_is_made(refused):
@@ -232,26 +238,26 @@ def test_a_kernel_asks_before_it_is_made(refused):
     inputs = [np.zeros(1, np.float32)]
     TVMKernel(Program(function=increment(), inputs=inputs), target)
     assert not refused
-    function = using(increment(), [AmxBfloat16()])
+    function = with_instructions(increment(), [AmxBfloat16()])
     with pytest.raises(TargetError, match="refuses AMX to this process: Operation not permitted"):
         TVMKernel(Program(function=function, inputs=inputs), target)
     assert refused == [AMX]
 
 
 def test_a_refused_permission_is_told_with_its_reason(refused):
-    assert choosing.refusals(resolved(SAPPHIRE)) == {AMX: "Operation not permitted"}
-    assert choosing.refusals(resolved(f"{X86}haswell")) == {}
+    assert selection.refused_permissions(resolved(SAPPHIRE)) == {AMX: "Operation not permitted"}
+    assert selection.refused_permissions(resolved(f"{X86}haswell")) == {}
     assert refused == [AMX]
 
 
 def test_what_the_system_refuses_is_left_out_of_this_machine_s_choices(refused, monkeypatch):
     target = resolved(SAPPHIRE)
-    monkeypatch.setattr(choosing, "is_this_cpu", lambda _target: False)
+    monkeypatch.setattr(selection, "is_this_cpu", lambda _target: False)
     names = [row.name for row in tile_products_of(target, data="bfloat16", weights="bfloat16")]
     assert names == ["tdpbf16ps"]
     assert not refused
-    choosing._permitted.cache_clear()
-    monkeypatch.setattr(choosing, "is_this_cpu", lambda _target: True)
+    selection._is_permitted.cache_clear()
+    monkeypatch.setattr(selection, "is_this_cpu", lambda _target: True)
     with structlog.testing.capture_logs() as said:
         for _ in range(2):
             assert not tile_products_of(target, data="bfloat16", weights="bfloat16")

@@ -6,18 +6,18 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.fallbacks import STRICT
-from chameleon_tvm.operators.elementary import FUNCTIONS
-from chameleon_tvm.operators.matmul_specs import DenseSpec
-from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.lowered import loops_of, with_vectors
-from chameleon_tvm.spaces.loops.partial_sums import begun
-from chameleon_tvm.spaces.loops.schedule import LoopPlan, default_plan, scheduled
-from chameleon_tvm.spaces.loops.template import LoopTemplate
-from chameleon_tvm.spaces.loops.trees import found
-from chameleon_tvm.spaces.loops.vectors import counted_loop
-from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_core._errors import ConfigError
+from chameleon_core._fallbacks import STRICT
+from chameleon_tvm._operators.elementary import FUNCTIONS
+from chameleon_tvm._operators.matmul_specs import DenseSpec
+from chameleon_tvm._quick_tvm import te, tirx
+from chameleon_tvm._spaces.loops.lowering import loops_of, vectorize
+from chameleon_tvm._spaces.loops.partial_sums import begun
+from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
+from chameleon_tvm._spaces.loops.template import LoopTemplate
+from chameleon_tvm._spaces.loops.trees import find_nodes
+from chameleon_tvm._spaces.loops.vectors import counted_loop
+from chameleon_tvm._spaces.template.options import TemplateOptions
 from computing import assembly_of, ran, resolved
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -192,7 +192,7 @@ def test_shares_of_a_sum_are_divided(dtype):
 @pytest.mark.parametrize(("rows", "columns"), [(67, 130), (16, 8), (9, 300)])
 def test_transpositions_move_whole_vectors(rows, columns):
     function = loops_of(scheduled(_turned(rows, columns), LoopPlan(), 8))
-    stores = found(function.body, tirx.BufferStore)
+    stores = find_nodes(function.body, tirx.BufferStore)
     assert {str(store.value.ty) for store in stores} == {"float32x8"}
 
 
@@ -200,7 +200,7 @@ def test_no_remainder_of_a_loop_is_left_for_llvms_vectorizer():
     i, x, out = tirx.Var("i", "int64"), *(tirx.decl_buffer([32], name=name) for name in ("x", "y"))
     halves = tirx.if_then_else(i % 8 < 4, x[i % 8], -x[i // 8])
     loop = counted_loop(i, 32, tirx.BufferStore(out, halves, [i]))
-    assert not found(with_vectors(loop, 16), tirx.FloorMod)
+    assert not find_nodes(vectorize(loop, 16), tirx.FloorMod)
 
 
 REDUCTIONS = {
@@ -357,7 +357,7 @@ def test_elementary_functions_are_good_to_float32(name):
 def test_an_error_without_words_is_named(monkeypatch):
     monkeypatch.delenv(STRICT)
     refuse = Mock(side_effect=AssertionError)
-    monkeypatch.setattr("chameleon_tvm.spaces.loops.template.default_plan", refuse)
+    monkeypatch.setattr("chameleon_tvm._spaces.loops.template.default_plan", refuse)
     task = DenseSpec(input=(4, 8), units=8).task("t", AVX2)
     with pytest.raises(ConfigError, match="scheduled as loops: AssertionError"):
         LoopTemplate(task, TemplateOptions())

@@ -6,15 +6,15 @@ import operator
 
 import numpy as np
 import pytest
-from chameleon_tvm.quick_tvm import te, tirx
-from chameleon_tvm.spaces.loops.lowered import loops_of
-from chameleon_tvm.spaces.loops.schedule import (
-    MOST_PARTS,
+from chameleon_tvm._quick_tvm import te, tirx
+from chameleon_tvm._spaces.loops.lowering import loops_of
+from chameleon_tvm._spaces.loops.schedule import (
+    MAX_PARTS,
     LoopPlan,
     plan_parts,
     scheduled,
 )
-from chameleon_tvm.spaces.loops.trees import found, uses
+from chameleon_tvm._spaces.loops.trees import find_nodes, uses
 from computing import assembly_of, ran, resolved
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -43,7 +43,7 @@ def _added(shape, other):
 
 
 def _innermost(function):
-    loops = found(function.body, tirx.For)
+    loops = find_nodes(function.body, tirx.For)
     return [loop for loop in loops if isinstance(loop.body, tirx.BufferStore)]
 
 
@@ -52,7 +52,7 @@ def _divisions(function):
     return [
         division
         for loop in _innermost(function)
-        for division in found(loop.body, (tirx.FloorDiv, tirx.FloorMod))
+        for division in find_nodes(loop.body, (tirx.FloorDiv, tirx.FloorMod))
         if uses(division, loop.loop_var)
     ]
 
@@ -109,7 +109,7 @@ def test_parts_cut_one_axis_evenly(extents):
 
 
 def test_parts_are_many_and_long():
-    assert plan_parts([1, 64, 56, 56]) == MOST_PARTS
+    assert plan_parts([1, 64, 56, 56]) == MAX_PARTS
     assert plan_parts([1, 56, 56, 64]) == 56
     assert plan_parts([1, 257, 56, 199]) == 257
     assert plan_parts([2, 197, 5]) == 2

@@ -6,15 +6,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_core.measurement import FailureKind
-from chameleon_networks.graph.relaxed import relax
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.metaschedule import ChameleonStrategy, load_tensor_intrinsics
-from chameleon_tvm.metaschedule.strategy import TracePlan, Workload, canonical_target, measured
-from chameleon_tvm.metaschedule.traces import applied, config_of
-from chameleon_tvm.quick_tvm import te, tvm
-from chameleon_tvm.spaces.sketch.options import SketchOptions
+from chameleon_core._errors import ChameleonError
+from chameleon_core._measurement import FailureKind
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._metaschedule import ChameleonStrategy, load_tensor_intrinsics
+from chameleon_tvm._metaschedule.strategy import (
+    TracePlan,
+    Workload,
+    canonical_target,
+    to_measurement,
+)
+from chameleon_tvm._metaschedule.traces import applied, config_of
+from chameleon_tvm._quick_tvm import te, tvm
+from chameleon_tvm._spaces.sketch.options import SketchOptions
 from computing import resolved
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.testing import dummy_object
@@ -222,14 +227,14 @@ def test_records_of_earlier_tuning_are_learnt(context, target):
     ],
 )
 def test_failures_are_typed(problem, kind):
-    result = measured((1,), None, problem=problem)
+    result = to_measurement((1,), None, problem=problem)
     assert (result.failure, result.message) == (kind, problem.strip())
 
 
 def test_times_that_are_none_are_failures():
-    assert measured((1,), [1e-3, 2e-3]).seconds == (1e-3, 2e-3)
-    assert measured((1,), [0.0]).failure is FailureKind.RUN_ERROR
-    assert measured((1,), []).failure is FailureKind.RUN_ERROR
+    assert to_measurement((1,), [1e-3, 2e-3]).seconds == (1e-3, 2e-3)
+    assert to_measurement((1,), [0.0]).failure is FailureKind.RUN_ERROR
+    assert to_measurement((1,), []).failure is FailureKind.RUN_ERROR
 
 
 def test_an_unknown_stage_is_said_at_once():

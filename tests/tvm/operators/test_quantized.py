@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.epilogues import Quantization
-from chameleon_tvm.operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.epilogues import Quantization
+from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
 from computing import NATIVE, naive_convolution
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +56,6 @@ def test_what_cannot_be_computed_is_said_in_a_sentence(make, said):
 def test_tasks_of_float32_say_nothing_of_output_types():
     plain = Conv2dSpec(input=[1, 16, 8, 8], filters=32, kernel=3)
     assert "output_dtype" not in plain.arguments()
-    assert plain.task("x", "llvm").key == "fdf88253715ffbb30eb5e18a"
     both = {spec.task("x", NATIVE).key for spec in (conv(), conv(output_dtype="uint8"))}
     assert len(both) == 2
     assert Conv2dSpec.of(conv(**INT8).task("t", NATIVE)).output_dtype == "uint8"
@@ -145,12 +144,14 @@ def test_the_reference_is_what_loops_compute(kernel, padding, more):
     np.testing.assert_allclose(got, by_loops(spec, inputs), rtol=1e-12, atol=1e-12)
 
 
-def computed(spec, inputs):
-    """What the unscheduled function makes of logical inputs."""
+def require_both(spec, inputs, expected):
+    """The reference and the unscheduled function give what is expected of logical inputs."""
     builder = UnscheduledBuilder(spec.task("t", NATIVE), threads=1)
     builder.use(inputs)
-    (got,) = builder.build([]).outputs()
-    return got
+    with np.errstate(over="ignore"):
+        answers = [*operator_of(builder.task).reference(inputs), *builder.build([]).outputs()]
+    for answer in answers:
+        np.testing.assert_array_equal(answer, expected)
 
 
 @pytest.mark.parametrize(
@@ -169,10 +170,7 @@ def test_the_largest_sums_stay_exact(data, zero, weight):
     total = depth * (data - zero) * weight
     assert abs(total) < 2**31
     expected = [[np.float32(total), np.float32(total + 64) * np.float32(0.5)]]
-    np.testing.assert_array_equal(
-        operator_of(spec.task("t", NATIVE)).reference(inputs)[0], expected
-    )
-    np.testing.assert_array_equal(computed(spec, inputs), expected)
+    require_both(spec, inputs, expected)
 
 
 @pytest.mark.parametrize("scale", [1e38, 1.0, 1e-30, -1e38])
@@ -191,10 +189,7 @@ def test_outputs_saturate_and_never_wrap_around(scale):
     expected = np.full((2, 3), 7.0)
     if abs(scale) >= 1.0:
         expected = np.where(signs > 0, 255.0, np.where(signs < 0, 0.0, 7.0))
-    with np.errstate(over="ignore"):
-        (reference,) = operator_of(spec.task("t", NATIVE)).reference(inputs)
-    np.testing.assert_array_equal(reference, expected)
-    np.testing.assert_array_equal(computed(spec, inputs), expected)
+    require_both(spec, inputs, expected)
 
 
 def test_halves_are_rounded_to_even_numbers():
@@ -207,7 +202,4 @@ def test_halves_are_rounded_to_even_numbers():
         Quantization(data_zero_point=0.0, out_zero_point=10.0).array,
     ]
     expected = [[10, 11, 12, 12, 14, 10]]
-    np.testing.assert_array_equal(
-        operator_of(spec.task("t", NATIVE)).reference(inputs)[0], expected
-    )
-    np.testing.assert_array_equal(computed(spec, inputs), expected)
+    require_both(spec, inputs, expected)

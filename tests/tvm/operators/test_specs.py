@@ -2,11 +2,11 @@
 
 import attrs
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.frontend import OperatorsFrontend
-from chameleon_tvm.operators.frontend_options import OperatorsOptions
-from chameleon_tvm.operators.layouts import spatial_rank, with_rank
-from chameleon_tvm.operators.specs import (
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.frontend import OperatorsFrontend
+from chameleon_tvm._operators.frontend_options import OperatorsOptions
+from chameleon_tvm._operators.layouts import spatial_rank, with_rank
+from chameleon_tvm._operators.specs import (
     BatchMatmulSpec,
     Conv1dSpec,
     Conv2dSpec,

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.operators import specs
-from chameleon_tvm.operators.base import operator_of
+from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm._operators import specs
+from chameleon_tvm._operators.base import operator_of
 from computing import NATIVE, naive_convolution, require_reference
 
 from ..two_bytes import IN_TWO_BYTES, PRODUCTS, in_type  # noqa: TID252 - shared by folders

@@ -3,15 +3,15 @@ import json
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.task import Task
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.prim_functions import loaded_function
-from chameleon_tvm.operators.specs import PrimFuncSpec
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.spaces.loops.trees import structural_equal
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.provider import SketchSpace
+from chameleon_core._errors import ConfigError
+from chameleon_core._task import Task
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.prim_functions import loaded_function
+from chameleon_tvm._operators.specs import PrimFuncSpec
+from chameleon_tvm._quick_tvm import tvm
+from chameleon_tvm._spaces.loops.trees import structural_equal
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchSpace
 from computing import require_reference, resolved
 
 GOOD = """

@@ -8,21 +8,21 @@ import stat
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_tvm.building.remote.artifact import read_recipe
-from chameleon_tvm.building.remote.failures import ruins_context
-from chameleon_tvm.building.remote.kernels import CudaEvents, flush_of
-from chameleon_tvm.building.remote.local_device import LocalDevice
-from chameleon_tvm.building.remote.smoke_test import smoke_test_for
-from chameleon_tvm.device.linking import LINKER, architecture, linking_for
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import DenseSpec
-from chameleon_tvm.quick_tvm import Schedule, tvm
-from chameleon_tvm.rivals.recorded import RecordedOptions, RecordedSchedule
-from chameleon_tvm.spaces.sketch.packing import layout_free
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_core._errors import TargetError
+from chameleon_tvm._building.remote.artifact import read_recipe
+from chameleon_tvm._building.remote.failures import ruins_context
+from chameleon_tvm._building.remote.kernels import CudaEvents, flush_of
+from chameleon_tvm._building.remote.local_device import LocalDevice
+from chameleon_tvm._building.remote.smoke_test import smoke_test_for
+from chameleon_tvm._device.linking import LINKER, architecture, linking_for
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.specs import DenseSpec
+from chameleon_tvm._quick_tvm import Schedule, tvm
+from chameleon_tvm._rivals.recorded import RecordedOptions, RecordedSchedule
+from chameleon_tvm._spaces.sketch.packing import layout_free
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
 from computing import resolved
 
 MIB = 1 << 20

@@ -5,22 +5,22 @@ from pathlib import Path
 
 import attrs
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_system.permissions import AMX
-from chameleon_system.processor import parse_cpuinfo
-from chameleon_tvm.building.remote import facts as facts_module
-from chameleon_tvm.building.remote.facts import (
+from chameleon_core._errors import TargetError
+from chameleon_system._permissions import AMX
+from chameleon_system._processor import parse_cpuinfo
+from chameleon_tvm._building.remote import facts as facts_module
+from chameleon_tvm._building.remote.facts import (
     ServerFacts,
     ask,
-    ask_here,
     check,
     own_facts,
-    own_version,
+    query_local,
+    tvm_version,
 )
-from chameleon_tvm.device.cpus.naming import name_of, native_name
-from chameleon_tvm.device.cpus.registers import Reported
-from chameleon_tvm.device.linking import own_triple
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_tvm._device.cpus.naming import closest_cpu_name, native_name
+from chameleon_tvm._device.cpus.registers import Reported
+from chameleon_tvm._device.linking import own_triple
+from chameleon_tvm._quick_tvm import tvm
 from computing import ARM, X86, resolved
 from structlog.testing import capture_logs
 
@@ -29,7 +29,7 @@ CPUINFO = Path(__file__).parents[1] / "cpus" / "cpuinfo"
 
 def own(**other):
     name = native_name()
-    facts = {"tvm": own_version(), "triple": own_triple(), "cpu": name.mcpu, "mattr": name.mattr}
+    facts = {"tvm": tvm_version(), "triple": own_triple(), "cpu": name.mcpu, "mattr": name.mattr}
     return ServerFacts(**{**facts, **({"mattr": ()} if "cpu" in other else {}), **other})
 
 
@@ -52,11 +52,11 @@ def refusal(facts, text, *, exists=True):
 def test_another_tvm():
     said = refusal(own(tvm="0.18.0"), "native")
     assert "0.18.0" in said
-    assert own_version() in said
+    assert tvm_version() in said
 
 
 def test_a_patch_of_the_same_release_is_none():
-    release = ".".join(own_version().split(".")[:2])
+    release = ".".join(tvm_version().split(".")[:2])
     accepts(own(tvm=f"{release}.99"), "native")
 
 
@@ -93,7 +93,7 @@ def test_the_flags_of_a_server_count_more_than_its_name():
     guest = own(triple="x86_64-linux-gnu", cpu="rocketlake")
     text = f"{X86}sapphirerapids"
     assert "amx-tile" in refusal(guest, text)
-    output = name_of(described("graniterapids-guest"), "rocketlake", "x86_64-linux-gnu")
+    output = closest_cpu_name(described("graniterapids-guest"), "rocketlake", "x86_64-linux-gnu")
     accepts(attrs.evolve(guest, cpu=output.mcpu, mattr=output.mattr), text)
 
 
@@ -129,16 +129,16 @@ def test_a_permission_that_the_server_s_system_refuses():
 
 def test_a_server_that_serves_reports_what_it_is_refused(monkeypatch):
     monkeypatch.setattr(facts_module, "host_features", lambda: frozenset({"amx-tile"}))
-    monkeypatch.setattr(facts_module, "refusal", lambda permission: f"no {permission}")
+    monkeypatch.setattr(facts_module, "request_permission", lambda permission: f"no {permission}")
     assert json.loads(own_facts())["refused"] == {AMX: "no amx"}
     monkeypatch.setattr(facts_module, "host_features", lambda: frozenset({"avx2"}))
     assert json.loads(own_facts())["refused"] == {}
 
 
 def test_this_process_goes_by_its_flags():
-    facts = ask_here(tvm.cpu(), "cpu")
+    facts = query_local(tvm.cpu(), "cpu")
     name = native_name()
-    assert (facts.tvm, facts.cpu, facts.mattr) == (own_version(), name.mcpu, name.mattr)
+    assert (facts.tvm, facts.cpu, facts.mattr) == (tvm_version(), name.mcpu, name.mattr)
     assert not facts.guessed
 
 
@@ -157,7 +157,7 @@ def test_asking_our_own_server():
     functions = {"chameleon.server.facts": own_facts, "target.llvm_get_system_cpu": lambda: "i386"}
     facts = ask(server_of(functions), None, "cpu")
     name = native_name()
-    assert (facts.tvm, facts.cpu, facts.mattr) == (own_version(), name.mcpu, name.mattr)
+    assert (facts.tvm, facts.cpu, facts.mattr) == (tvm_version(), name.mcpu, name.mattr)
     assert json.loads(json.dumps(facts.to_json()))["cpu"] == facts.cpu
 
 

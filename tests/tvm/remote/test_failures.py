@@ -1,8 +1,8 @@
 """TVM's error texts mean a lost device, too little memory or time, or a bad kernel."""
 
 import pytest
-from chameleon_core.errors import DeviceLostError, TargetError
-from chameleon_tvm.building.remote.failures import meaning, remote_calls, ruins_context
+from chameleon_core._errors import DeviceLostError, TargetError
+from chameleon_tvm._building.remote.failures import meaning, remote_calls, ruins_context
 
 # As apache-tvm 0.27 wrote them when servers were killed, kernels crashed and sessions expired.
 LOST = [

@@ -5,13 +5,13 @@ import subprocess
 import tarfile
 
 import pytest
-from chameleon_system.permissions import AMX, refusal
-from chameleon_system.processor import own_architecture, this_processor
-from chameleon_tvm.building.remote.probe import ask_processor, probe_for
-from chameleon_tvm.device.cpus.features import reported_features
-from chameleon_tvm.device.cpus.registers import WORDS, reported
-from chameleon_tvm.device.linking import LINKER, own_triple
-from chameleon_tvm.quick_tvm import tvm
+from chameleon_system._permissions import AMX, request_permission
+from chameleon_system._processor import own_architecture, this_processor
+from chameleon_tvm._building.remote.probe import ask_processor, probe_for
+from chameleon_tvm._device.cpus.features import reported_features
+from chameleon_tvm._device.cpus.registers import WORDS, decode_processor
+from chameleon_tvm._device.linking import LINKER, own_triple
+from chameleon_tvm._quick_tvm import tvm
 
 ARM = "aarch64-linux-gnu"
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
@@ -54,7 +54,7 @@ def test_this_processor_is_what_linux_says():
     assert reported_features(answer.processor) == reported_features(described)
     for field in ("architecture", "vendor", "family", "model"):
         assert getattr(answer.processor, field) == getattr(described, field), field
-    refused = refusal(AMX) if "amx_tile" in described.flags else ""
+    refused = request_permission(AMX) if "amx_tile" in described.flags else ""
     assert answer.refused == ({AMX: refused} if refused else {})
 
 
@@ -93,6 +93,6 @@ def program(tmp_path_factory):
 def test_an_arm_processor_is_asked(program, cpu, part, features):
     command = [EMULATOR, "-cpu", cpu, str(program)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    processor = reported([*map(int, printed.split())], "aarch64").processor
+    processor = decode_processor([*map(int, printed.split())], "aarch64").processor
     assert (processor.vendor, processor.model) == ("0x41", part)
     assert reported_features(processor) == features

@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.task import Task
-from chameleon_tvm.rivals import bench
-from chameleon_tvm.rivals.options import MetaScheduleOptions
+from chameleon_core._errors import ConfigError
+from chameleon_core._task import Task
+from chameleon_tvm._rivals import bench
+from chameleon_tvm._rivals.options import MetaScheduleOptions
 
 TASK = Task(name="c", operator="conv2d", arguments={}, target="llvm", flop=1e9)
 ANSWER = {

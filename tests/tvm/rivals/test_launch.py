@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_tvm.rivals.launch import answer_of, tuning_limit
+from chameleon_core._errors import ChameleonError
+from chameleon_tvm._rivals.launch import run_process, tuning_limit
 
 PROGRAMS = {
     "hangs": "import time; time.sleep(600)",
@@ -14,8 +14,8 @@ PROGRAMS = {
     "dies": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     "answers": """
 import os, tempfile
-from chameleon_system.processes.answering import Answers, requests
-answers, request = Answers(), next(requests())
+from chameleon_system._processes.answers import AnswerStream, read_requests
+answers, request = AnswerStream(), next(read_requests())
 print("of no interest")
 folders = [os.getcwd(), tempfile.mkdtemp()]
 answers.send({**request, "threads": os.environ["TVM_NUM_THREADS"], "folders": folders})
@@ -32,21 +32,21 @@ def programs(tmp_path, monkeypatch):
 
 def test_one_that_hangs_is_given_up():
     with pytest.raises(ChameleonError, match="rival_hangs was not done after 0 s and was killed"):
-        answer_of("rival_hangs", {}, 1, 0.2)
+        run_process("rival_hangs", {}, 1, 0.2)
 
 
 def test_one_that_fails_says_why():
     with pytest.raises(ChameleonError, match="rival_fails failed: out of luck"):
-        answer_of("rival_fails", {}, 1)
+        run_process("rival_fails", {}, 1)
 
 
 def test_one_that_dies_without_a_word():
     with pytest.raises(ChameleonError, match="rival_dies failed: SIGKILL"):
-        answer_of("rival_dies", {}, 1)
+        run_process("rival_dies", {}, 1)
 
 
 def test_one_that_answers():
-    answer = answer_of("rival_answers", {"seed": 7}, 3)
+    answer = run_process("rival_answers", {"seed": 7}, 3)
     assert (answer["seed"], answer["threads"]) == (7, "3")
     assert not any(Path(folder).exists() for folder in answer["folders"])
 

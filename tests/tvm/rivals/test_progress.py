@@ -3,7 +3,7 @@
 import time
 from types import SimpleNamespace
 
-from chameleon_tvm.rivals.metaschedule import Progress
+from chameleon_tvm._rivals.metaschedule import Progress
 
 
 def _result(*seconds):

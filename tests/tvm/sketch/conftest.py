@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
-from chameleon_tvm.operators.specs import Conv2dSpec
+from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
+from chameleon_tvm._operators.specs import Conv2dSpec
 from computing import resolved
 
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 import synthetic
-from chameleon_core.errors import InvalidConfigurationError
-from chameleon_core.loop.round.stages import SearchStages
-from chameleon_core.loop.round.tuner import TaskTuner
-from chameleon_core.measurement import Measurement
-from chameleon_core.plugins import NoOptions
-from chameleon_core.space.design import resolved
-from chameleon_core.stages import StageContext
-from chameleon_tvm.operators.primfunc_spec import PrimFuncSpec
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
+from chameleon_core._errors import InvalidConfigurationError
+from chameleon_core._loop.round.stages import SearchStages
+from chameleon_core._loop.round.tuner import TaskTuner
+from chameleon_core._measurement import Measurement
+from chameleon_core._plugins import NoOptions
+from chameleon_core._space.design import resolved
+from chameleon_core._stages import StageContext
+from chameleon_tvm._operators.primfunc_spec import PrimFuncSpec
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace
 
 BATCHES, BATCH_SIZE = 4, 8
 
@@ -94,7 +94,7 @@ def test_an_impossible_choice_is_resolved_as_its_sentence_says(foreign_task):
     space, builder = _space(task), SketchBuilder(task, SketchOptions(), threads=1)
     column = space.index["compute_location_squares"]
     knob = space.knobs[column]
-    config = space.everything[0].copy()
+    config = space.all_legal[0].copy()
     config[column] = knob.options.index(2)
     with pytest.raises(
         InvalidConfigurationError, match=r"compute_location_squares.*TVM takes.*choose"

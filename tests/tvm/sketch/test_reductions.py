@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
-from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.sketch.borders import guards_of, holds
-from chameleon_tvm.spaces.sketch.lowered import loops_of
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.plan import INLINE
-from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
+from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._spaces.sketch.borders import guards_of, holds
+from chameleon_tvm._spaces.sketch.lowering import lower_sketch
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.plan import INLINE
+from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace
 from computing import require_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,7 +54,7 @@ def described(task, *, skips):
     feature = space.features(configs)[:, space.feature_names.index("nest.skips_padding")]
     chosen = configs[(feature > 0) == skips][:8]
     assert len(chosen)
-    return [loops_of(builder.scheduled(config).function).script() for config in chosen]
+    return [lower_sketch(builder.scheduled(config).function).script() for config in chosen]
 
 
 def test_the_model_knows_where_no_condition_is_left_in_the_innermost_loops(task):
@@ -91,10 +91,10 @@ def test_sums_are_indexed_by_constants_alone(target):
     assert stays.any()
     assert not stays.all()
     for config in configs[stays][:6]:
-        script = loops_of(builder.scheduled(config).function).script()
+        script = lower_sketch(builder.scheduled(config).function).script()
         assert [line for line in script.splitlines() if "sums_1[" in line or "sums[" in line]
     for config in configs[~stays][:6]:
-        assert "sums" not in loops_of(builder.scheduled(config).function).script()
+        assert "sums" not in lower_sketch(builder.scheduled(config).function).script()
 
 
 def test_metaschedules_own_programs_are_an_option(task):
@@ -125,7 +125,7 @@ def test_versions_and_runs_cover_what_is_inside_and_nothing_else(sizes):
     for conjunct in conjuncts:
         inside &= holds(conjunct, where)
     if not guards.borders:
-        assert len(guards.kept) == len(conjuncts)
+        assert len(guards.remaining) == len(conjuncts)
         return
     (border,) = guards.borders
     covered = np.zeros_like(inside, int)
@@ -157,7 +157,7 @@ def test_a_border_of_four_kinds_is_left_alone():
     row = o * 2 + i + r
     guards = guarded([row >= 6, row < 8], {"o": 8, "r": 9, "i": 2})
     assert not guards.borders
-    assert len(guards.kept) == 2
+    assert len(guards.remaining) == 2
 
 
 def test_conditions_on_outer_loops_are_moved_out():
@@ -165,4 +165,4 @@ def test_conditions_on_outer_loops_are_moved_out():
     guards = guarded([o + r >= 1, i + r >= 1, o + i >= 1], {"o": 4, "r": 3, "i": 2})
     assert len(guards.hoisted) == 1
     assert len(guards.borders) == 1
-    assert len(guards.kept) == 1  # No loop of the reduction can be split for it.
+    assert len(guards.remaining) == 1  # No loop of the reduction can be split for it.

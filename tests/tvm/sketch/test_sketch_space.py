@@ -2,12 +2,12 @@ import json
 
 import numpy as np
 import pytest
-from chameleon_core.errors import InvalidConfigurationError
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.operators.specs import Conv2dSpec, DenseSpec
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.plan import INLINE, ROOT
-from chameleon_tvm.spaces.sketch.provider import SketchBuilder, SketchSpace
+from chameleon_core._errors import InvalidConfigurationError
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._operators.specs import Conv2dSpec, DenseSpec
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.plan import INLINE, ROOT
+from chameleon_tvm._spaces.sketch.provider import SketchBuilder, SketchSpace
 from computing import require_reference, require_sound, resolved
 
 
@@ -120,9 +120,9 @@ def test_parallel_feature_is_what_tvm_makes(builder, space):
 def test_the_space_is_the_same_in_every_process(run_python, space, task):
     program = (
         "import json, sys\n"
-        "from chameleon_core.task import Task\n"
-        "from chameleon_tvm.spaces.sketch.options import SketchOptions\n"
-        "from chameleon_tvm.spaces.sketch.provider import SketchSpace\n"
+        "from chameleon_core._task import Task\n"
+        "from chameleon_tvm._spaces.sketch.options import SketchOptions\n"
+        "from chameleon_tvm._spaces.sketch.provider import SketchSpace\n"
         "space = SketchSpace(SketchOptions()).design_space(Task(**json.load(sys.stdin)))\n"
         "print(json.dumps([space.fingerprint, space.first_guesses.tolist()]))\n"
         "assert 'tvm.s_tir.tensor_intrin' not in sys.modules\n"

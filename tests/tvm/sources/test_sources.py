@@ -4,8 +4,8 @@ import inspect
 import sys
 
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.sources import named_object
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._sources import named_object
 
 
 def test_two_files_of_one_stem_are_two_modules(tmp_path):

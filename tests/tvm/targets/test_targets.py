@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from chameleon_core.errors import TargetError
-from chameleon_core.loop.start.tasks import tasks_of
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.plugins import NoOptions
-from chameleon_system.processor import own_architecture
-from chameleon_tvm.device import targets
-from chameleon_tvm.device.cpus.naming import CpuName
-from chameleon_tvm.device.targets import TVMTargets, target_info, tvm_target
+from chameleon_core._errors import TargetError
+from chameleon_core._loop.start.tasks import target_of, tasks_of
+from chameleon_core._pipeline.load import from_dict
+from chameleon_core._plugins import NoOptions
+from chameleon_system._processor import own_architecture
+from chameleon_tvm._device import targets
+from chameleon_tvm._device.cpus.naming import CpuName
+from chameleon_tvm._device.targets import TVMTargets, target_info, tvm_target
 from computing import resolved
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,15 +37,16 @@ def test_the_command_line_form_and_json_are_the_same():
 
 def test_a_mapping_in_a_pipeline_gives_tasks_of_the_same_keys():
     model = {"operators": [{"dense": {"input": [8, 8], "units": 8}}]}
-    words, mapping = (
-        tasks_of(from_dict({"model": model, "target": target}))
+    pipelines = (
+        from_dict({"model": model, "target": target})
         for target in (
             "llvm -mcpu=znver4 -num-cores=2",
             {"kind": "llvm", "mcpu": "znver4", "num-cores": 2},
         )
     )
-    assert words[0] == mapping[0]
-    assert [task.key for task in words[1]] == [task.key for task in mapping[1]]
+    tasks, others = (tasks_of(pipeline, target_of(pipeline)) for pipeline in pipelines)
+    assert [task.key for task in tasks] == [task.key for task in others]
+    assert tasks[0].target == others[0].target
 
 
 @pytest.mark.parametrize("text", ["native", "llvm -mcpu=haswell", "nvidia/nvidia-h100"])

@@ -1,11 +1,11 @@
 """An instruction of other CPUs that this machine computes with loops."""
 
 import pytest
-from chameleon_tvm.emit import widening
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot
-from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.template import arithmetic
-from chameleon_tvm.types import BFLOAT16, STORAGE
+from chameleon_tvm._emit import widening
+from chameleon_tvm._instructions.base import BFLOAT16_BITS, Dot
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._spaces.template import arithmetic
+from chameleon_tvm._types import BFLOAT16, STORAGE
 
 
 class Pairs(Dot):

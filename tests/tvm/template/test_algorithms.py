@@ -2,15 +2,20 @@
 
 import numpy as np
 import pytest
-from chameleon_core.space import Choice, Constraint, DesignSpace, FeatureBlock
-from chameleon_tvm.spaces.template.algorithms import KNOB, Algorithm, JoinedTemplate, joined
+from chameleon_core._space import Choice, Constraint, DesignSpace, FeatureBlock
+from chameleon_tvm._spaces.template.algorithms import (
+    ALGORITHM,
+    Algorithm,
+    MultiAlgorithmTemplate,
+    join_spaces,
+)
 
 
 class Toy(Algorithm):
     """Knobs of its own, and a cost that is one of their values."""
 
-    def __init__(self, prefix, names=None, *, options=(1, 2, 3), leads=True):
-        self.prefix, self.options, self.leads = prefix, options, leads
+    def __init__(self, prefix, names=None, *, options=(1, 2, 3), preferred=True):
+        self.prefix, self.options, self.preferred = prefix, options, preferred
         self.names = names or (prefix,)
 
     def space(self):
@@ -18,7 +23,7 @@ class Toy(Algorithm):
         several = len(self.names) > 1
         knobs = [Choice(name=knob, options=self.options), Choice(name=other, options=("a", "b"))]
         if several:
-            knobs.insert(0, Choice(name=KNOB, options=self.names))
+            knobs.insert(0, Choice(name=ALGORITHM, options=self.names))
         guesses = np.zeros((2, len(knobs)), np.int32)
         guesses[1, -1] = 1
         return DesignSpace(
@@ -42,39 +47,39 @@ class Toy(Algorithm):
         return [self.prefix, *constants]
 
 
-DIRECT = Toy("direct", leads=False)
+DIRECT = Toy("direct", preferred=False)
 WINOGRAD = Toy("winograd", ("winograd2", "winograd4"), options=(2, 3))
 SPLIT = Toy("split", options=(1, 3))
 ALL = (DIRECT, WINOGRAD, SPLIT)
 
 
 def test_legal_configurations_are_those_of_the_parts():
-    space = joined(ALL)
-    rows = space.everything
+    space = join_spaces(ALL)
+    rows = space.all_legal
     parts = [part.space() for part in ALL]
     legal = rows[space.legal(rows)]
-    assert len(legal) == sum(int(part.legal(part.everything).sum()) for part in parts)
+    assert len(legal) == sum(int(part.legal(part.all_legal).sum()) for part in parts)
     assert len(np.unique(legal, axis=0)) == len(legal)
     for row in legal:
         decoded = space.decode(row.tolist())
-        (algorithm,) = (part for part in ALL if decoded[KNOB] in part.names)
+        (algorithm,) = (part for part in ALL if decoded[ALGORITHM] in part.names)
         others = [f"{part.prefix}_size" for part in ALL if part is not algorithm]
         assert all(row[space.index[name]] == 0 for name in others)
 
 
 def test_every_name_is_a_choice():
-    space = joined(ALL)
+    space = join_spaces(ALL)
     assert tuple(space.knobs[0].values) == ("direct", "winograd2", "winograd4", "split")
-    chosen = {space.decode(row.tolist())[KNOB] for row in space.everything}
+    chosen = {space.decode(row.tolist())[ALGORITHM] for row in space.all_legal}
     assert chosen == {"direct", "winograd2", "winograd4", "split"}
 
 
 def test_features_of_other_algorithms_are_zero():
-    space = joined(ALL)
-    rows = space.everything[space.legal(space.everything)]
+    space = join_spaces(ALL)
+    rows = space.all_legal[space.legal(space.all_legal)]
     features = space.features_block.compute(space.values(rows))
     assert features.shape == (len(rows), len(ALL))
-    names = space.values(rows)[KNOB]
+    names = space.values(rows)[ALGORITHM]
     for column, algorithm in enumerate(ALL):
         mine = np.isin(names, algorithm.names)
         sizes = space.values(rows)[f"{algorithm.prefix}_size"]
@@ -88,13 +93,13 @@ def test_features_of_other_algorithms_are_zero():
     [
         (ALL, "split"),  # both lead, and its guess is the cheaper one
         ((DIRECT, WINOGRAD), "winograd2"),
-        ((DIRECT, Toy("planar", leads=False, options=(2, 3))), "direct"),
-        ((DIRECT, Toy("planar", leads=False)), "planar"),  # at the same cost
+        ((DIRECT, Toy("planar", preferred=False, options=(2, 3))), "direct"),
+        ((DIRECT, Toy("planar", preferred=False)), "planar"),  # at the same cost
     ],
 )
 def test_the_first_guess_is_of_the_likeliest_algorithm(algorithms, likeliest):
-    space = joined(algorithms)
-    guesses = [space.decode(row.tolist())[KNOB] for row in space.first_guesses]
+    space = join_spaces(algorithms)
+    guesses = [space.decode(row.tolist())[ALGORITHM] for row in space.first_guesses]
     assert guesses[0] == likeliest
     assert space.legal(space.first_guesses).all()
     # Every algorithm is measured early.
@@ -102,19 +107,19 @@ def test_the_first_guess_is_of_the_likeliest_algorithm(algorithms, likeliest):
 
 
 def test_one_algorithm_has_its_own_space():
-    space = joined((DIRECT,))
+    space = join_spaces((DIRECT,))
     assert [knob.name for knob in space.knobs] == ["direct_size", "direct_order"]
 
 
 def test_a_template_calls_the_chosen_algorithm():
-    class Template(JoinedTemplate):
+    class Template(MultiAlgorithmTemplate):
         def __init__(self):
             self.algorithms, self.shapes = ALL, {"out": (1,)}
 
     template = Template()
-    for row in template.design_space.everything:
+    for row in template.design_space.all_legal:
         values = template.design_space.decode(row.tolist())
-        (expected,) = (part.prefix for part in ALL if values[KNOB] in part.names)
+        (expected,) = (part.prefix for part in ALL if values[ALGORITHM] in part.names)
         assert template.function(values) == (expected, values, {"out": (1,)})
         assert template.pack(values, ["weights"]) == [expected, "weights"]
     assert template.tolerance == 0.0

@@ -6,16 +6,16 @@ import attrs
 import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.emit import rounding
-from chameleon_tvm.instructions.base import BFLOAT16_BITS
-from chameleon_tvm.operators import specs
-from chameleon_tvm.quick_tvm import te
-from chameleon_tvm.spaces.template import arithmetic
-from chameleon_tvm.spaces.template.provider import template_of
-from chameleon_tvm.types import STORAGE, array_type
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm._building.kernel import Program, TVMKernel
+from chameleon_tvm._emit import rounding
+from chameleon_tvm._instructions.base import BFLOAT16_BITS
+from chameleon_tvm._operators import specs
+from chameleon_tvm._quick_tvm import te
+from chameleon_tvm._spaces.template import arithmetic
+from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm._types import STORAGE, array_type
 from computing import (
     HALF_PLACE,
     NATIVE,

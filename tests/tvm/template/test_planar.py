@@ -5,10 +5,10 @@ from functools import partial
 import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
-from chameleon_tvm.spaces.template.algorithms import KNOB
-from chameleon_tvm.spaces.template.planar_tiling import PLANAR
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.planar_tiling import PLANAR
 from computing import EPILOGUES, NATIVE, PROVIDER, X86, few, require_sound, resolved
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 def planar(space, count, seed):
     """The first guess of planar tiles, and random ones that are legal."""
     drawn = [*space.first_guesses, *space.sample(3000, np.random.default_rng(seed))]
-    result = [config for config in drawn if space.decode(config)[KNOB] == PLANAR]
+    result = [config for config in drawn if space.decode(config)[ALGORITHM] == PLANAR]
     assert result
     return result[: 1 + count]
 
@@ -78,6 +78,6 @@ ZEN4 = resolved(f"{X86}znver4 -num-cores=2")
 def test_the_likelier_algorithm_is_guessed_first(size, first):
     spec = Conv2dSpec(input=[1, 64, *size], kernel=3, padding=1, filters=64)
     space = PROVIDER.design_space(spec.task("t", ZEN4))
-    assert space.decode(space.first_guesses[0])[KNOB] == first
-    kinds = [space.decode(config)[KNOB] for config in space.first_guesses[:4]]
+    assert space.decode(space.first_guesses[0])[ALGORITHM] == first
+    kinds = [space.decode(config)[ALGORITHM] for config in space.first_guesses[:4]]
     assert kinds.count(first) == 3

@@ -9,22 +9,22 @@ from functools import partial
 import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import InvalidConfigurationError
-from chameleon_tvm.building.kernel import Program, TVMKernel
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.operators.activations import activate
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.spec import leaky_relu
-from chameleon_tvm.operators.specs import (
+from chameleon_core._errors import InvalidConfigurationError
+from chameleon_tvm._building.kernel import Program, TVMKernel
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._operators.activations import activate
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.spec import leaky_relu
+from chameleon_tvm._operators.specs import (
     ACTIVATIONS,
     BatchMatmulSpec,
     Conv2dSpec,
     DenseSpec,
     DepthwiseConv2dSpec,
 )
-from chameleon_tvm.quick_tvm import te
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_tvm._quick_tvm import te
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import template_of
 from computing import (
     EPILOGUES,
     NATIVE,
@@ -68,6 +68,7 @@ def depthwise(draw):
     )
 
 
+@pytest.mark.full
 @settings(FEW, max_examples=12)
 @given(depthwise(), st.integers(0, 1000))
 def test_depthwise_convolutions(spec, seed):

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ChameleonError
-from chameleon_tvm.instructions.base import Dot
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.spec import ACTIVATIONS
-from chameleon_tvm.operators.specs import (
+from chameleon_core._errors import ChameleonError
+from chameleon_tvm._instructions.base import Dot
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.spec import ACTIVATIONS
+from chameleon_tvm._operators.specs import (
     Conv1dSpec,
     Conv2dSpec,
     Conv3dSpec,
@@ -14,11 +14,11 @@ from chameleon_tvm.operators.specs import (
     DepthwiseConv2dSpec,
     DepthwiseConv3dSpec,
 )
-from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.sketch.provider import SketchSpace
-from chameleon_tvm.spaces.template import arithmetic
-from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchSpace
+from chameleon_tvm._spaces.template import arithmetic
+from chameleon_tvm._spaces.template.provider import template_of
 from computing import (
     NATIVE,
     PROVIDER,

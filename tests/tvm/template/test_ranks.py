@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.operators.convolution_specs import DEPTHWISE, GROUPED
-from chameleon_tvm.operators.layouts import channels_first, channels_last
-from chameleon_tvm.operators.specs import Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
-from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
-from chameleon_tvm.spaces.template.geometry import block_diagonal, groups_per_vector
-from chameleon_tvm.spaces.template.provider import template_of
+from chameleon_core._errors import ConfigError
+from chameleon_tvm._operators.convolution_specs import DEPTHWISE, GROUPED
+from chameleon_tvm._operators.layouts import channels_first, channels_last
+from chameleon_tvm._operators.specs import Conv2dSpec, Conv3dSpec, DepthwiseConv2dSpec
+from chameleon_tvm._spaces.template.convolution import ConvolutionTemplate, geometry_of
+from chameleon_tvm._spaces.template.geometry import block_diagonal, groups_per_vector
+from chameleon_tvm._spaces.template.provider import template_of
 from computing import EPILOGUES, NATIVE, check, few, first_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -106,7 +106,7 @@ def test_frames_that_do_not_mix_are_images_of_a_batch():
 def test_taps_in_the_padding_of_an_outer_axis_are_not_counted():
     spec = Conv3dSpec(input=[1, 8, 2, 8, 8], filters=16, kernel=3, padding=1, layout="NDHWC")
     (depth,) = geometry_of(spec, 8).outer
-    assert depth.inside == pytest.approx(4 / 6)
+    assert depth.inside_fraction == pytest.approx(4 / 6)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Operators of any size have configurations on vectors of any width."""
 
 import numpy as np
-from chameleon_tvm.operators import specs
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_tvm._operators import specs
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 from computing import resolved
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

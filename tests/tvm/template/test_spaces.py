@@ -6,21 +6,21 @@ import math
 import attrs
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_core.space import Choice, DesignSpace
-from chameleon_core.task import Task
-from chameleon_testing.conformance_cases import grid
-from chameleon_tvm.device.targets import target_info
-from chameleon_tvm.operators import specs
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.template.base import TemplateBuilder
-from chameleon_tvm.spaces.template.conv2d import ConvolutionTemplate, geometry_of
-from chameleon_tvm.spaces.template.estimates import first_guesses, spread
-from chameleon_tvm.spaces.template.geometry import tap_patterns, valid_taps
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
-from chameleon_tvm.spaces.template.tiling import ConvolutionTiling, tile_sizes
+from chameleon_core._errors import ConfigError
+from chameleon_core._space import Choice, DesignSpace
+from chameleon_core._task import Task
+from chameleon_testing._conformance_cases import grid
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._operators import specs
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.template.base import TemplateBuilder
+from chameleon_tvm._spaces.template.convolution import ConvolutionTemplate, geometry_of
+from chameleon_tvm._spaces.template.direct_tiling import DirectTiling, tile_sizes
+from chameleon_tvm._spaces.template.estimates import evenly_spaced, first_guesses
+from chameleon_tvm._spaces.template.geometry import tap_patterns, valid_taps
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
 from computing import assembly_of, require_sound, resolved
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,7 +113,7 @@ def costs(spec, target, *tiles):
     info = target_info(target)
     geometry = geometry_of(spec, info.vector_bytes // 4)
     blocks = (8, spec.input[1])
-    tiling = ConvolutionTiling(geometry, info, in_place=True, channel_blocks=blocks)
+    tiling = DirectTiling(geometry, info, in_place=True, channel_blocks=blocks)
     return tiling.guessed_cost({name: np.array([t[name] for t in tiles]) for name in GOOD})
 
 
@@ -148,7 +148,7 @@ def test_the_guess_keeps_both_cores_busy():
 
 
 def test_the_first_guesses_are_among_the_cheapest():
-    tiling = ConvolutionTiling(
+    tiling = DirectTiling(
         geometry_of(POINTWISE, 16), target_info(ZEN4), in_place=True, channel_blocks=(8, 64)
     )
     space = tiling.space()
@@ -223,7 +223,7 @@ SPEC = specs.Conv2dSpec(input=(1, 64, 1, 26), filters=24, kernel=1, layout="NHWC
 def _spilled(target, spec, **tile):
     info = target_info(target)
     geometry = geometry_of(spec, info.lanes("float32"))
-    tiling = ConvolutionTiling(geometry, info, in_place=True, channel_blocks=(geometry.ic,))
+    tiling = DirectTiling(geometry, info, in_place=True, channel_blocks=(geometry.ic,))
     return tiling._spilled({f"tile_{name}": np.array(values) for name, values in tile.items()})
 
 
@@ -271,7 +271,7 @@ def test_a_map_thirteen_wide_is_not_guessed_to_fit_the_registers_at_once(channel
 @given(cards=st.lists(st.integers(1, 12), min_size=1, max_size=7), count=st.integers(50, 5_000))
 def test_choices_of_the_last_knobs_occur_equally_often(cards, count):
     space = grid(*cards)
-    rows = spread(space, count)
+    rows = evenly_spaced(space, count)
     assert 0 < len(rows) < 2 * count
     assert len(space.distinct(rows)) == len(rows)
     assert len(rows) == space.size or space.size > count
@@ -286,7 +286,7 @@ def test_choices_of_the_last_knobs_occur_equally_often(cards, count):
 @pytest.mark.parametrize("size", [120_000, 150_000, 239_999])
 def test_the_last_knob_is_not_always_the_same_in_spaces_of_this_size(size):
     """A stride of 3 once met one of three choices."""
-    assert set(spread(grid(size // 60, 2, 2, 5, 3), 60_000)[:, -1]) == {0, 1, 2}
+    assert set(evenly_spaced(grid(size // 60, 2, 2, 5, 3), 60_000)[:, -1]) == {0, 1, 2}
     unrolls = DesignSpace(
         [
             *(Choice(name=n, options=(0, 1)) for n in ("tile_rows", "tile_columns")),
@@ -298,6 +298,6 @@ def test_the_last_knob_is_not_always_the_same_in_spaces_of_this_size(size):
     start = first_guesses(
         unrolls,
         lambda values: np.asarray(values["channel_block"], float),
-        ConvolutionTiling.tile_knobs,
+        DirectTiling.tile_knobs,
     )
     assert set(start[:, unrolls.index["unroll"]]) == {0, 1, 2}

@@ -3,23 +3,21 @@
 import math
 
 import attrs
-import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.building.kernel import TVMKernel
-from chameleon_tvm.instructions.amx import AmxBfloat16
-from chameleon_tvm.instructions.emission import permissions_of
-from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
-from chameleon_tvm.spaces.template import split_products
-from chameleon_tvm.spaces.template.algorithms import KNOB, split_error
-from chameleon_tvm.spaces.template.options import SPLITS, TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.spaces.template.split_products import SplitArithmetic
+from chameleon_tvm._building.kernel import TVMKernel
+from chameleon_tvm._instructions.amx import AmxBfloat16
+from chameleon_tvm._instructions.emission import permissions_of
+from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm._spaces.template import split_algorithm
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM, split_error
+from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm._spaces.template.split_algorithm import SplitArithmetic
+from chameleon_tvm._types import BFLOAT16, STORAGE
 from chameleon_tvm.testing.loop_tiles import LoopTiles
-from chameleon_tvm.types import BFLOAT16, STORAGE
-from computing import NATIVE, X86, assembly_of, few, resolved
-from hypothesis import assume, given
+from computing import EPILOGUES, NATIVE, X86, assembly_of, few, resolved, wide_convolutions
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -34,14 +32,14 @@ FINISHED = {"bias": True, "residual": True, "activation": "relu"}
 @pytest.fixture(autouse=True, scope="module")
 def loops():
     """This machine's CPU has tiles, which are loops."""
-    chosen = split_products.tile_products_of
+    chosen = split_algorithm.tile_products_of
 
     def products(target, **types):
         return [LoopTiles(AmxBfloat16())] if target == NATIVE else chosen(target, **types)
 
-    split_products.tile_products_of = products
+    split_algorithm.tile_products_of = products
     yield
-    split_products.tile_products_of = chosen
+    split_algorithm.tile_products_of = chosen
 
 
 def options_of(*names, **more):
@@ -51,40 +49,14 @@ def options_of(*names, **more):
 def splits(space, count, seed, *, name):
     """Legal configurations of an algorithm."""
     rows = space.sample(400, np.random.default_rng(seed))
-    mine = [row for row in [*space.first_guesses, *rows] if space.decode(row)[KNOB] == name]
+    mine = [row for row in [*space.first_guesses, *rows] if space.decode(row)[ALGORITHM] == name]
     return mine[: count + 1]
 
 
-@st.composite
-def convolutions(draw):
-    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
-    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
-    ic = draw(st.sampled_from([1, 3, 7, 16, 32, 64, 80]))
-    oc = draw(st.integers(1, 70))
-    small = st.integers(1, 2)
-    try:
-        spec = Conv2dSpec(
-            input=[
-                draw(small),
-                16 * max(1, ic // 16) if layout == "NCHW16c" else ic,
-                draw(st.integers(1, 9)),
-                draw(st.integers(1, 34)),
-            ],
-            filters=16 * max(1, oc // 16) if output == "NCHW16c" else oc,
-            kernel=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
-            stride=(draw(small), draw(small)),
-            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
-            dilation=(draw(small), draw(small)),
-            layout=layout,
-            output_layout=output,
-            **draw(computing.EPILOGUES),
-        )
-    except ConfigError:
-        assume(False)
-    outputs, channels = math.prod(spec.output_shape) // spec.output_channels, spec.output_channels
-    assume(outputs >= 16 <= channels)
-    assume(spec.reduced >= 32)
-    return spec
+def fits(spec):
+    """Whether the algorithms take a convolution."""
+    outputs = math.prod(spec.output_shape) // spec.output_channels
+    return outputs >= 16 <= spec.output_channels and spec.reduced >= 32
 
 
 def require_close(spec, name, seed=0, count=1):
@@ -101,15 +73,15 @@ def require_close(spec, name, seed=0, count=1):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("name", SPLIT_PARTS)
 @few(5)
-@given(spec=convolutions(), seed=st.integers(0, 9))
+@given(spec=wide_convolutions(EPILOGUES).filter(fits), seed=st.integers(0, 9))
 def test_convolutions(name, spec, seed):
     require_close(spec, name, seed)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("name", SPLIT_PARTS)
 @pytest.mark.parametrize(
     "spec",
     [
@@ -131,7 +103,7 @@ def product(inputs, weights, name):
     builder = TemplateSpace(options_of(name)).builder(task, threads=2)
     (config, *_) = splits(builder.space, 0, 0, name=name)
     values = builder.space.decode(config)
-    assert values[KNOB] == name
+    assert values[ALGORITHM] == name
     program = template.program(values, builder.operator, [inputs, weights])
     return TVMKernel(program, NATIVE).outputs()[0]
 
@@ -140,7 +112,7 @@ SPECIAL = [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 3.396e38, 1e-40, -0.0]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("name", SPLIT_PARTS)
 @pytest.mark.parametrize("special", SPECIAL)
 def test_infinities_nan_and_huge_numbers(name, special):
     generator = np.random.default_rng(0)
@@ -186,7 +158,7 @@ def test_padding_beside_infinities_is_zero():
 )
 def test_parts_add_up_to_the_weight(weights, parts):
     half = STORAGE[BFLOAT16]
-    stored = SplitArithmetic(product=AmxBfloat16(), parts=parts).stored(weights)
+    stored = SplitArithmetic(product=AmxBfloat16(), parts=parts).store_weights(weights)
     numbers = half.real(stored).reshape(parts, -1).astype(np.float64)
     exact = weights.astype(np.float64)
     error = np.abs(numbers.sum(axis=0) - exact).max(axis=0)
@@ -196,10 +168,10 @@ def test_parts_add_up_to_the_weight(weights, parts):
     assert np.isfinite(numbers).all()
 
 
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("name", SPLIT_PARTS)
 def test_the_expected_error_is_that_of_random_products(name):
     generator = np.random.default_rng(0)
-    half, parts = STORAGE[BFLOAT16], SPLITS[name]
+    half, parts = STORAGE[BFLOAT16], SPLIT_PARTS[name]
 
     def split(numbers):
         pieces, rest = [], numbers
@@ -235,7 +207,7 @@ def test_a_search_chooses_among_all_algorithms():
         *("direct", "winograd2", "winograd4", "split3", "split6")
     ]
     space = TemplateSpace(TemplateOptions()).design_space(LAYER.task("t", SAPPHIRE))
-    chosen = {space.decode(row)[KNOB] for row in space.first_guesses}
+    chosen = {space.decode(row)[ALGORITHM] for row in space.first_guesses}
     assert {"direct", "winograd4", "split3"} <= chosen
 
 
@@ -269,7 +241,7 @@ def test_what_it_does_not_support(spec, target):
     assert not {"split3", "split6"} & {*algorithms_in(spec, target)}
 
 
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("name", SPLIT_PARTS)
 def test_code_has_the_products_and_asks_for_a_permission(name):
     template = template_of(LAYER.task("t", SAPPHIRE), options_of(name))
     space = template.design_space

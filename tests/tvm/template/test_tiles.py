@@ -6,24 +6,23 @@ from functools import partial
 import computing
 import numpy as np
 import pytest
-from chameleon_core.errors import ConfigError
-from chameleon_tvm.building.lowering import compile_function
-from chameleon_tvm.device.targets import tvm_target
-from chameleon_tvm.instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
-from chameleon_tvm.instructions.emission import permissions_of
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.spaces.template import tile_products
-from chameleon_tvm.spaces.template.algorithms import KNOB
-from chameleon_tvm.spaces.template.conv2d import geometry_of
-from chameleon_tvm.spaces.template.provider import template_of
-from chameleon_tvm.spaces.template.tile_products import TileProducts
-from chameleon_tvm.spaces.template.tile_tiling import TILED, Runs
+from chameleon_tvm._building.lowering import compile_function
+from chameleon_tvm._device.targets import tvm_target
+from chameleon_tvm._instructions.amx import AmxBfloat16, AmxFloat16, AmxInt8
+from chameleon_tvm._instructions.emission import permissions_of
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._operators.specs import Conv1dSpec, Conv2dSpec, Conv3dSpec, DenseSpec
+from chameleon_tvm._quick_tvm import tvm
+from chameleon_tvm._spaces.template import tile_algorithm
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.convolution import geometry_of
+from chameleon_tvm._spaces.template.provider import template_of
+from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
+from chameleon_tvm._spaces.template.tile_tiling import TILE_PRODUCTS, Runs
 from chameleon_tvm.testing.instructions import require_meaning, trials_of
 from chameleon_tvm.testing.loop_tiles import LoopTiles
-from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved
-from hypothesis import assume, given
+from computing import NATIVE, PROVIDER, X86, assembly_of, few, resolved, wide_convolutions
+from hypothesis import given
 from hypothesis import strategies as st
 
 SAPPHIRE = resolved(f"{X86}sapphirerapids -num-cores=2")
@@ -33,60 +32,39 @@ BIASED = {"dtype": "bfloat16", "bias": True}
 BF16 = {**BIASED, "residual": True, "activation": "relu"}
 LAYER = Conv2dSpec(input=[1, 64, 14, 14], filters=64, kernel=3, padding=1, layout="NHWC", **INT8)
 FEW = few(8)
+TYPES = st.sampled_from([INT8, {**INT8, "output_dtype": "float32"}, BIASED])
+FINISHES = st.fixed_dictionaries(
+    {"residual": st.booleans(), "activation": st.sampled_from(["none", "relu", "relu6"])}
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def loops():
     """This machine's CPU has tiles, which are loops."""
-    chosen = tile_products.tile_products_of
+    chosen = tile_algorithm.tile_products_of
 
     def found(target, **types):
         kinds = {"bfloat16": AmxBfloat16, "float16": AmxFloat16}
         product = kinds.get(types["data"], AmxInt8)()
         return [LoopTiles(product)] if target == NATIVE else chosen(target, **types)
 
-    tile_products.tile_products_of = found
+    tile_algorithm.tile_products_of = found
     yield
-    tile_products.tile_products_of = chosen
+    tile_algorithm.tile_products_of = chosen
 
 
 def tiled(space, count, seed):
     """Legal configurations of tile products: the first guess of them, and random ones."""
     drawn = space.sample(400, np.random.default_rng(seed))
     result = [
-        config for config in [*space.first_guesses, *drawn] if space.decode(config)[KNOB] == TILED
+        config
+        for config in [*space.first_guesses, *drawn]
+        if space.decode(config)[ALGORITHM] == TILE_PRODUCTS
     ]
     return [result[0], *result[len(result) - count :]]
 
 
 check = partial(computing.check, chosen=tiled, rounded=["bfloat16", "float16"])
-
-
-@st.composite
-def convolutions(draw):
-    layout = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
-    output = draw(st.sampled_from(["NCHW", "NHWC", "NHWC", "NCHW16c"]))
-    ic = draw(st.sampled_from([1, 3, 7, 16, 32, 64, 80]))
-    ic = 16 * max(1, ic // 16) if layout == "NCHW16c" else ic
-    oc = draw(st.integers(1, 70))
-    oc = 16 * max(1, oc // 16) if output == "NCHW16c" else oc
-    size, small = st.integers(1, 34), st.integers(1, 2)
-    try:
-        return Conv2dSpec(
-            input=[draw(small), ic, draw(st.integers(1, 9)), draw(size)],
-            filters=oc,
-            kernel=(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
-            stride=(draw(small), draw(small)),
-            padding=tuple(draw(st.integers(0, 2)) for _ in range(4)),
-            dilation=(draw(small), draw(small)),
-            layout=layout,
-            output_layout=output,
-            **draw(st.sampled_from([INT8, {**INT8, "output_dtype": "float32"}, BIASED])),
-            residual=draw(st.booleans()),
-            activation=draw(st.sampled_from(["none", "relu", "relu6"])),
-        )
-    except ConfigError:
-        assume(False)
 
 
 @pytest.mark.parametrize("product", [AmxInt8, AmxBfloat16, AmxFloat16], ids=lambda one: one.name)
@@ -101,7 +79,7 @@ def test_tiles_that_are_loops_compute_what_the_instruction_means(product):
 
 @pytest.mark.full
 @FEW
-@given(convolutions(), st.integers(0, 1000))
+@given(wide_convolutions(TYPES, FINISHES), st.integers(0, 1000))
 def test_convolutions(spec, seed):
     check(spec, seed)
 
@@ -167,7 +145,7 @@ def test_registers_are_never_more_than_there_are():
 def test_a_first_guess_multiplies_four_tiles_with_four_loads():
     space = PROVIDER.design_space(LAYER.task("t", SAPPHIRE))
     values = space.decode(space.first_guesses[0])
-    assert values[KNOB] == TILED
+    assert values[ALGORITHM] == TILE_PRODUCTS
     assert values["product_pixels"] == 14
     assert values["product_strips"] * values["product_rows"] == 2
     assert values["product_vectors"] == 2
@@ -182,7 +160,7 @@ def test_a_first_guess_multiplies_four_tiles_with_four_loads():
 )
 def test_pieces_of_a_run_are_equal_and_few(channels, kernel, found):
     spec = Conv2dSpec(input=[1, channels, 9, 9], filters=16, kernel=kernel, layout="NHWC", **INT8)
-    tiles = TileProducts.of(geometry_of(spec, 16), spec, SAPPHIRE)
+    tiles = TileAlgorithm.of(geometry_of(spec, 16), spec, SAPPHIRE)
     runs = Runs.of(tiles.geometry, tiles.product)
     assert (tiles.geometry.ic, runs.pieces, runs.depth) == found
 

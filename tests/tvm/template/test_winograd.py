@@ -6,15 +6,15 @@ import attrs
 import computing
 import numpy as np
 import pytest
-from chameleon_tvm.device.cpus.features import host_features
-from chameleon_tvm.late_tvm import tirx
-from chameleon_tvm.operators.specs import Conv2dSpec
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.loops.trees import found
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace, template_of
-from chameleon_tvm.spaces.template.transforms import expected_error, transforms
+from chameleon_tvm._device.cpus.features import host_features
+from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.specs import Conv2dSpec
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.loops.trees import find_nodes
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace, template_of
+from chameleon_tvm._spaces.template.winograd_transforms import expected_error, transforms
 from computing import NATIVE, few, first_of, require_sound, resolved, shapes_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,7 +89,7 @@ def test_the_position_of_a_tile_is_computed_once():
     space = TemplateSpace(TemplateOptions(algorithms=("winograd4",)))
     config = space.design_space(R5.task("t", ZEN4)).first_guesses[0].tolist()
     function = space.builder(R5.task("t", ZEN4), threads=2).program(config).function
-    divisions = found(function.body, (tirx.FloorDiv, tirx.FloorMod))
+    divisions = find_nodes(function.body, (tirx.FloorDiv, tirx.FloorMod))
     # A tile of outputs alone reads 36 products and writes 16 numbers.
     assert 0 < len(divisions) < 16
 
@@ -118,8 +118,8 @@ def test_the_default_space_has_all_algorithms_and_the_direct_one_unchanged():
 
 def test_the_joined_space_is_listed_where_its_parts_are():
     joined, direct, winograd = space_of(R5, *ALL), space_of(R5, "direct"), space_of(R5, *ALL[1:])
-    listed = joined.everything
-    assert len(listed) == len(direct.everything) + len(winograd.everything)
+    listed = joined.all_legal
+    assert len(listed) == len(direct.all_legal) + len(winograd.all_legal)
     assert len(joined.distinct(listed)) == len(listed)
     assert joined.legal(listed).all()
     assert len(joined.sample(10 * len(listed), np.random.default_rng(0))) == len(listed)

@@ -3,17 +3,17 @@
 import attrs
 import numpy as np
 import pytest
-from chameleon_core import plugins
-from chameleon_core.space import Choice, DesignSpace
+from chameleon_core import _plugins as plugins
+from chameleon_core._space import Choice, DesignSpace
 from chameleon_testing.suites.base import outcomes
-from chameleon_tvm.instructions.neon import Sdot
-from chameleon_tvm.operators import base
-from chameleon_tvm.operators.base import Operator, seeded_array
-from chameleon_tvm.operators.spec import OperatorSpec
-from chameleon_tvm.operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
-from chameleon_tvm.quick_tvm import te
-from chameleon_tvm.spaces.template import provider
-from chameleon_tvm.spaces.template.scheduled import ScheduledTemplate
+from chameleon_tvm._instructions.neon import Sdot
+from chameleon_tvm._operators import base
+from chameleon_tvm._operators.base import Operator, seeded_array
+from chameleon_tvm._operators.spec import OperatorSpec
+from chameleon_tvm._operators.specs import AttentionSpec, BatchMatmulSpec, Conv2dSpec, DenseSpec
+from chameleon_tvm._quick_tvm import te
+from chameleon_tvm._spaces.template import provider
+from chameleon_tvm._spaces.template.scheduled import ScheduledTemplate
 from chameleon_tvm.testing import suites
 from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.suites import InstructionSuite, OperatorSuite, TemplateSuite

@@ -1,7 +1,7 @@
 """What a pipeline file says of the operator."""
 
 import attrs
-from chameleon_tvm.operators.spec import OperatorSpec
+from chameleon_tvm.api import OperatorSpec
 
 
 @attrs.frozen(kw_only=True)

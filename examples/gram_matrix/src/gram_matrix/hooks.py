@@ -1,6 +1,6 @@
 """What this distribution registers; imported by every command, so it imports nothing heavy."""
 
-from chameleon_core.plugins import OperatorRecord, TemplateRecord, hookimpl
+from chameleon_core.plugin_api import OperatorRecord, TemplateRecord, hookimpl
 
 from gram_matrix.arguments import GramSpec
 

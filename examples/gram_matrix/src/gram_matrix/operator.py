@@ -1,7 +1,6 @@
 """The operator: its input, what it gives in NumPy, and the function to schedule."""
 
-from chameleon_tvm.operators.base import Operator, seeded_array
-from chameleon_tvm.quick_tvm import te
+from chameleon_tvm.api import Operator, seeded_array, te
 
 
 class Gram(Operator):

@@ -1,7 +1,7 @@
 """The template: its knobs, which configurations are legal, and what they do to the loops."""
 
-from chameleon_core.space import Constraint, DesignSpace, Factorization
-from chameleon_tvm.spaces.template.scheduled import ScheduledTemplate
+from chameleon_core.plugin_api import Constraint, DesignSpace, Factorization
+from chameleon_tvm.api import ScheduledTemplate
 
 
 class GramTemplate(ScheduledTemplate):

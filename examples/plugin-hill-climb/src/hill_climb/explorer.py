@@ -1,7 +1,7 @@
 """The explorer `hill-climb`."""
 
 import numpy as np
-from chameleon_core.stages import Candidates, Explorer
+from chameleon_core.plugin_api import Candidates, Explorer
 
 
 class HillClimb(Explorer):
@@ -18,7 +18,7 @@ class HillClimb(Explorer):
         steps = [self.rng.permutation(self.space.neighbours(start)) for start in self.best]
         random = visited.sample(count, self.rng)
         configs = self.space.distinct(np.concatenate([*steps, random]))
-        configs = configs[visited.fresh(configs)][:count]
+        configs = configs[visited.unvisited(configs)][:count]
         # Candidates are ranked by where they come from: the neighbours of the best one first.
         return Candidates(configs=configs, scores=-np.arange(len(configs), dtype=float), steps=1)
 

@@ -1,6 +1,6 @@
 """What this package registers. Every command imports it, so it imports nothing large."""
 
-from chameleon_core.plugins import PluginRecord, hookimpl
+from chameleon_core.plugin_api import PluginRecord, hookimpl
 
 from hill_climb.options import Options
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from chameleon_core.events import RunFinished
-from chameleon_core.plugins import CommandRecord, hookimpl
+from chameleon_core.plugin_api import CommandRecord, events, hookimpl
 
 
 @hookimpl
@@ -19,17 +18,17 @@ def chameleon_commands() -> Iterable[CommandRecord]:
         ("runs", "List the runs below a folder, with their states and best times."),
         ("watch", "Serve a run's page on this machine while the run goes on."),
     ):
-        factory = f"chameleon_bench.commands.{name}:command"
+        factory = f"chameleon_bench._commands.{name}:command"
         yield CommandRecord(name=name, summary=summary, factory=factory)
 
 
 @hookimpl
-def chameleon_run_finished(event: RunFinished) -> None:
+def chameleon_run_finished(event: events.RunFinished) -> None:
     """Write the HTML report of a run that has ended into its folder, as a listener of events.
 
     Args:
         event: The event at the end of the run.
     """
-    from chameleon_bench.pages.run_page import write_report  # noqa: PLC0415 - rarely needed
+    from chameleon_bench._pages.run_page import write_report  # noqa: PLC0415 - rarely needed
 
     write_report(Path(event.folder))

@@ -1,5 +1,5 @@
 """The ``chameleon`` command."""
 
-from chameleon_cli.main import main
+from chameleon_cli._main import main
 
 __all__ = ["main"]

@@ -1,54 +1,21 @@
 """Chameleon's core: design spaces, contracts, plugins, pipelines and the tuning loop.
 
 The package exports Chameleon's Python interface (docs/python.md). Each name is imported when a
-program first uses it.
+program first uses it. The modules ``api`` and ``plugin_api`` have all public names.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from chameleon_system.api import lazy_exports
 
 if TYPE_CHECKING:
-    from chameleon_core.api.exports import (
-        STOP,
-        Asked,
-        Measurements,
-        Minimum,
-        Operator,
-        Run,
-        Trial,
-        Tuner,
-        design_space,
-        load_run,
-        minimize,
-        tune,
-    )
-
-
-def __getattr__(name: str) -> Any:
-    # Worker processes import this package, too.
-    if name in __all__:
-        return getattr(importlib.import_module(f"{__name__}.api.exports"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """The names in this package, also exported names that are not imported yet."""
-    return sorted({*globals(), *__all__})
-
-
-__all__ = [
-    "STOP",
-    "Asked",
-    "Measurements",
-    "Minimum",
-    "Operator",
-    "Run",
-    "Trial",
-    "Tuner",
-    "design_space",
-    "load_run",
-    "minimize",
-    "tune",
-]
+    from chameleon_core._api.ask_store import Asked
+    from chameleon_core._api.design_space import design_space
+    from chameleon_core._api.measurements import Measurements, Trial
+    from chameleon_core._api.run import Operator, Run, load_run
+    from chameleon_core._api.tune import Minimum, minimize, tune
+    from chameleon_core._api.tuner import STOP, Tuner
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

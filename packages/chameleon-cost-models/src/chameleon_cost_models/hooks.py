@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import PluginRecord, hookimpl
-from chameleon_core.plugins.records import recorder
+from chameleon_core.plugin_api import PluginRecord, hookimpl, recorder
 
-from chameleon_cost_models import options
+from chameleon_cost_models import _options as options
 
 _record = recorder("chameleon_cost_models")
 
@@ -21,14 +20,16 @@ def chameleon_cost_models() -> Iterable[PluginRecord]:
     mixed = "An ensemble on throughput and its logarithm, validity apart"
     process = "A Gaussian process, which picks rounds whose measurements tell most together"
     turns = "Several models, one after the other: each guides a round"
-    yield _record("xgboost", xgboost, "xgboost_model:XGBoostModel", options.XGBoostOptions)
-    yield _record("lightgbm", lightgbm, "lightgbm_model:LightGBMModel", options.LightGBMOptions)
-    yield _record("ensemble", ensemble, "ensemble:Ensemble", options.EnsembleOptions)
-    yield _record("mixed", mixed, "mixed:MixedEnsemble", options.MixedOptions)
+    yield _record("xgboost", xgboost, "_xgboost_model:XGBoostModel", options.XGBoostOptions)
+    yield _record("lightgbm", lightgbm, "_lightgbm_model:LightGBMModel", options.LightGBMOptions)
+    yield _record("ensemble", ensemble, "_ensemble:Ensemble", options.EnsembleOptions)
+    yield _record("mixed", mixed, "_mixed:MixedEnsemble", options.MixedOptions)
     yield _record(
         "gaussian-process",
         process,
-        "gaussian_process:GaussianProcess",
+        "_gaussian_process:GaussianProcess",
         options.GaussianProcessOptions,
     )
-    yield _record("alternating", turns, "alternating:AlternatingModels", options.AlternatingOptions)
+    yield _record(
+        "alternating", turns, "_alternating:AlternatingModels", options.AlternatingOptions
+    )

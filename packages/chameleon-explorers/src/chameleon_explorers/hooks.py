@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import PluginRecord, PresetRecord, hookimpl
-from chameleon_core.plugins.records import recorder
+from chameleon_core.plugin_api import (
+    CostModelRecord,
+    ExplorerRecord,
+    PluginRecord,
+    PresetRecord,
+    hookimpl,
+    recorder,
+)
 
-from chameleon_explorers import options
-from chameleon_explorers.ppo.options import PPOOptions
-from chameleon_explorers.presets import MODEL_FREE, PRESETS, PUBLISHED
+from chameleon_explorers import _options as options
+from chameleon_explorers._ppo.options import PPOOptions
+from chameleon_explorers._presets import MODEL_FREE, PRESETS, PUBLISHED
 
 _record = recorder("chameleon_explorers")
 
@@ -24,21 +30,22 @@ def chameleon_explorers() -> Iterable[PluginRecord]:
     genetic = "AutoTVM's genetic algorithm, on measurements or on the cost model's scores"
     portfolio = "A bandit that shares the rounds among explorers by what they brought"
     random = "Random unvisited configurations, ranked by the cost model"
-    factory = "annealing:AnnealingExplorer"
-    yield _record("annealing", annealing, factory, options.AnnealingOptions, scores=True)
-    yield _record("ppo", ppo, "ppo.explorer:PPOExplorer", PPOOptions, scores=True)
-    yield _record("local", local, "local:LocalExplorer", options.LocalOptions)
-    yield _record("droplet", droplet, "droplet:DropletExplorer", options.DropletOptions)
-    yield _record("genetic", genetic, "genetic:GeneticExplorer", options.GeneticOptions)
-    yield _record("portfolio", portfolio, "portfolio:PortfolioExplorer", options.PortfolioOptions)
-    yield _record("random", random, "no_model:RandomExplorer")
+    guided = {"kind": ExplorerRecord, "needs_cost_model": True}
+    factory = "_annealing:AnnealingExplorer"
+    yield _record("annealing", annealing, factory, options.AnnealingOptions, **guided)
+    yield _record("ppo", ppo, "_ppo.explorer:PPOExplorer", PPOOptions, **guided)
+    yield _record("local", local, "_local:LocalExplorer", options.LocalOptions)
+    yield _record("droplet", droplet, "_droplet:DropletExplorer", options.DropletOptions)
+    yield _record("genetic", genetic, "_genetic:GeneticExplorer", options.GeneticOptions)
+    yield _record("portfolio", portfolio, "_portfolio:PortfolioExplorer", options.PortfolioOptions)
+    yield _record("random", random, "_no_model:RandomExplorer")
 
 
 @hookimpl
 def chameleon_cost_models() -> Iterable[PluginRecord]:
     """The cost model ``none``, for explorers that need no cost model."""
     none = "No model, for explorers that learn from measurements alone"
-    yield _record("none", none, "no_model:NoCostModel", scores=False)
+    yield _record("none", none, "_no_model:NoCostModel", kind=CostModelRecord, predicts=False)
 
 
 @hookimpl

@@ -35,7 +35,7 @@ def load(folder: str | Path, *, threads: int = 0, instances: int = 1) -> Callabl
         >>> network(np.zeros((1, 3, 32, 32), np.float32)).shape
         (1, 10)
     """
-    from chameleon_networks.package.load import load as loaded  # noqa: PLC0415 - needs NumPy
+    from chameleon_networks._artifact.load import load as loaded  # noqa: PLC0415 - needs NumPy
 
     network: Callable[..., Any] = loaded(folder, threads=threads, instances=instances)
     return network

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import CommandRecord, PluginRecord, SectionRecord, hookimpl
+from chameleon_core.plugin_api import (
+    CommandRecord,
+    FrontendRecord,
+    PluginRecord,
+    SectionRecord,
+    hookimpl,
+)
 
-from chameleon_networks.importers.options import (
+from chameleon_networks._importers.options import (
     PRECISIONS,
     BuiltinOptions,
     OnnxOptions,
     TorchOptions,
 )
-from chameleon_networks.precision.section import Precision
+from chameleon_networks._precision.section import Precision
 
 FRONTENDS = tuple(
-    PluginRecord(
+    FrontendRecord(
         name=name,
         summary=f"The operators of {summary}",
-        factory="chameleon_networks.delivery.frontends:NetworksFrontend",
+        factory="chameleon_networks._frontends.lazy:LazyFrontend",
         options=options,
         precisions=PRECISIONS,
-        complete="chameleon_networks.package.load:check_files",
-        detect=detect and f"chameleon_networks.importers.source_checks:{detect}",
+        complete="chameleon_networks._artifact.load:check_files",
+        detect=detect and f"chameleon_networks._importers.source_checks:{detect}",
     )
     for name, summary, options, detect in (
         ("builtin", "a network written here, with random weights", BuiltinOptions, ""),
@@ -58,5 +64,5 @@ def chameleon_commands() -> Iterable[CommandRecord]:
         ("export", "Export a run's kernels or network for C, Python or TVM."),
         ("cache", "Show or remove what is in the cache folder."),
     ):
-        factory = f"chameleon_networks.commands.{name.replace('-', '_')}:command"
+        factory = f"chameleon_networks._commands.{name.replace('-', '_')}:command"
         yield CommandRecord(name=name, summary=summary, factory=factory)

@@ -1,6 +1,6 @@
 """Chameleon's runners, which build, check and time candidates in worker processes."""
 
-from chameleon_runners.fleet.options import FleetOptions
-from chameleon_runners.local.options import LocalOptions
+from chameleon_runners._fleet.options import FleetOptions
+from chameleon_runners._local.options import LocalOptions
 
 __all__ = ["FleetOptions", "LocalOptions"]

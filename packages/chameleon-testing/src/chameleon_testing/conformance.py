@@ -21,23 +21,24 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core import stages
-from chameleon_core.measurement import Measurement
-from chameleon_core.space import Configs, DesignSpace
-from chameleon_core.stages import (
+from chameleon_core import plugin_api as stages
+from chameleon_core.plugin_api import (
     Arrays,
     Candidates,
+    Configs,
+    DesignSpace,
     MeasureJob,
+    Measurement,
     Observations,
     Scores,
     StageContext,
+    Task,
     Visited,
 )
-from chameleon_core.task import Task
 from numpy.typing import NDArray
 
-from chameleon_testing.conformance_cases import context_of, observe, quality, spaces
-from chameleon_testing.generators import SEED, check_seeds, trial
+from chameleon_testing._conformance_cases import context_of, observe, quality, spaces
+from chameleon_testing._generators import SEED, check_seeds, trial
 
 _COUNT = 8
 """Number of configurations that a stage is asked for at a time."""
@@ -109,18 +110,7 @@ def _tried(
     use: Callable[..., NDArray[Any]],
     cases: Callable[[DesignSpace], Mapping[str, Any]],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Use a stage in every space twice with one seed, and in the last space with two seeds.
-
-    Args:
-        noun: the kind of the stage, with which failure messages begin.
-        make: a function that makes the stage from its context.
-        use: a function that lets a stage work in a space on a case, and checks the result.
-        cases: a function that returns the cases of a space, by name. The stage must not change
-            their arrays.
-
-    Returns:
-        The results of the last case of the huge space for two seeds.
-    """
+    """Use a stage in every space twice with one seed, and in the last space with two seeds."""
     for name, space in spaces().items():
         for label, case in cases(space).items():
             fields = attrs.asdict(case, recurse=False) if attrs.has(type(case)) else {}
@@ -151,7 +141,7 @@ def _require_batch(space: DesignSpace, configs: Configs, visited: Visited, count
     _require_rows(space, configs, count)
     assert space.legal(configs).all(), "an illegal configuration"
     assert len(space.distinct(configs)) == len(configs), "a configuration twice"
-    assert visited.fresh(configs).all(), "a configuration that was visited"
+    assert visited.unvisited(configs).all(), "a configuration that was visited"
 
 
 def _explore(explorer: stages.Explorer, space: DesignSpace, guided: bool) -> Configs:
@@ -197,8 +187,8 @@ def _select(sampler: stages.Sampler, space: DesignSpace, plan: _Plan) -> Configs
     """The rows that a sampler chooses from a plan, after checks."""
     chosen = sampler.select(plan, plan.visited, _COUNT)
     _require_rows(space, chosen, _COUNT)
-    fresh = int(plan.visited.fresh(plan.configs).sum())
-    usable = (space.legal(chosen) & plan.visited.fresh(chosen)).any()
+    fresh = int(plan.visited.unvisited(plan.configs).sum())
+    usable = (space.legal(chosen) & plan.visited.unvisited(chosen)).any()
     assert fresh == 0 or usable, f"nothing chosen from {fresh} candidates"
     return chosen
 

@@ -6,11 +6,17 @@ from collections.abc import Iterable
 
 import attrs
 from attrs import validators
-from chameleon_core.plugins import CommandRecord, NoOptions, PluginRecord, SectionRecord, hookimpl
-from chameleon_core.plugins.options import option
-from chameleon_core.plugins.records import recorder
+from chameleon_core.plugin_api import (
+    CommandRecord,
+    NoOptions,
+    PluginRecord,
+    SectionRecord,
+    hookimpl,
+    option,
+    recorder,
+)
 
-from chameleon_transforms.section import Transformation
+from chameleon_transforms._section import Transformation
 
 
 def _factors(*default: int, what: str) -> tuple[int, ...]:
@@ -81,7 +87,7 @@ _TRANSFORMS = {
     "kernel-shrink": (_LESS, KernelOptions, "Smaller filters around the same middle"),
 }
 TRANSFORMS = tuple(
-    _record(name, summary, f"transforms.{module}:{name.title().replace('-', '')}", options)
+    _record(name, summary, f"_transforms.{module}:{name.title().replace('-', '')}", options)
     for name, (module, options, summary) in _TRANSFORMS.items()
 )
 
@@ -96,7 +102,7 @@ _SCORES = {
     "multiply-adds": ("MultiplyAdds", "How much work one sample is"),
 }
 SCORES = tuple(
-    _record(name, summary, f"scores.initial:{score}") for name, (score, summary) in _SCORES.items()
+    _record(name, summary, f"_scores.initial:{score}") for name, (score, summary) in _SCORES.items()
 )
 
 
@@ -123,5 +129,5 @@ def chameleon_network_scores() -> Iterable[PluginRecord]:
 def chameleon_commands() -> Iterable[CommandRecord]:
     """The command that transforms the network of a pipeline."""
     summary = "Search transformed networks for latency, score and size."
-    factory = "chameleon_transforms.commands.transform:command"
+    factory = "chameleon_transforms._commands.transform:command"
     yield CommandRecord(name="transform", summary=summary, factory=factory)

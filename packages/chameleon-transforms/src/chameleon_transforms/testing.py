@@ -16,37 +16,34 @@ from typing import Any
 
 import numpy as np
 import torch
-from chameleon_core.plugins import NoOptions
-from chameleon_testing.generators import trial
-from chameleon_testing.suites.base import StageSuite
-from chameleon_tvm.operators.base import Operator, operator_of
-from chameleon_tvm.quick_tvm import tvm
-from chameleon_tvm.types import FLOAT32, tolerance_of
+from chameleon_core.plugin_api import FLOAT32, NoOptions
+from chameleon_testing.suites import StageSuite, trial
+from chameleon_tvm.api import Operator, operator_of, tolerance_of, tvm
 from numpy.typing import NDArray
 from torch import nn
 
-from chameleon_transforms.nest.domain import Nest
-from chameleon_transforms.nest.modules import TransformedConvolution, module_of
-from chameleon_transforms.nest.program import Program, whole
-from chameleon_transforms.nest.tasks import Spec, spec_of
-from chameleon_transforms.network.channels import traced
-from chameleon_transforms.network.space import NetworkSpace
-from chameleon_transforms.scores.judge import Judge
-from chameleon_transforms.transforms.grouping import Depthwise
+from chameleon_transforms._nest.domain import Nest
+from chameleon_transforms._nest.modules import TransformedConvolution, module_of
+from chameleon_transforms._nest.program import Program, single_nest
+from chameleon_transforms._nest.tasks import Spec, spec_of
+from chameleon_transforms._network.channels import traced
+from chameleon_transforms._network.space import NetworkSpace
+from chameleon_transforms._scores.scorer import Scorer
+from chameleon_transforms._transforms.grouping import Depthwise
 
 _SAMPLES = 4
-_SIDE = 6
+_IMAGE_SIZE = 6
 
 
 def programs() -> dict[str, Program]:
     """Example convolutions on which a transform is tested, by name."""
     same = (1, 1, 1, 1)
     return {
-        "3x3": whole(8, 16, (3, 3), (1, 1), same, (1, 1), size=(6, 6)),
-        "strided": whole(16, 8, (3, 3), (2, 2), same, (1, 1), size=(7, 7), bias=True),
-        "1x1": whole(8, 8, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(4, 4)),
-        "depthwise": whole(8, 8, (3, 3), (1, 1), same, (1, 1), size=(6, 6), tied=8),
-        "odd": whole(3, 7, (3, 3), (1, 1), same, (1, 1), size=(5, 5)),
+        "3x3": single_nest(8, 16, (3, 3), (1, 1), same, (1, 1), size=(6, 6)),
+        "strided": single_nest(16, 8, (3, 3), (2, 2), same, (1, 1), size=(7, 7), bias=True),
+        "1x1": single_nest(8, 8, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), size=(4, 4)),
+        "depthwise": single_nest(8, 8, (3, 3), (1, 1), same, (1, 1), size=(6, 6), groups=8),
+        "odd": single_nest(3, 7, (3, 3), (1, 1), same, (1, 1), size=(5, 5)),
     }
 
 
@@ -104,7 +101,7 @@ class NetworkScoreSuite(StageSuite):
         with trial(where):
             scores = [
                 [
-                    float(self.make().score(Judge(space, images, labels).candidate(config)))
+                    float(self.make().score(Scorer(space, images, labels).candidate(config)))
                     for config in order
                 ]
                 for order in (candidates, candidates[::-1])
@@ -122,7 +119,7 @@ class NetworkScoreSuite(StageSuite):
         """Scoring leaves images, labels and weights unchanged."""
         space, images = _space()
         labels = torch.arange(_SAMPLES)
-        judged = Judge(space, images, labels).candidate(space.candidate(space.original))
+        judged = Scorer(space, images, labels).candidate(space.candidate(space.original))
         tensors = {"images": images, "labels": labels}
         tensors |= {f"weights {i}": item for i, item in enumerate(judged.parameters())}
         before = {name: item.detach().clone() for name, item in tensors.items()}
@@ -144,7 +141,7 @@ def _space() -> tuple[NetworkSpace, torch.Tensor]:
             nn.Flatten(),
             nn.Linear(8, 10),
         ).eval()
-        images = torch.randn(_SAMPLES, 1, _SIDE, _SIDE)
+        images = torch.randn(_SAMPLES, 1, _IMAGE_SIZE, _IMAGE_SIZE)
     space = NetworkSpace(traced(network, images[:1]), [_depthwise()], sequence=1, widths=(1,))
     return space, images
 
@@ -172,13 +169,7 @@ def _kernel(spec: Spec) -> tuple[Operator, Any]:
 
 
 def _computed(nest: Nest, x: Array, weight: Array) -> Array:
-    """Compute a nest with TVM.
-
-    Args:
-        nest: The nest.
-        x: The stage's whole input, shape (n, channels, rows, columns).
-        weight: The nest's weight in the layout of torch's convolution.
-    """
+    """Compute a nest with TVM for a stage's input (n, channels, rows, columns)."""
     rows = nest.read_rows
     read = x[:, nest.inputs.start : nest.inputs.stop, rows.start : rows.stop]
     operator, compiled = _kernel(spec_of(nest, batch=len(x)))
@@ -191,13 +182,7 @@ def _computed(nest: Nest, x: Array, weight: Array) -> Array:
 
 
 def with_tvm(program: Program, module: TransformedConvolution, x: Array) -> Array:
-    """Compute a program with TVM's operators and the weights of its torch module.
-
-    Args:
-        program: The program.
-        module: The program's torch module.
-        x: Images, shape (n, channels, rows, columns).
-    """
+    """Compute a program with TVM's operators for images (n, channels, rows, columns)."""
     for stage, convolutions in zip(program.stages, module.convolutions, strict=True):
         written = np.full((len(x), *stage.output), np.nan, np.float32)
         for nest, convolution in zip(stage.in_order, convolutions, strict=True):

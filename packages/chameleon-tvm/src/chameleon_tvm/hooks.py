@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chameleon_core.plugins import (
+from chameleon_core.plugin_api import (
     CommandRecord,
     InstructionRecord,
     OperatorRecord,
     PluginRecord,
+    SpaceRecord,
+    TargetRecord,
     TemplateRecord,
     hookimpl,
+    recorder,
 )
-from chameleon_core.plugins.records import recorder
 
-from chameleon_tvm.instructions.records import INSTRUCTIONS
-from chameleon_tvm.operators.frontend_options import OperatorsOptions
-from chameleon_tvm.operators.records import OPERATORS
-from chameleon_tvm.rivals.options import MetaScheduleOptions
-from chameleon_tvm.spaces.options import AutoOptions
-from chameleon_tvm.spaces.sketch.options import SketchOptions
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.records import TEMPLATES
+from chameleon_tvm._instructions.records import INSTRUCTIONS
+from chameleon_tvm._operators.frontend_options import OperatorsOptions
+from chameleon_tvm._operators.records import OPERATORS
+from chameleon_tvm._rivals.options import MetaScheduleOptions
+from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.records import TEMPLATES
 
-LISTINGS = "chameleon_tvm.building.winners:list_winners"
+LISTINGS = "chameleon_tvm._building.winners:list_winners"
 """Starts a process that asks builders for their listings."""
 
 _record = recorder("chameleon_tvm")
@@ -37,11 +39,11 @@ _SKETCH = "MetaSchedule's sketches as knobs, for every operator and target"
 def chameleon_spaces() -> Iterable[PluginRecord]:
     """The design spaces of this package."""
     for name, summary, factory, options in (
-        ("auto", _AUTO, "spaces.auto:AutoSpace", AutoOptions),
-        ("template", _TEMPLATE, "spaces.template.provider:TemplateSpace", TemplateOptions),
-        ("sketch", _SKETCH, "spaces.sketch.provider:SketchSpace", SketchOptions),
+        ("auto", _AUTO, "_spaces.auto:AutoSpace", AutoOptions),
+        ("template", _TEMPLATE, "_spaces.template.provider:TemplateSpace", TemplateOptions),
+        ("sketch", _SKETCH, "_spaces.sketch.provider:SketchSpace", SketchOptions),
     ):
-        yield _record(name, summary, factory, options, listings=LISTINGS)
+        yield _record(name, summary, factory, options, SpaceRecord, listings=LISTINGS)
 
 
 @hookimpl
@@ -66,7 +68,7 @@ def chameleon_instructions() -> Iterable[InstructionRecord]:
 def chameleon_frontends() -> Iterable[PluginRecord]:
     """The frontends of this package."""
     summary = "Single tensor operators, written down in the pipeline file"
-    factory = "operators.frontend:OperatorsFrontend"
+    factory = "_operators.frontend:OperatorsFrontend"
     yield _record("operators", summary, factory, OperatorsOptions)
 
 
@@ -74,26 +76,26 @@ def chameleon_frontends() -> Iterable[PluginRecord]:
 def chameleon_targets() -> Iterable[PluginRecord]:
     """The target resolver."""
     summary = "Everything TVM takes, the command-line form, tags, and 'native'"
-    machine = "chameleon_tvm.commands.machine:describe_machine"
-    yield _record("tvm", summary, "device.targets:TVMTargets", machine=machine)
+    machine = "chameleon_tvm._commands.machine:describe_machine"
+    yield _record("tvm", summary, "_device.targets:TVMTargets", kind=TargetRecord, machine=machine)
 
 
 @hookimpl
 def chameleon_baselines() -> Iterable[PluginRecord]:
     """The baseline of a user who does not tune."""
     summary = "TVM's kernel without tuning, in the task's own layouts"
-    yield _record("untuned", summary, "baselines.untuned:UntunedBaseline")
+    yield _record("untuned", summary, "_baselines.untuned:UntunedBaseline")
 
 
 @hookimpl
 def chameleon_commands() -> Iterable[CommandRecord]:
     """The command about the CPU that kernels are compiled for."""
     summary = "Describe the CPU of a target, or measure its memory's bandwidth."
-    yield CommandRecord(name="cpu", summary=summary, factory="chameleon_tvm.commands.cpu:command")
+    yield CommandRecord(name="cpu", summary=summary, factory="chameleon_tvm._commands.cpu:command")
 
 
 @hookimpl
 def chameleon_rivals() -> Iterable[PluginRecord]:
     """Other tuners, for comparisons."""
     summary = "TVM's own tuner, ms.tune_tir, in a process of its own"
-    yield _record("metaschedule", summary, "rivals.bench:MetaSchedule", MetaScheduleOptions)
+    yield _record("metaschedule", summary, "_rivals.bench:MetaSchedule", MetaScheduleOptions)

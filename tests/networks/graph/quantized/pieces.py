@@ -8,10 +8,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_networks.graph.constants import array_of
-from chameleon_networks.graph.moves import axes_of, shape_of
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_tvm.operators.convolution import from_layout, to_layout
+from chameleon_networks._graph.constants import array_of
+from chameleon_networks._graph.relax_utils import axes_of, relax, shape_of, tvm
+from chameleon_tvm._operators.convolution import from_layout, to_layout
 from numpy.typing import NDArray
 
 op = relax.op

@@ -1,11 +1,11 @@
-"""Which chains are in integers, with which constants, and what is left in real numbers."""
+"""Which fusions are in integers, with which constants, and what is left in real numbers."""
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.operators import count_unfused_operators
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from .pieces import Affine, convolution, dense, dequantized, evaluated, weights_of
@@ -15,10 +15,10 @@ DATA = Affine(scale=2.0**-4, zero_point=100)
 OUT = Affine(scale=2.0**-2, zero_point=9)
 
 
-def chain_of(build, *shape):
-    """The only chain of a network."""
-    [chain] = chains_of(prepared(module_of(build, (shape, "float32")), "NCHW"))
-    return chain
+def fusion_of(build, *shape):
+    """The only fusion of a network."""
+    [fusion] = find_fusions(prepare_module(module_of(build, (shape, "float32")), "NCHW"))
+    return fusion
 
 
 def rng():
@@ -31,7 +31,7 @@ def test_constants_of_a_chain():
         x = convolution(emit, x, 5, 3, DATA.scale, rng=rng())
         return OUT.pair(emit, emit(op.nn.relu(x)))
 
-    weights, scale, bias, quantization = chain_of(build, 1, 4, 6, 6).constants.arrays
+    weights, scale, bias, quantization = fusion_of(build, 1, 4, 6, 6).constants.arrays
     assert (weights.dtype, scale.dtype, bias.dtype) == (np.int8, np.float32, np.int32)
     assert weights.shape == (5, 4, 3, 3)
     # The output's scale is in the sums': a positive factor passes through a ReLU.
@@ -48,10 +48,10 @@ def test_what_a_factor_does_not_pass_through_is_multiplied_behind_it():
         x = convolution(emit, DATA.pair(emit, x), 5, 3, DATA.scale, rng=rng())
         return OUT.pair(emit, emit(op.sigmoid(x)))
 
-    chain = chain_of(build, 1, 4, 6, 6)
-    assert chain.spec.activation == "sigmoid"
-    assert chain.constants.quantization[3] == 1 / OUT.scale
-    assert chain.constants.scale.max() == DATA.scale * 2.0**-6
+    fusion = fusion_of(build, 1, 4, 6, 6)
+    assert fusion.spec.activation == "sigmoid"
+    assert fusion.constants.quantization[3] == 1 / OUT.scale
+    assert fusion.constants.scale.max() == DATA.scale * 2.0**-6
 
 
 def test_a_result_that_others_read_as_well_is_real():
@@ -59,8 +59,8 @@ def test_a_result_that_others_read_as_well_is_real():
         sums = convolution(emit, DATA.pair(emit, x), 5, 3, DATA.scale, rng=rng())
         return OUT.pair(emit, sums), sums
 
-    chain = chain_of(build, 1, 4, 6, 6)
-    assert (chain.spec.dtype, chain.spec.output_dtype) == ("int8", "float32")
+    fusion = fusion_of(build, 1, 4, 6, 6)
+    assert (fusion.spec.dtype, fusion.spec.output_dtype) == ("int8", "float32")
 
 
 def test_with_a_real_residual_the_result_is_real():
@@ -68,9 +68,9 @@ def test_with_a_real_residual_the_result_is_real():
         sums = convolution(emit, DATA.pair(emit, x), 4, 3, DATA.scale, rng=rng(), padding=1)
         return OUT.pair(emit, emit(op.add(sums, x)))
 
-    chain = chain_of(build, 1, 4, 6, 6)
-    assert chain.spec.residual
-    assert chain.spec.output_dtype == "float32"
+    fusion = fusion_of(build, 1, 4, 6, 6)
+    assert fusion.spec.residual
+    assert fusion.spec.output_dtype == "float32"
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -83,9 +83,9 @@ def test_a_bias_that_may_pass_32_bits_is_added_to_real_numbers(*, residual):
         sums = emit(op.add(sums, relax.const(large)))
         return OUT.pair(emit, emit(op.add(sums, data)) if residual else sums)
 
-    chain = chain_of(build, 1, 4, 6, 6)
-    assert (chain.spec.dtype, chain.spec.output_dtype) == ("int8", "float32")
-    assert not chain.constants.bias.any()
+    fusion = fusion_of(build, 1, 4, 6, 6)
+    assert (fusion.spec.dtype, fusion.spec.output_dtype) == ("int8", "float32")
+    assert not fusion.constants.bias.any()
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint16"])
@@ -94,15 +94,15 @@ def test_wider_data_are_computed_in_float32(dtype):
         wide = Affine(scale=2.0**-8, zero_point=0, dtype=dtype)
         return convolution(emit, wide.pair(emit, x), 5, 3, wide.scale, rng=rng())
 
-    chains = chains_of(prepared(module_of(build, ((1, 4, 6, 6), "float32")), "NCHW"))
-    assert {chain.spec.dtype for chain in chains} == {"float32"}
+    fusions = find_fusions(prepare_module(module_of(build, ((1, 4, 6, 6), "float32")), "NCHW"))
+    assert {fusion.spec.dtype for fusion in fusions} == {"float32"}
 
 
 def test_sums_that_may_pass_32_bits_are_computed_in_float32():
     def build(emit, x):
         return dense(emit, DATA.pair(emit, x), 3, DATA.scale, rng=rng())
 
-    assert chain_of(build, 1, 66_000).spec.dtype == "float32"
+    assert fusion_of(build, 1, 66_000).spec.dtype == "float32"
 
 
 @pytest.mark.parametrize(("zero", "kind"), [(128, "int8"), (100, "float32")])
@@ -112,7 +112,7 @@ def test_weights_of_uint8(zero, kind):
         weights = dequantized(emit, numbers, np.float32(0.5), np.uint8(zero), 1)
         return emit(op.matmul(DATA.pair(emit, x), weights))
 
-    assert chain_of(build, 3, 16).spec.dtype == kind
+    assert fusion_of(build, 3, 16).spec.dtype == kind
 
 
 def test_a_scale_below_zero_keeps_no_order(deliver):
@@ -131,8 +131,8 @@ def test_transposed_convolutions_are_computed_in_float32():
         weights, _ = weights_of(emit, rng(), (4, 3, 2, 2), 1)
         return emit(op.nn.conv2d_transpose(DATA.pair(emit, x), weights, strides=(2, 2)))
 
-    chains = chains_of(prepared(module_of(build, ((1, 4, 6, 6), "float32")), "NCHW"))
-    assert {chain.spec.dtype for chain in chains} == {"float32"}
+    fusions = find_fusions(prepare_module(module_of(build, ((1, 4, 6, 6), "float32")), "NCHW"))
+    assert {fusion.spec.dtype for fusion in fusions} == {"float32"}
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
@@ -144,11 +144,11 @@ def test_padding_between_steps_is_the_convolutions(layout, kind):
         padded = emit(op.nn.pad(data.pair(emit, x), [0, 0, 0, 0, 1, 0, 2, 1]))
         return convolution(emit, data.pair(emit, padded), 5, 3, data.scale, rng=rng())
 
-    module = prepared(module_of(build, ((1, 4, 6, 6), "float32")), layout)
-    [chain] = chains_of(module)
-    assert chain.spec.dtype == "int8"
-    assert chain.spec.padding == (1, 2, 0, 1)
-    assert set(left_over(module, [chain])) <= {"quantize", "permute_dims"}
+    module = prepare_module(module_of(build, ((1, 4, 6, 6), "float32")), layout)
+    [fusion] = find_fusions(module)
+    assert fusion.spec.dtype == "int8"
+    assert fusion.spec.padding == (1, 2, 0, 1)
+    assert set(count_unfused_operators(module, [fusion])) <= {"quantize", "permute_dims"}
 
 
 def test_a_tensor_is_quantized_once():
@@ -156,10 +156,10 @@ def test_a_tensor_is_quantized_once():
         left = convolution(emit, DATA.pair(emit, x), 5, 1, DATA.scale, rng=rng())
         return left, convolution(emit, DATA.pair(emit, x), 5, 1, DATA.scale, rng=rng())
 
-    module = prepared(module_of(build, ((1, 4, 6, 6), "float32")), "NCHW")
-    chains = chains_of(module)
-    assert left_over(module, chains) == {"quantize": 1}
-    assert chains[0].inputs == chains[1].inputs
+    module = prepare_module(module_of(build, ((1, 4, 6, 6), "float32")), "NCHW")
+    fusions = find_fusions(module)
+    assert count_unfused_operators(module, fusions) == {"quantize": 1}
+    assert fusions[0].inputs == fusions[1].inputs
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -176,8 +176,8 @@ def test_other_ranks(deliver, rank, layout):
     shape = (2, 4, 9, 8, 7)[: rank + 2]
     module = module_of(build, (shape, "float32"))
     image = np.random.default_rng(1).normal(0, 3, shape).astype(np.float32)
-    rewritten = prepared(module, layout)
-    assert [chain.spec.dtype for chain in chains_of(rewritten)] == ["int8", "int8"]
+    rewritten = prepare_module(module, layout)
+    assert [fusion.spec.dtype for fusion in find_fusions(rewritten)] == ["int8", "int8"]
     network = deliver(module, layout=layout, guesses=True)
     np.testing.assert_array_equal(network.run(image), evaluated(module, image))
 

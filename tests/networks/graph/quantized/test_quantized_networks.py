@@ -2,16 +2,20 @@
 
 import numpy as np
 import pytest
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import fastest
-from chameleon_networks.graph.moves import shape_of
-from chameleon_networks.graph.operators import left_over
-from chameleon_networks.graph.prepare import LayoutError, operators_in, prepared, with_steps_passed
-from chameleon_networks.graph.relaxed import relax
-from chameleon_tvm.device.targets import TVMTargets
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Winner
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import with_fastest_specs
+from chameleon_networks._graph.operators import count_unfused_operators
+from chameleon_networks._graph.prepare import (
+    LayoutError,
+    convert_quantized_layout,
+    operator_names,
+    prepare_module,
+)
+from chameleon_networks._graph.relax_utils import relax, shape_of
+from chameleon_tvm._device.targets import TVMTargets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -40,13 +44,13 @@ def small_resnet(emit, x):
 def test_a_small_resnet_is_in_integers():
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
     for layout in ("NCHW", "NHWC"):
-        network = prepared(module, layout)
-        chains = chains_of(network)
-        assert [chain.spec.kind for chain in chains] == ["conv2d", "conv2d", "dense"]
-        assert {chain.spec.dtype for chain in chains} == {"int8"}
-        assert {chain.spec.output_dtype for chain in chains} == {"uint8"}
-        assert [chain.spec.residual for chain in chains] == [False, True, False]
-        left = left_over(network, chains)
+        network = prepare_module(module, layout)
+        fusions = find_fusions(network)
+        assert [fusion.spec.kind for fusion in fusions] == ["conv2d", "conv2d", "dense"]
+        assert {fusion.spec.dtype for fusion in fusions} == {"int8"}
+        assert {fusion.spec.output_dtype for fusion in fusions} == {"uint8"}
+        assert [fusion.spec.residual for fusion in fusions] == [False, True, False]
+        left = count_unfused_operators(network, fusions)
         # No layout is changed between convolutions: the image alone comes in another one.
         assert left.pop("permute_dims", 0) == (layout == "NHWC")
         assert left == {"quantize": 2, "nn.max_pool2d": 1, "mean": 1, "dequantize": 2}
@@ -66,8 +70,8 @@ def test_a_small_resnet_is_right_bit_by_bit(deliver, layout, *, guesses):
 
 def test_steps_are_the_same_afterwards():
     module = module_of(small_resnet, ((1, 3, 12, 12), "float32"))
-    copy = with_steps_passed(module, lambda step: step)
-    assert operators_in(copy) == operators_in(module)
+    copy = convert_quantized_layout(module, lambda step: step)
+    assert operator_names(copy) == operator_names(module)
 
 
 def test_a_change_that_loses_a_step_is_refused():
@@ -78,7 +82,7 @@ def test_a_change_that_loses_a_step_is_refused():
         return others
 
     with pytest.raises(LayoutError, match="lost 12 of 12 steps"):
-        with_steps_passed(module, lost)
+        convert_quantized_layout(module, lost)
 
 
 # -- random networks -------------------------------------------------------------------------------
@@ -156,8 +160,8 @@ def test_random_networks(deliver, steps, start, seed, layout, *, guesses):
     outputs = deliver(module, layout=layout, guesses=guesses).run(image)
     for got, wanted in zip(outputs, evaluated(module, image), strict=True):
         np.testing.assert_array_equal(got, wanted)
-    chains = chains_of(prepared(module, layout))
-    assert {chain.spec.dtype for chain in chains} == {"int8"}
+    fusions = find_fusions(prepare_module(module, layout))
+    assert {fusion.spec.dtype for fusion in fusions} == {"int8"}
 
 
 # -- weights of seven bits -------------------------------------------------------------------------
@@ -187,30 +191,33 @@ def module(largest):
     return module_of(build, ((1, 3, 10, 10), "float32"))
 
 
-def chains(largest):
-    return chains_of(prepared(module(largest), "NHWC"))
+def fusions(largest):
+    return find_fusions(prepare_module(module(largest), "NHWC"))
 
 
-def dtypes(chains, target):
-    return [chain.spec.dtype for chain in fastest(chains, target)]
+def dtypes(fusions, target):
+    return [fusion.spec.dtype for fusion in with_fastest_specs(fusions, target)]
 
 
 def test_what_weights_allow_is_used_where_it_is_faster():
-    small = chains(64)
-    assert [chain.spec.kind for chain in small] == [
+    small = fusions(64)
+    assert [fusion.spec.kind for fusion in small] == [
         *("conv2d", "depthwise_conv2d", "conv2d", "dense")
     ]
     assert dtypes(small, cpu("haswell")) == ["int7", "int8", "int7", "int7"]
     assert dtypes(small, cpu("znver4")) == ["int8"] * 4
-    assert dtypes(chains(127), cpu("haswell")) == ["int8"] * 4
+    assert dtypes(fusions(127), cpu("haswell")) == ["int8"] * 4
     for beyond in (-65, 65, -128):
         small[0].constants.weights[0, 0, 0, 0] = beyond
         assert dtypes(small, cpu("haswell")) == ["int8", "int8", "int7", "int7"]
 
 
 def test_kernels_that_were_tuned_for_all_weights_still_serve():
-    chain, target = chains(64)[2], cpu("haswell")
-    own, wide = fastest([chain], target)[0].spec.task("own", target), chain.spec.task("w", target)
+    fusion, target = fusions(64)[2], cpu("haswell")
+    own, wide = (
+        with_fastest_specs([fusion], target)[0].spec.task("own", target),
+        fusion.spec.task("w", target),
+    )
     assert own.key != wide.key
 
     def kernels(*tasks):
@@ -218,9 +225,9 @@ def test_kernels_that_were_tuned_for_all_weights_still_serve():
         return Kernels(winners, None, target)
 
     for known, chosen in (((own, wide), own), ((wide,), wide), ((own,), own)):
-        assert kernels(*known).task_of(chain) == chosen
-        assert kernels(*known).like(chain).task == chosen
-    assert kernels().like(chain) is None
+        assert kernels(*known).task_of(fusion) == chosen
+        assert kernels(*known).like(fusion).task == chosen
+    assert kernels().like(fusion) is None
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])

@@ -6,20 +6,20 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.loop.end.delivery import guesses_of
-from chameleon_core.plugins import NoOptions
-from chameleon_core.stages import Winner
-from chameleon_networks.compile.compile import CompiledNetwork, compiled
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.chains import chains_of
-from chameleon_networks.graph.fused_operators import fastest
-from chameleon_networks.graph.operators import specs_of
-from chameleon_networks.graph.prepare import prepared
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import manifest_of, write_package
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.spaces.auto import AutoSpace
-from chameleon_tvm.spaces.options import AutoOptions
+from chameleon_core._loop.end.delivery import guesses_of
+from chameleon_core._plugins import NoOptions
+from chameleon_core._stages import Winner
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
+from chameleon_networks._compile.compile import CompiledNetwork, compile_network
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.fusion_groups import with_fastest_specs
+from chameleon_networks._graph.operators import specs_of
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._spaces.auto import AutoSpace
+from chameleon_tvm._spaces.options import AutoOptions
 
 TARGET = TVMTargets(NoOptions()).resolve("native")
 THREADS = 2
@@ -53,23 +53,23 @@ def deliverer(base):
     """
 
     def deliver(module, *, layout="NCHW", seed=None, guesses=False, ready=False, **options):
-        module = module if ready else prepared(module, layout)
-        chains = chains_of(module)
+        module = module if ready else prepare_module(module, layout)
+        fusions = find_fusions(module)
         space = AutoSpace(AutoOptions(**options))
         winners = {}
         if seed is not None or guesses:
             rng = np.random.default_rng(seed)
-            for spec in specs_of(fastest(chains, TARGET)):
+            for spec in specs_of(with_fastest_specs(fusions, TARGET)):
                 task = spec.task(spec.name, TARGET)
                 configs = space.design_space(task)
                 [config, *_] = guesses_of(configs) if guesses else configs.sample(1, rng)
                 indices = tuple(int(index) for index in config)
                 winners[task.key] = Winner(task=task, config=indices, seconds=1e-3)
         kernels = Kernels(winners, space, TARGET)
-        result = compiled(module, chains, kernels, TARGET)
+        result = compile_network(module, fusions, kernels, TARGET)
         folder = base / f"network{len(list(base.iterdir()))}"
-        manifest = manifest_of(module, chains, kernels, TARGET, THREADS) | result.facts
-        write_package(folder, result.executable, manifest)
+        manifest = manifest_of(module, fusions, kernels, TARGET, THREADS) | result.facts
+        write_artifact(folder, result.executable, manifest)
         return Delivered(run=load(folder), compiled=result, folder=folder)
 
     return deliver

@@ -1,7 +1,7 @@
 """Pieces of networks of images, NCHW, that tests put together by hand and at random."""
 
 import numpy as np
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 
 from ...modules import expected, module_of  # noqa: TID252 - shared by folders
 

@@ -3,8 +3,8 @@
 import shutil
 
 import numpy as np
-from chameleon_networks.export.bundles import write_c_bundle
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._export.bundles import write_c_bundle
+from chameleon_networks._graph.relax_utils import relax
 from programs import completed
 
 from ...modules import module_of  # noqa: TID252 - shared by folders

@@ -4,11 +4,11 @@ import threading
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.relaxed import relax, tvm
-from chameleon_networks.package.load import load
-from chameleon_networks.running.profile import AROUND, kernel_seconds
-from chameleon_system.cores import usable_cores
-from chameleon_tvm.quick_tvm import te, tirx
+from chameleon_networks._artifact.load import load
+from chameleon_networks._evaluation.profile import AROUND, kernel_seconds
+from chameleon_networks._graph.relax_utils import relax, tvm
+from chameleon_system._cores import usable_cores
+from chameleon_tvm._quick_tvm import te, tirx
 
 from ...modules import expected, module_of  # noqa: TID252 - shared by folders
 

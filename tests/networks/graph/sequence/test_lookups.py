@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._graph.relax_utils import relax
 
 from ...modules import module_of  # noqa: TID252 - shared by folders
 from .image_networks import check, conv, correct, shuffle, unit
@@ -25,7 +25,7 @@ def test_a_stage_of_units_moves_nothing(deliver, channels, batch):
 
     network = correct(deliver, build, (batch, 8, 6, 7), layout="NHWC", guesses=True)
     assert _moves(network) == []
-    looked_up = [call for call in network.compiled.executable.sequence.calls if call.lookups]
+    looked_up = [call for call in network.compiled.executable.sequence.calls if call.gathers]
     assert len(looked_up) == 5, "the first convolution of each unit, and the last one"
 
 
@@ -61,7 +61,7 @@ def test_what_would_be_looked_up_too_often_is_moved(deliver):
     network = correct(deliver, build, (1, 8, 6, 6), layout="NHWC", guesses=True)
     assert sum("shuffle" in name for name in network.kernels) == 1
     assert "_of_some_of_" not in "".join(network.kernels)
-    assert not any(call.lookups for call in network.compiled.executable.sequence.calls)
+    assert not any(call.gathers for call in network.compiled.executable.sequence.calls)
 
 
 def test_untuned_networks_shuffle_with_a_kernel(deliver):

@@ -2,11 +2,12 @@
 
 import attrs
 import numpy as np
-from chameleon_networks.compile.kernels import Kernels
-from chameleon_networks.graph.relaxed import relax
-from chameleon_system.permissions import AMX
-from chameleon_tvm.instructions.emission import using
-from chameleon_tvm.instructions.multiply_add import MultiplyAdd
+import pytest
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_system._permissions import AMX, request_permission
+from chameleon_tvm._instructions.emission import with_instructions
+from chameleon_tvm._instructions.multiply_add import MultiplyAdd
 
 from ...modules import expected, module_of  # noqa: TID252 - shared by folders
 
@@ -30,11 +31,15 @@ def test_permissions_of_kernels_are_those_of_the_network(deliver, monkeypatch):
     assert AMX not in deliver(module).compiled.permissions
     of = Kernels.of
 
-    def asking(self, chain):
-        kernel = of(self, chain)
-        return attrs.evolve(kernel, function=using(kernel.function, [Asking()]))
+    def asking(self, fusion):
+        kernel = of(self, fusion)
+        return attrs.evolve(kernel, function=with_instructions(kernel.function, [Asking()]))
 
     monkeypatch.setattr(Kernels, "of", asking)
+    if refusal := request_permission(AMX):
+        with pytest.raises(RuntimeError, match=f"the kernels need AMX.*{refusal}"):
+            deliver(module, guesses=True)
+        return
     network = deliver(module, guesses=True)
     assert network.compiled.permissions == {AMX}
     inputs = np.random.default_rng(1).standard_normal(SHAPE, np.float32)

@@ -1,15 +1,15 @@
 """Memory that is needed at the same time does not overlap, and no constant is kept twice."""
 
 import numpy as np
-from chameleon_networks.compile.sequence.calls import Call, CallSequence, Storage, Tensor
-from chameleon_networks.compile.sequence.library import Interval, placed, planned
-from chameleon_networks.graph.strides import dense_strides
-from chameleon_networks.runtime.pack import ALIGNMENT, aligned
+from chameleon_networks._c_runtime.pack import ALIGNMENT, aligned
+from chameleon_networks._compile.sequence.calls import Call, CallSequence, Storage, Tensor
+from chameleon_networks._compile.sequence.library import Lifetime, assign_offsets, plan_memory
+from chameleon_networks._graph.strides import dense_strides
 from hypothesis import given
 from hypothesis import strategies as st
 
 INTERVALS = st.builds(
-    lambda size, first, length: Interval(size=size, first=first, last=first + length),
+    lambda size, first, length: Lifetime(size=size, first=first, last=first + length),
     st.integers(1, 1000),
     st.integers(0, 12),
     st.integers(0, 5),
@@ -18,7 +18,7 @@ INTERVALS = st.builds(
 
 @given(st.lists(INTERVALS, max_size=12))
 def test_what_is_alive_together_lies_apart(intervals):
-    offsets, size = placed(intervals)
+    offsets, size = assign_offsets(intervals)
     spans = [(o, o + i.size) for o, i in zip(offsets, intervals, strict=True)]
     assert all(offset % ALIGNMENT == 0 for offset in offsets)
     for number, (i, (start, end)) in enumerate(zip(intervals, spans, strict=True)):
@@ -34,7 +34,7 @@ def test_what_is_alive_together_lies_apart(intervals):
 
 def test_a_chain_needs_two_tensors_at_a_time():
     sizes = [100, 4000, 50, 4000, 10]
-    _, size = placed([Interval(size=s, first=n, last=n + 1) for n, s in enumerate(sizes)])
+    _, size = assign_offsets([Lifetime(size=s, first=n, last=n + 1) for n, s in enumerate(sizes)])
     assert size == aligned(4000) + aligned(100)
 
 
@@ -52,12 +52,12 @@ def test_outputs_are_computed_where_they_are_wanted():
         Call(kernel="f", reads=(_tensor(y), _tensor(twin)), writes=(_tensor(z),)),
     )
     outputs = (_tensor(z), _tensor(x), _tensor(z))
-    plan = planned(CallSequence(inputs=(_tensor(x),), calls=calls, outputs=outputs))
-    assert dict(plan.returned) == {z: 0}
-    assert plan.copied == (1, 2), "an input, and the same again"
+    plan = plan_memory(CallSequence(inputs=(_tensor(x),), calls=calls, outputs=outputs))
+    assert dict(plan.output_storages) == {z: 0}
+    assert plan.copied_outputs == (1, 2), "an input, and the same again"
     assert set(plan.arena) == {y}
     assert plan.weights[constant] == plan.weights[twin], "the same numbers are kept once"
-    assert len(plan.blobs) == 1
+    assert len(plan.constants) == 1
 
 
 @given(picked=st.lists(st.integers(0, 5), min_size=1, max_size=10), index=st.integers(0, 8191))
@@ -71,7 +71,7 @@ def test_constants_are_shared_where_all_of_their_bytes_are_the_same(picked, inde
     x, y = Storage(size=8, input=0), Storage(size=8)
     reads = (_tensor(x), *map(_tensor, storages))
     call = Call(kernel="f", reads=reads, writes=(_tensor(y),))
-    plan = planned(CallSequence(inputs=(_tensor(x),), calls=(call,), outputs=(_tensor(y),)))
+    plan = plan_memory(CallSequence(inputs=(_tensor(x),), calls=(call,), outputs=(_tensor(y),)))
     for storage, kind in zip(storages, picked, strict=True):
-        assert plan.blobs[plan.weights[storage]].tobytes() == kinds[kind].tobytes()
-    assert len(plan.blobs) == len({kinds[kind].tobytes() for kind in picked})
+        assert plan.constants[plan.weights[storage]].tobytes() == kinds[kind].tobytes()
+    assert len(plan.constants) == len({kinds[kind].tobytes() for kind in picked})

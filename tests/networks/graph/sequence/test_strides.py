@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from chameleon_networks.graph.strides import dense_strides, is_dense, reshaped_strides
+from chameleon_networks._graph.strides import dense_strides, is_dense, reshaped_strides
 from hypothesis import given
 from hypothesis import strategies as st
 

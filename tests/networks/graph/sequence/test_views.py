@@ -5,8 +5,12 @@ import math
 import numpy as np
 import pytest
 import tvm
-from chameleon_networks.compile.sequence.marks import shuffle_of, with_marks, with_useful_marks
-from chameleon_networks.graph.relaxed import relax
+from chameleon_networks._compile.sequence.view_candidates import (
+    mark_view_candidates,
+    match_shuffle,
+    select_view_candidates,
+)
+from chameleon_networks._graph.relax_utils import relax
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -149,7 +153,7 @@ def _shuffle(build, shape):
     bindings = module_of(build, (shape, "float32"))["main"].body.blocks[0].bindings
     values = {binding.var: binding.value for binding in bindings}
     last = [b.value for b in bindings if isinstance(b.value, relax.Call)][-1]
-    return shuffle_of(last, values)
+    return match_shuffle(last, values)
 
 
 @given(
@@ -208,7 +212,7 @@ def test_marks_after_many_operators():
             x = emit(op.add(x, x))
         return emit(op.concat([x, first], 1))
 
-    module = with_marks(module_of(build, ((2, 3), "float32")))
+    module = mark_view_candidates(module_of(build, ((2, 3), "float32")))
     passes = [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
-    marked = with_useful_marks(tvm.transform.Sequential(passes)(module))
+    marked = select_view_candidates(tvm.transform.Sequential(passes)(module))
     assert all("chameleon.concat" not in (f.attrs or {}) for f in marked.functions.values())

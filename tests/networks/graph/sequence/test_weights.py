@@ -5,17 +5,17 @@ import zlib
 
 import numpy as np
 import pytest
-from chameleon_networks.compile.sequence import weights
-from chameleon_networks.compile.sequence.weights import (
+from chameleon_networks._artifact.load import load
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._compile.sequence import weights
+from chameleon_networks._compile.sequence.weights import (
     WEIGHTS,
     copy_weights,
     link_weights,
     read_weights,
     write_weights,
 )
-from chameleon_networks.graph.relaxed import relax
-from chameleon_networks.package.load import load
-from chameleon_networks.package.package import read_manifest, write_manifest
+from chameleon_networks._graph.relax_utils import relax
 from hypothesis import given
 from hypothesis import strategies as st
 from tvm.relax import op

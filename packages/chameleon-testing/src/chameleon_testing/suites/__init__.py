@@ -13,6 +13,7 @@ instructions are in ``chameleon_tvm.testing.suites``, those of transforms and ne
 ``chameleon_transforms.testing``.
 """
 
+from chameleon_testing import _conformance_cases, _generators
 from chameleon_testing.suites import base, pipelines, stages
 
 ConformanceSuite = base.ConformanceSuite
@@ -32,3 +33,6 @@ FrontendSuite = pipelines.FrontendSuite
 TargetSuite = pipelines.TargetSuite
 PresetSuite = pipelines.PresetSuite
 CommandSuite = pipelines.CommandSuite
+trial = _generators.trial
+SyntheticSpace = _conformance_cases.SyntheticSpace
+"""A space provider for jobs in tests of runners."""

@@ -12,16 +12,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.errors import ChameleonError
-from chameleon_core.loop.start.tasks import tasks_of
-from chameleon_core.pipeline.jsonable import to_json
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.pipeline.stage_reader import read_options
-from chameleon_core.plugins import KINDS, Kind, NoOptions, PluginRecord, make_stage
-from chameleon_core.plugins.check import complaint
-from chameleon_core.task import Task
-from chameleon_core.versions import stages_of
-from chameleon_core.words import with_hint
+from chameleon_core.api import ResolvedPipeline, target_of, tasks_of, to_json, with_hint
+from chameleon_core.plugin_api import (
+    KINDS,
+    ChameleonError,
+    Kind,
+    NoOptions,
+    PluginRecord,
+    Task,
+    complaint,
+    make_stage,
+    read_options,
+)
 
 HEAVY = ("tvm", "torch", "sklearn", "xgboost", "lightgbm", "scipy", "pandas")
 """Libraries that the modules of options must not import, because every command imports these
@@ -108,7 +110,7 @@ class StageSuite(ConformanceSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        for stage in stages_of(pipeline):
+        for stage in pipeline.stages():
             if stage.kind == cls.kind and stage.record == cls.record:
                 return {"options": stage.options_json}
         return {}
@@ -206,7 +208,7 @@ class TaskSuite(StageSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        _, tasks = tasks_of(pipeline)
+        tasks = tasks_of(pipeline, target_of(pipeline))
         return {**super().subjects(pipeline), **({"task": tasks[0]} if tasks else {})}
 
 

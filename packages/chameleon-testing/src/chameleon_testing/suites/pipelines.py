@@ -6,18 +6,26 @@ import contextlib
 import io
 from typing import Any, ClassVar
 
-from chameleon_core.errors import ChameleonError, TargetError
-from chameleon_core.loop.start.tasks import target_of
-from chameleon_core.pipeline.load import from_dict
-from chameleon_core.pipeline.resolve import keys_of
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.plugins import NoOptions, PluginRecord, Registry, default_registry, hookimpl
-from chameleon_core.plugins.factory import load_factory
-from chameleon_core.stages import Frontend
-from chameleon_core.task import Task
+from chameleon_core.api import (
+    Registry,
+    ResolvedPipeline,
+    default_registry,
+    from_dict,
+    target_of,
+)
+from chameleon_core.plugin_api import (
+    ChameleonError,
+    Frontend,
+    NoOptions,
+    PluginRecord,
+    TargetError,
+    Task,
+    hookimpl,
+    load_factory,
+)
 
+from chameleon_testing._generators import trial
 from chameleon_testing.conformance import after_json
-from chameleon_testing.generators import trial
 from chameleon_testing.suites.base import ConformanceSuite, StageSuite
 
 
@@ -145,7 +153,7 @@ class PresetSuite(ConformanceSuite):
         """
         self.test_record()
         for key in self.record.pipeline:
-            assert key in keys_of(default_registry()), f"{self.where}: there is no key '{key}'"
+            assert key in default_registry().pipeline_keys, f"{self.where}: there is no key '{key}'"
             assert key not in {"model", "output", "preset"}, (
                 f"{self.where}: it names '{key}', which every pipeline file says for itself"
             )

@@ -11,14 +11,23 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from chameleon_core.measurement import FailureKind, Measurement
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.schedulers import SchedulerContext, TaskState
-from chameleon_core.stages import Contender, MeasureJob, Record, RecordKey, RivalTrace, StageRef
-from chameleon_core.task import Task
+from chameleon_core.api import ResolvedPipeline
+from chameleon_core.plugin_api import (
+    Contender,
+    FailureKind,
+    MeasureJob,
+    Measurement,
+    Record,
+    RecordKey,
+    RivalTrace,
+    SchedulerContext,
+    StageRef,
+    Task,
+    TaskState,
+)
 
 from chameleon_testing import conformance as checks
-from chameleon_testing.generators import SEED, trial
+from chameleon_testing._generators import SEED, trial
 from chameleon_testing.suites.base import StageSuite, TaskSuite
 
 _SAMPLE = 4
@@ -176,7 +185,7 @@ class RecordDatabaseSuite(StageSuite):
     def opened(self) -> Iterator[Any]:
         """A context with a new, empty database, and a function that opens the same one again."""
         with tempfile.TemporaryDirectory() as folder:
-            option = self.registered.place_option
+            option = getattr(self.registered, "place_option", "")
             options = {option: str(Path(folder) / self.location)} if option else {}
             database = self.make(**options)
             if not database.writable:
@@ -330,7 +339,7 @@ class SchedulerSuite(StageSuite):
         assert chosen is None, f"{self.where}: it names task {chosen}, but all are done"
 
     def _run(self, costs: tuple[float, ...], at_once: int = 1) -> list[int]:
-        """The tasks that got a batch, in order. Batches end in the order in which they began."""
+        """The tasks that got a batch, in order."""
         histories: list[list[float]] = [[] for _ in costs]
         scheduler = self.make(_context(_states(histories)))
         flying: list[int] = []
@@ -353,7 +362,7 @@ class SchedulerSuite(StageSuite):
 
 
 def _states(histories: list[list[float]], flying: list[int] | None = None) -> list[TaskState]:
-    """The states of tasks with these costs after each batch. ``flying`` lists tasks in flight."""
+    """The states of tasks with these costs after each batch."""
     return [
         TaskState(
             task=Task(name=f"op{i}", operator="", arguments={"i": i}, target="", flop=1e9),

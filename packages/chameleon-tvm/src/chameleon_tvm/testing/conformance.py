@@ -6,14 +6,13 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from chameleon_core.stages import Arrays, Builder
-from chameleon_core.task import Task
+from chameleon_core.plugin_api import Arrays, Builder, Task
 from chameleon_testing.conformance import check_space_provider, require_close
 
-from chameleon_tvm.baselines.unscheduled import UnscheduledBuilder
-from chameleon_tvm.operators.base import operator_of
-from chameleon_tvm.spaces.template.options import TemplateOptions
-from chameleon_tvm.spaces.template.provider import TemplateSpace
+from chameleon_tvm._baselines.unscheduled import UnscheduledBuilder
+from chameleon_tvm._operators.base import operator_of
+from chameleon_tvm._spaces.template.options import TemplateOptions
+from chameleon_tvm._spaces.template.provider import TemplateSpace
 
 _SEED = 0
 
@@ -75,5 +74,5 @@ def _check_outputs(builder: Builder, configs: Sequence[Sequence[int]], where: st
         require_close(outputs, expected, tolerance, about)
 
 
-def _same(ours: Arrays, others: Arrays) -> bool:
-    return len(ours) == len(others) and all(map(np.array_equal, ours, others))
+def _same(left: Arrays, right: Arrays) -> bool:
+    return len(left) == len(right) and all(map(np.array_equal, left, right))

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_core.plugins import InstructionRecord, NoOptions
+from chameleon_core.plugin_api import InstructionRecord, NoOptions
 from numpy.typing import NDArray
 
-from chameleon_tvm.building.lowering import lower_function
-from chameleon_tvm.device.cpus.description import is_this_cpu
-from chameleon_tvm.device.cpus.features import architecture_of, target_features
-from chameleon_tvm.device.targets import TVMTargets, tvm_target
-from chameleon_tvm.instructions.base import BFLOAT16_BITS, Dot, Instruction
-from chameleon_tvm.instructions.choosing import instruction_of
-from chameleon_tvm.instructions.emission import require_permissions, using
-from chameleon_tvm.instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
-from chameleon_tvm.quick_tvm import tirx, tvm
-from chameleon_tvm.types import BFLOAT16, STORAGE
+from chameleon_tvm._building.lowering import lower_function
+from chameleon_tvm._device.cpus.description import is_this_cpu
+from chameleon_tvm._device.cpus.features import architecture_of, target_features
+from chameleon_tvm._device.targets import TVMTargets, tvm_target
+from chameleon_tvm._instructions.base import BFLOAT16_BITS, Dot, Instruction
+from chameleon_tvm._instructions.emission import require_permissions, with_instructions
+from chameleon_tvm._instructions.selection import instruction_of
+from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, TileProduct
+from chameleon_tvm._quick_tvm import tirx, tvm
+from chameleon_tvm._types import BFLOAT16, STORAGE
 
 Array = NDArray[Any]
 Stmt = Any
@@ -31,11 +31,7 @@ _NAMES = (DATA, WEIGHTS, SUMS)
 
 
 class Trial(ABC):
-    """A test of one instruction on random and extreme operands.
-
-    Attributes:
-        cases: Number of products to compute: the instruction is used once for each.
-    """
+    """A test of one instruction, used once for each of ``cases`` random and extreme products."""
 
     cases: int
 
@@ -54,85 +50,70 @@ class Trial(ABC):
         Args:
             buffers: One-dimensional buffers by ``DATA``, ``WEIGHTS`` and ``SUMS``, with the dtypes
                 of ``arguments``.
-            case: Number of the case, an expression.
         """
 
     @abstractmethod
     def terms(self, data: Array, weights: Array) -> Array:
-        """The products of one case. Products of the same sum are along the first axis.
-
-        Args:
-            data: The case's data as float64.
-            weights: The case's weights as float64.
-        """
+        """The products of one case in float64; products of one sum are along the first axis."""
 
     def operands(self) -> Operands:
-        """Random and extreme operands for all cases, which are along the first axis.
-
-        The arrays are ``DATA``, ``WEIGHTS`` and ``SUMS``, by these names.
-        """
+        """Random and extreme operands by name, with cases along the first axis."""
         rng = np.random.default_rng(_SEED)
         return {
-            holds: drawn(self._element(holds), (self.cases, *self.shapes[holds]), rng)
+            holds: random_operands(self._dtype(holds), (self.cases, *self.shapes[holds]), rng)
             for holds in _NAMES
         }
 
     def arguments(self, operands: Operands) -> list[Array]:
         """The function's arguments: one-dimensional arrays. The function changes the last."""
-        return [operands[holds].reshape(-1).view(self._stored(holds)).copy() for holds in _NAMES]
+        return [
+            operands[holds].reshape(-1).view(self._buffer_dtype(holds)).copy() for holds in _NAMES
+        ]
 
     def function(self) -> tirx.PrimFunc:
         """The TensorIR function that runs the test: it adds the products of all cases to sums."""
         buffers = {}
         for holds in _NAMES:
             elements = self.cases * int(np.prod(self.shapes[holds]))
-            narrower = np.dtype(self._stored(holds)).itemsize
-            extent = elements * np.dtype(self._element(holds)).itemsize // narrower
-            buffers[holds] = tirx.decl_buffer([extent], self._stored(holds), holds)
+            narrower = np.dtype(self._buffer_dtype(holds)).itemsize
+            extent = elements * np.dtype(self._dtype(holds)).itemsize // narrower
+            buffers[holds] = tirx.decl_buffer([extent], self._buffer_dtype(holds), holds)
         case = tirx.Var("case", "int32")
         body = self.body(buffers, case)
         first, count = tirx.IntImm("int32", 0), tirx.IntImm("int32", self.cases)
         loop = tirx.For(case, first, count, tirx.ForKind.SERIAL, body)
         function = tirx.PrimFunc([*buffers.values()], loop).with_attr("tirx.noalias", True)
-        return using(function, [self.instruction])
+        return with_instructions(function, [self.instruction])
 
     def expected(self, operands: Operands) -> tuple[Array, Array]:
-        """The sums that the instruction must compute, and the terms of each sum, in float64.
-
-        The terms show how far the instruction's result may be off by rounding.
-        """
-        meant = operands
+        """The sums that the instruction must compute, and the terms of each sum, in float64."""
         if self.instruction.flushes:
-            meant = {holds: flushed(array, self._element(holds)) for holds, array in meant.items()}
+            operands = {
+                holds: flush_denormals(array, self._dtype(holds))
+                for holds, array in operands.items()
+            }
         sums, terms = [], []
         with np.errstate(all="ignore"):
-            for data, weights, before in zip(*(meant[holds] for holds in _NAMES), strict=True):
+            for data, weights, before in zip(*(operands[holds] for holds in _NAMES), strict=True):
                 sums.append(self.instruction.meaning(before, data, weights))
                 numbers = (
-                    values(data, self._element(DATA)),
-                    values(weights, self._element(WEIGHTS)),
+                    to_float64(data, self._dtype(DATA)),
+                    to_float64(weights, self._dtype(WEIGHTS)),
                 )
                 terms.append([before.astype(np.float64), *self.terms(*numbers)])
         return np.array(sums), np.moveaxis(np.array(terms), 1, 0)
 
-    def _element(self, holds: str) -> str:
+    def _dtype(self, holds: str) -> str:
         """Dtype of an operand, as the instruction names it."""
         return str(getattr(self.instruction, holds))
 
-    def _stored(self, holds: str) -> str:
+    def _buffer_dtype(self, holds: str) -> str:
         """Dtype of the function's argument for an operand."""
-        return self._element(holds)
+        return self._dtype(holds)
 
 
 class DotTrial(Trial):
-    """A test of a dot product, on many cases with different data and weights.
-
-    In each case, the instruction adds products to a vector of sums.
-
-    Args:
-        instruction: The dot product to test.
-        vector_bytes: Size of a vector of sums in bytes.
-    """
+    """A test of a dot product, for vectors of sums of ``vector_bytes`` bytes."""
 
     instruction: Dot
     cases = 256
@@ -163,20 +144,12 @@ class DotTrial(Trial):
     def terms(self, data: Array, weights: Array) -> Array:
         return (data * weights).T
 
-    def _stored(self, holds: str) -> str:
-        return self.instruction.word if holds == DATA else super()._stored(holds)
+    def _buffer_dtype(self, holds: str) -> str:
+        return self.instruction.word if holds == DATA else super()._buffer_dtype(holds)
 
 
 class TileTrial(Trial):
-    """A test of a tile product, on several cases with different data and weights.
-
-    In each case, the instruction adds the products of two tiles to a tile of sums.
-
-    Args:
-        instruction: The tile product to test.
-        rows: Number of rows of data and sums.
-        depth: Depth of the product.
-    """
+    """A test of a tile product, with a number of rows and a depth."""
 
     instruction: TileProduct
     cases = 8
@@ -206,7 +179,7 @@ class TileTrial(Trial):
             for number, holds in enumerate(_NAMES)
         }
         start = {holds: case * int(np.prod(shape)) for holds, shape in self.shapes.items()}
-        whole = [
+        statements = [
             *(
                 product.load(registers[name], buffers[name], start[name], registers[name].width)
                 for name in _NAMES
@@ -214,7 +187,7 @@ class TileTrial(Trial):
             product.product(registers[SUMS], registers[DATA], registers[WEIGHTS]),
             product.store(registers[SUMS], buffers[SUMS], start[SUMS], product.columns),
         ]
-        return product.around([*registers.values()], tirx.SeqStmt(whole))
+        return product.around([*registers.values()], tirx.SeqStmt(statements))
 
     def terms(self, data: Array, weights: Array) -> Array:
         columns = np.moveaxis(weights, 1, 2).reshape(-1, self.instruction.columns)
@@ -222,22 +195,20 @@ class TileTrial(Trial):
 
 
 def trials_of(instruction: Instruction, features: frozenset[str]) -> Sequence[Trial]:
-    """The tests of an instruction on a CPU; none if the CPU does not have the instruction.
+    """The tests of an instruction on a CPU with some of LLVM's features; none if it lacks them.
 
-    A dot product has one test for each vector size of the CPU. A tile product has two tests, one
-    with all rows of a tile and one with a row less.
-
-    Args:
-        instruction: An instruction of a CPU.
-        features: LLVM's names of the CPU's features.
+    A dot product has one test for each vector size, a tile product one more with a row less.
     """
     if isinstance(instruction, Dot):
         sizes = [size for size in instruction.vectors if instruction.needs(size) <= features]
         return [DotTrial(instruction, size) for size in sizes]
     if isinstance(instruction, TileProduct) and instruction.features <= features:
         rows, depth = instruction.rows, instruction.depth
-        less = depth - instruction.pack if instruction.shorter else depth
-        return [TileTrial(instruction, rows, depth), TileTrial(instruction, rows - 1, less)]
+        smaller_depth = depth - instruction.pack if instruction.shorter else depth
+        return [
+            TileTrial(instruction, rows, depth),
+            TileTrial(instruction, rows - 1, smaller_depth),
+        ]
     return []
 
 
@@ -257,60 +228,43 @@ _SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 sum of float32."""
 
 
-def drawn(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
+def random_operands(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> Array:
     """Draw random operands for tests of an instruction, and extreme ones for half of the cases.
 
     Extreme integers are the ends of the dtype's range, 0 and 1. Extreme floating-point numbers are
-    zeros, ones, the largest and the smallest numbers, denormals, infinities and NaN.
-
-    Args:
-        dtype: Dtype of the array, as instructions name it. Numbers of bfloat16 are drawn as their
-            bits, so pass ``uint16`` for them.
-        shape: Shape of the array. The first axis counts the cases.
-        rng: Random generator.
+    zeros, ones, the largest and the smallest numbers, denormals, infinities and NaN. Pass
+    ``uint16`` for bfloat16, whose numbers are drawn as bits.
     """
     if dtype != BFLOAT16_BITS and np.dtype(dtype).kind in "iu":
         info = np.iinfo(dtype)
-        values = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+        numbers = rng.integers(info.min, info.max, shape, dtype, endpoint=True)
         ends = np.array([info.min, info.max, 0, 1], dtype)
     else:
         kind = np.dtype(np.float32 if dtype == BFLOAT16_BITS else dtype)
         limits = np.finfo(kind)
         spread = 2.0 ** rng.integers(-6, 7, shape)
-        values = (rng.standard_normal(shape) * spread).astype(kind)
+        numbers = (rng.standard_normal(shape) * spread).astype(kind)
         # In bfloat16 the largest float32 would be infinite, and its smallest denormal zero.
         largest, denormal = limits.max / 2, limits.tiny / 4
         positive = [0.0, 1.0, largest, limits.tiny, denormal, np.inf, np.nan]
         ends = np.array([*positive, *(-number for number in positive)], kind)
         if dtype == BFLOAT16_BITS:
-            values, ends = STORAGE[BFLOAT16].stored(values), STORAGE[BFLOAT16].stored(ends)
+            numbers, ends = STORAGE[BFLOAT16].stored(numbers), STORAGE[BFLOAT16].stored(ends)
     extreme = rng.random(shape) < _EXTREME
     extreme[: len(extreme) // 2] = False
-    return np.where(extreme, rng.choice(ends, shape), values).astype(dtype)
+    return np.where(extreme, rng.choice(ends, shape), numbers).astype(dtype)
 
 
-def flushed(array: Array, dtype: str) -> Array:
-    """Replace denormal operands by zeros, as instructions with ``flushes`` do.
-
-    Args:
-        array: Operands, of any shape.
-        dtype: Dtype of the array, as instructions name it. Numbers of bfloat16 are drawn as their
-            bits, so pass ``uint16`` for them.
-    """
+def flush_denormals(array: Array, dtype: str) -> Array:
+    """Replace denormal operands by zeros, as instructions with ``flushes`` do."""
     if not is_floating(dtype):
         return array
-    small = np.abs(values(array, dtype)) < _SMALLEST_NORMAL
+    small = np.abs(to_float64(array, dtype)) < _SMALLEST_NORMAL
     return np.where(small, np.zeros((), array.dtype), array)
 
 
-def values(array: Array, dtype: str) -> Array:
-    """Convert operands of a test to the float64 numbers that they represent.
-
-    Args:
-        array: Operands, of any shape.
-        dtype: Dtype of the array, as instructions name it. Numbers of bfloat16 are drawn as their
-            bits, so pass ``uint16`` for them.
-    """
+def to_float64(array: Array, dtype: str) -> Array:
+    """Convert operands of a test to the float64 numbers that they represent."""
     return (STORAGE[BFLOAT16].real(array) if dtype == BFLOAT16_BITS else array).astype(np.float64)
 
 
@@ -324,15 +278,11 @@ def require_same(
 ) -> None:
     """Require that computed sums equal the instruction's meaning, up to rounding.
 
-    Integers must be equal. Floating-point sums may be rounded after each term, in any order. The
-    largest allowed difference is a product of three numbers (Higham, Accuracy and Stability of
-    Numerical Algorithms, section 4.2). They are the number of terms, the unit of rounding, and the
-    sum of the terms' absolute values. NaN and infinities must be at the expected positions. A sum
-    is not compared if its terms' absolute values add up to half the dtype's largest number or more.
-    Such a sum may overflow in one order of the terms and not in another.
+    Integers must be equal. Floating-point sums may differ by the number of terms times the unit of
+    rounding times the sum of the terms' magnitudes (Higham, Accuracy and Stability of Numerical
+    Algorithms, section 4.2). Sums that may overflow in some order of the terms are not compared.
 
     Args:
-        instruction: The tested instruction.
         got: The sums that the machine computed, of any shape.
         expected: The sums that ``meaning`` returned, of the same shape as ``got``.
         terms: All added numbers as float64, with one more axis in front.
@@ -347,16 +297,18 @@ def require_same(
         return
     limits = np.finfo(got.dtype)
     magnitude = np.where(np.isfinite(terms), np.abs(terms), 0.0).sum(0)
-    settled = magnitude < float(limits.max) / 2
+    comparable = magnitude < float(limits.max) / 2
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
     finite = np.isfinite(expected)
-    odd = int((settled & ~same & ~(finite & np.isfinite(got))).sum())
-    assert odd == 0, f"{where}: {odd} of {got.size} sums are infinite or NaN, or should be"
+    nonfinite = int((comparable & ~same & ~(finite & np.isfinite(got))).sum())
+    assert nonfinite == 0, (
+        f"{where}: {nonfinite} of {got.size} sums are infinite or NaN, or should be"
+    )
     smallest = float(limits.tiny if instruction.flushes else limits.smallest_subnormal)
     bound = len(terms) * (float(limits.eps) * magnitude + smallest)
     with np.errstate(invalid="ignore"):
         error = np.abs(got.astype(np.float64) - expected.astype(np.float64))
-    wrong = int((settled & ~same & ~(error <= bound)).sum())
+    wrong = int((comparable & ~same & ~(error <= bound)).sum())
     assert wrong == 0, f"{where}: {wrong} of {got.size} sums are further off than rounding explains"
 
 
@@ -378,8 +330,8 @@ def check_instruction(record: InstructionRecord, target: str = "native") -> bool
     instruction = instruction_of(record)
     where = f"instruction '{record.name}': the record's"
     for what in ("name", "summary", "architecture"):
-        own, said = getattr(record, what), getattr(instruction, what)
-        assert own == said, f"{where} {what} is {own!r}, its class's {said!r}"
+        own, class_value = getattr(record, what), getattr(instruction, what)
+        assert own == class_value, f"{where} {what} is {own!r}, its class's {class_value!r}"
     features, others = sorted(record.features), sorted(instruction.features)
     assert features == others, f"{where} features are {features}, its class's {others}"
     return check_meaning(instruction, target)
@@ -392,7 +344,6 @@ def check_meaning(instruction: Instruction, target: str = "native") -> bool:
     the functions must compute what ``meaning`` says, on random and on extreme operands.
 
     Args:
-        instruction: An instruction of a CPU.
         target: A CPU that has the instruction, in the form that users write; it may be the CPU of
             another machine.
 
@@ -430,12 +381,6 @@ def assembly(code: tvm.runtime.Executable) -> str:
 
 def require_meaning(trial: Trial, operands: Operands, sums: NDArray[Any], *, where: str) -> None:
     """Require that a test's function computed what its instruction means.
-
-    Args:
-        trial: The test of the instruction.
-        operands: The operands with which the function was called.
-        sums: The function's last argument after the call.
-        where: Beginning of the message of a failure.
 
     Raises:
         AssertionError: Sums differ by more than rounding.

@@ -8,20 +8,16 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from chameleon_tvm import emit
-from chameleon_tvm.emit import Buffer, Expr, Stmt
-from chameleon_tvm.instructions.base import BFLOAT16_BITS
-from chameleon_tvm.instructions.tiles import Register, TileProduct
-from chameleon_tvm.quick_tvm import tirx
-from chameleon_tvm.types import BFLOAT16, STORAGE
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._emit import Buffer, Expr, Stmt
+from chameleon_tvm._instructions.base import BFLOAT16_BITS
+from chameleon_tvm._instructions.tiles import Register, TileProduct
+from chameleon_tvm._quick_tvm import tirx
+from chameleon_tvm._types import BFLOAT16, STORAGE
 
 
 class LoopTiles(TileProduct):
-    """Computes a tile product with loops instead of the instruction, with its shapes and dtypes.
-
-    Args:
-        product: The instruction to imitate.
-    """
+    """Computes a tile product with loops instead of the instruction, with its shapes and dtypes."""
 
     name = "loops"
     summary = "a tile product as loops"
@@ -61,7 +57,7 @@ class LoopTiles(TileProduct):
             left = emit.load(data.buffer, [row * data.width + group * self.pack + k])
             at = (group * self.columns + column) * self.pack + k
             right = emit.load(weights.buffer, [at])
-            product = self._widened(left, self.data) * self._widened(right, self.weights)
+            product = self._widen(left, self.data) * self._widen(right, self.weights)
             return emit.store(sums.buffer, index, emit.load(sums.buffer, index) + product)
 
         def adds(row: Expr, group: Expr, column: Expr) -> Stmt:
@@ -77,7 +73,7 @@ class LoopTiles(TileProduct):
 
         return emit.loops({"row": register.rows, "at": register.width}, element)
 
-    def _widened(self, value: Expr, dtype: str) -> Expr:
+    def _widen(self, value: Expr, dtype: str) -> Expr:
         if dtype == BFLOAT16_BITS and np.dtype(self.sums).kind == "f":
             return emit.widening(STORAGE[BFLOAT16], value)
         return tirx.Cast(self.sums, value)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import unittest
 from typing import Any, ClassVar
 
-from chameleon_core.pipeline.schema import ResolvedPipeline
-from chameleon_core.plugins import NoOptions, OperatorRecord, default_registry
-from chameleon_core.task import Task
+from chameleon_core.api import ResolvedPipeline, default_registry
+from chameleon_core.plugin_api import NoOptions, OperatorRecord, Task
 from chameleon_testing.suites.base import ConformanceSuite
 
-from chameleon_tvm.device.targets import TVMTargets
-from chameleon_tvm.operators.spec import OperatorSpec
-from chameleon_tvm.spaces.template.options import TemplateOptions
+from chameleon_tvm._device.targets import TVMTargets
+from chameleon_tvm._operators.spec import OperatorSpec
+from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm.testing.conformance import check_operator, check_template
 from chameleon_tvm.testing.instructions import check_instruction
 
@@ -37,9 +36,9 @@ class _OperatorTaskSuite(ConformanceSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        from chameleon_core.loop.start.tasks import tasks_of  # noqa: PLC0415 - imports a frontend
+        from chameleon_core.api import target_of, tasks_of  # noqa: PLC0415 - imports a frontend
 
-        _, tasks = tasks_of(pipeline)
+        tasks = tasks_of(pipeline, target_of(pipeline))
         fitting = [task for task in tasks if task.operator in cls.operators()]
         return {"task": fitting[0]} if fitting else {}
 

@@ -1,0 +1,99 @@
+"""The root class of Chameleon's errors, its subclasses, and the exit codes of commands."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the ``chameleon`` command; docs/command-line.md explains them."""
+
+    OK = 0
+    NO_VALID_RESULT = 1
+    USAGE = 2
+    PLUGIN = 3
+    DEVICE = 4
+    THRESHOLD_MISSED = 5
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+class ChameleonError(Exception):
+    """Root class of all errors that are written for users.
+
+    Attributes:
+        hint: the next step for the user, as a sentence, or None if there is no advice.
+        exit_code: the exit code of a command that ends with this error.
+    """
+
+    exit_code = ExitCode.INTERNAL
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        if hint is not None:
+            # A traceback shows notes, so that users of the Python interface see the hint, too.
+            self.add_note(hint)
+
+    @property
+    def command_hint(self) -> str | None:
+        """The hint with flags of the command line for arguments in Python, as `fresh=True`."""
+        if self.hint is None:
+            return None
+        return re.sub(
+            r"`(\w+)=(?:True)?`", lambda word: f"--{word[1].replace('_', '-')}", self.hint
+        )
+
+    @classmethod
+    @contextlib.contextmanager
+    def on_os_error(cls, problem: str, *, hint: str) -> Iterator[None]:
+        """A context that raises this error in place of an ``OSError``.
+
+        Args:
+            problem: the message without its end, which is the reason that the system gives.
+            hint: the next step for the user.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise cls(f"{problem}: {error.strerror or error}", hint=hint) from error
+
+
+class ConfigError(ChameleonError):
+    """A pipeline, an option or an argument is wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class PluginError(ChameleonError):
+    """A plugin is missing, broken or ambiguous, or it breaks its contract."""
+
+    exit_code = ExitCode.PLUGIN
+
+
+class TargetError(ChameleonError):
+    """The target or the device cannot run the requested work."""
+
+    exit_code = ExitCode.DEVICE
+
+
+class DeviceLostError(ChameleonError):
+    """A device cannot be reached at the moment.
+
+    The runner uses other devices, and tries this device again later.
+    """
+
+    exit_code = ExitCode.DEVICE
+
+
+class RunFolderError(ChameleonError):
+    """The run folder cannot be used: it is locked, read-only, full, or of another pipeline."""
+
+    exit_code = ExitCode.USAGE
+
+
+class InvalidConfigurationError(ChameleonError):
+    """A configuration describes no program. The runner records it as a failed measurement."""

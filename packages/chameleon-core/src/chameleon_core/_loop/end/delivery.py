@@ -1,0 +1,201 @@
+"""The last step of a run: the frontend delivers the model that the tasks come from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import structlog
+
+from chameleon_core._errors import ChameleonError, PluginError
+from chameleon_core._events import ComparisonProgressed, ComparisonStarted, Event
+from chameleon_core._fallbacks import fall_back
+from chameleon_core._loop.context import RunContext
+from chameleon_core._loop.end.comparison import SHARE
+from chameleon_core._loop.end.result import OperatorResult, RunResult
+from chameleon_core._loop.plugin_contract import PluginContract, contract_of
+from chameleon_core._loop.round.batch import tuples
+from chameleon_core._loop.start.tasks import delivers, provider_of
+from chameleon_core._network_result import NetworkResult
+from chameleon_core._plugins.factory import load_factory
+from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._run_files import RunFile
+from chameleon_core._space import DesignSpace
+from chameleon_core._stages import ComparisonPlan, Delivery, Frontend, Winner
+from chameleon_core._task import Task
+
+log = structlog.get_logger()
+
+THE_NETWORK = "the network"
+"""Name of the network in events, instead of a task's name."""
+
+
+def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResult:
+    """Let the frontend deliver the network; if it cannot, log the reason.
+
+    The tuned kernels are already on disk and remain a result, so a failed delivery does not end the
+    run.
+
+    Args:
+        run: the run.
+        operators: the results of the run's tasks.
+    """
+    pipeline, seconds_before = run.pipeline, run.totals.seconds
+    if not delivers(run.frontend):
+        return NetworkResult()
+    measures = pipeline.budget.measurements != 0
+    # Without measurements, only other types are a wish that the budget does not fulfil.
+    not_reached([row for row in operators if measures or row.task.get("alternative_of")])
+    try:
+        delivery = Delivery(
+            target=run.target,
+            winners=winners(operators),
+            space=provider_of(pipeline),
+            folder=run.folder.path / RunFile.NETWORK,
+            threads=run.runner.threads,
+            plan=_plan(run.publish, seconds_before),
+            measures=measures,
+        )
+        delivered = _ask(contract_of(pipeline.model), run.frontend, delivery)
+    except ChameleonError as error:
+        log.warning("network_not_delivered", problem=str(error), hint=error.hint)
+        return NetworkResult(failure=str(error))
+    if delivered.delivered_seconds is None:
+        return delivered
+    return attrs.evolve(delivered, delivered_seconds=seconds_before + delivered.delivered_seconds)
+
+
+def unless_gone(result: RunResult, frontend: str, registry: Registry | None = None) -> RunResult:
+    """A stored result, with a failure if the network that it names is gone or incomplete by now.
+
+    If the frontend's check of the network fails itself, the result stays as it is.
+
+    Args:
+        result: the result.
+        frontend: the name of the run's frontend.
+        registry: the plugins; the installed ones if None.
+    """
+    named, folder = result.network.folder, result.folder / RunFile.NETWORK
+    if named is None:
+        return result
+    if not folder.exists():  # the run folder may have been moved since
+        folder = Path(named)
+    fault = "" if folder.exists() else "gone"
+    complete = ""
+    with contextlib.suppress(PluginError):  # the frontend is not installed
+        complete = (registry or default_registry()).record("frontends", frontend).complete
+    if complete and not fault:
+        try:
+            load_factory(complete)(folder)
+        except RuntimeError as error:
+            fault = f"of no use: {error}"
+        except Exception as error:  # noqa: BLE001 - the plugin's fault is none of the network
+            fall_back("network_not_checked", error, frontend=frontend)
+    if not fault:
+        return result
+    failure = (
+        f"the network is {fault}; `chameleon compile {result.folder}` delivers it without tuning"
+    )
+    return attrs.evolve(result, network=attrs.evolve(result.network, folder=None, failure=failure))
+
+
+def _plan(publish: Callable[[Event], None], seconds_before: float) -> ComparisonPlan:
+    """The time limit of a network's comparison, and a function that publishes its progress."""
+    begun = False
+
+    def tell(step: str, done: int, of: int) -> None:
+        nonlocal begun
+        if not begun:
+            publish(ComparisonStarted(task=THE_NETWORK, finalists=1, rivals=of - 1))
+        begun = True
+        publish(ComparisonProgressed(task=THE_NETWORK, step=step, done=done, of=of))
+
+    return ComparisonPlan(seconds=seconds_before * SHARE / (1.0 - SHARE), tell=tell)
+
+
+def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
+    """The configuration that the delivery compiles for each task.
+
+    It is the winner of the run, or else the task's first guess, which the design space recommends
+    without a measurement. A task with neither is left out.
+
+    Args:
+        operators: the results of the run's tasks.
+    """
+    kernels = (_winner(operator) for operator in operators)
+    return tuple(winner for winner in kernels if winner is not None)
+
+
+def _winner(operator: OperatorResult) -> Winner | None:
+    task = Task(**operator.task)
+    if operator.config is None:
+        return guessed(task, operator.guesses, predicted=operator.predicted)
+    return Winner(
+        task=task,
+        config=operator.config,
+        seconds=operator.tuned_seconds or operator.search_seconds or 0.0,
+        alternatives=operator.alternatives,
+        guesses=operator.guesses,
+        recorded=operator.recorded,
+    )
+
+
+def guessed(
+    task: Task, guesses: Sequence[tuple[int, ...]], *, predicted: bool = False
+) -> Winner | None:
+    """The configuration that the delivery compiles for a task that was never measured.
+
+    A guess is a configuration that the design space or a cost model recommends without a
+    measurement. The result is the best guess, with the other guesses to use if it fails. The result
+    is None if there are no guesses.
+
+    Args:
+        task: the task.
+        guesses: configurations from ``guesses_of`` or from the task's result, best first.
+        predicted: whether a cost model chose the first guess.
+    """
+    if not guesses:
+        return None
+    config, *further = guesses
+    return Winner(task=task, config=config, guesses=tuple(further), predicted=predicted)
+
+
+def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
+    """The configurations that a space recommends without measurements, most promising first."""
+    return tuple(tuples(space.first_guesses))
+
+
+_UNMEASURED = "operators that the budget did not reach get what is recommended for them, unmeasured"
+_UNUSED = "other types of operators that the budget did not reach are not used"
+
+
+def not_reached(operators: Sequence[OperatorResult]) -> None:
+    """Log how many operators were never measured because the budget ended before, if any.
+
+    Tasks for other dtypes (alternatives) that were not measured are not used. Their operators keep
+    the network's own dtype. If none was measured, the message is a warning, because the pipeline's
+    other dtypes then have no effect.
+
+    Args:
+        operators: the results of the run's tasks.
+    """
+    own = [operator for operator in operators if not operator.task.get("alternative_of")]
+    others = [operator for operator in operators if operator.task.get("alternative_of")]
+    for some, reason in ((own, _UNMEASURED), (others, _UNUSED)):
+        missed = [operator.name for operator in some if not operator.measurements]
+        if missed:
+            say = log.warning if some is others and len(missed) == len(some) else log.info
+            say(reason, count=len(missed), of=len(some), operators=missed)
+
+
+def _ask(contract: PluginContract, frontend: Frontend, delivery: Delivery) -> NetworkResult:
+    with contract.call("deliver the network"):
+        value: Any = frontend.deliver(delivery)
+        if value is None or isinstance(value, Mapping):
+            return NetworkResult.from_json(value or {})
+    if isinstance(value, NetworkResult):
+        return value
+    raise contract.broken(f"delivered a {type(value).__name__} instead of a NetworkResult")

@@ -1,0 +1,290 @@
+"""A batch of one task: its configurations, the stages that proposed them, and its measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType
+
+import attrs
+import numpy as np
+import structlog
+
+from chameleon_core._measurement import Measurement
+from chameleon_core._space import Configs, DesignSpace
+from chameleon_core._space.design import resolved
+from chameleon_core._stages import Visited
+
+Config = tuple[int, ...]
+
+log = structlog.get_logger()
+
+
+class Origin(StrEnum):
+    """The stage that proposed a configuration."""
+
+    INITIAL = "initial"
+    """A first guess of the space, or a random configuration of the batch before any search."""
+
+    SUGGESTION = "suggestion"
+    """The best configuration of another task or of an earlier run, or one that the user
+    enqueued."""
+
+    EXPLORER = "explorer"
+    """A candidate of the explorer that the sampler kept."""
+
+    SAMPLER = "sampler"
+    """A configuration that the sampler added, which was no candidate of the explorer."""
+
+    SYNTHESIZER = "synthesizer"
+    """A configuration with which the synthesizer replaced another one."""
+
+    RECORD = "record"
+    """A record of another run, which this run did not measure."""
+
+    FALLBACK = "fallback"
+    """A configuration that the loop added because the stages proposed too few legal, new ones: a
+    remaining first guess, a random configuration, or a neighbour of a measured one."""
+
+
+Origins = Mapping[Config, Origin]
+
+
+def tuples(configs: Configs) -> list[Config]:
+    """Convert an array of configurations, shape (n, knobs), to tuples of Python integers."""
+    return [tuple(row) for row in configs.tolist()]
+
+
+def searched(
+    batch: Iterable[Config], *, candidates: Iterable[Config], selected: Iterable[Config]
+) -> dict[Config, Origin]:
+    """The stage that proposed each configuration of a batch.
+
+    Args:
+        batch: the configurations that the synthesizer returned for ``selected``.
+        candidates: the configurations that the explorer proposed.
+        selected: the configurations that the sampler selected.
+    """
+    explored, sampled = set(candidates), set(selected)
+
+    def origin(config: Config) -> Origin:
+        if config not in sampled:
+            return Origin.SYNTHESIZER
+        return Origin.EXPLORER if config in explored else Origin.SAMPLER
+
+    return {config: origin(config) for config in batch}
+
+
+@attrs.frozen(kw_only=True)
+class Search:
+    """How the explorer found a batch. The default values are those of a batch without a search.
+
+    Attributes:
+        steps: the number of the explorer's search steps.
+        converged: the search step after which the best predicted score rose no more.
+        score: the best predicted score, or None if no trained cost model guided the search.
+        short: the stage that proposed too few usable configurations, for messages. None if every
+            stage proposed enough.
+    """
+
+    steps: int = 0
+    converged: int = 0
+    score: float | None = None
+    short: str | None = None
+
+
+class Batch:
+    """Configurations that are proposed, measured and learnt together.
+
+    The batch is the only place that keeps the state of its configurations; other code changes the
+    state through the batch's methods.
+
+    Args:
+        configs: the configurations in proposal order.
+        stored: the task's measurements that are already in the store, by configuration.
+        origins: the stage that proposed each configuration.
+        search: the explorer's search steps and best predicted score.
+        scores: the scores that a trained cost model predicted, for the configurations that it was
+            asked about.
+
+    Attributes:
+        configs: the configurations in proposal order.
+        origins: the stage that proposed each configuration.
+        scores: the scores that a trained cost model predicted, for the configurations that it was
+            asked about.
+        search: the explorer's search steps and best predicted score.
+        stored: the number of configurations whose measurements the store held when they were
+            proposed.
+        submitted: whether this process measures, or has measured, any configuration of the batch.
+        seconds: wall-clock time in seconds from the batch's submission to its latest measurement.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        *,
+        stored: Mapping[Config, Measurement],
+        origins: Origins,
+        search: Search = Search(),
+        scores: Mapping[Config, float] = MappingProxyType({}),
+    ) -> None:
+        self.configs = tuple(configs)
+        self.origins = origins
+        self.search = search
+        self.scores = scores
+        self._measured = {config: stored[config] for config in configs if config in stored}
+        self._missing = [config for config in configs if config not in stored]
+        self.stored = len(self._measured)
+        self.submitted = False
+        self.seconds = 0.0
+        self._began = 0.0
+
+    @property
+    def missing(self) -> tuple[Config, ...]:
+        """Configurations without a measurement; empty if the batch is complete."""
+        return tuple(self._missing)
+
+    @property
+    def size(self) -> int:
+        """Number of configurations in the batch: measured ones and missing ones."""
+        return len(self._measured) + len(self._missing)
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """The measurements of the batch so far, in the order in which it was proposed.
+
+        They come from the store and from the runner.
+        """
+        return [self._measured[config] for config in self.configs if config in self._measured]
+
+    def shorten(self, size: int) -> None:
+        """Drop configurations from the end of the batch, so that at most ``size`` remain.
+
+        A budget that is nearly used up needs this. Configurations that have a measurement always
+        remain, so more than ``size`` may be left.
+
+        """
+        del self._missing[max(0, size - len(self._measured)) :]
+
+    def submit(self, now: float) -> None:
+        """Record that the measurement of the batch begins.
+
+        Args:
+            now: the current time of the runner's clock, in seconds.
+        """
+        self.submitted, self._began = True, now
+
+    def arrive(self, measurement: Measurement, now: float) -> None:
+        """Record the measurement of one configuration.
+
+        Args:
+            measurement: the measurement of a configuration that had none before.
+            now: the current time of the runner's clock, in seconds.
+
+        Raises:
+            ValueError: the configuration is not missing.
+        """
+        self._missing.remove(measurement.config)
+        self._measured[measurement.config] = measurement
+        self.seconds = now - self._began
+
+
+class Programs:
+    """Selects configurations whose compiled programs are all different and new.
+
+    Args:
+        space: the task's design space.
+        visited: the configurations that must not be proposed again. This object adds configurations
+            that have no program, or the same program as another configuration, so that explorers
+            avoid them.
+        at_once: the number of configurations whose programs the compiler determines at a time.
+
+    Attributes:
+        asked: the configuration that was proposed, by the configuration that the compiler compiles
+            in its place. Configurations that are compiled as proposed are left out.
+    """
+
+    def __init__(self, space: DesignSpace, visited: Visited, *, at_once: int) -> None:
+        self.asked: dict[Config, Config] = {}
+        self._space = space
+        self._visited = visited
+        self._at_once = at_once
+
+    def joined(self, batch: Configs, more: Configs, most: int | None = None) -> Configs:
+        """Append configurations to a batch, except illegal ones and those proposed before.
+
+        If two configurations result in the same program, only the first one is kept.
+
+        Args:
+            batch: the configurations of the batch, shape (n, knobs). All are different programs.
+            more: the configurations to append, shape (m, knobs).
+            most: the largest number of rows to return, or None for no limit. If the batch has
+                ``most`` rows, the remaining configurations are not examined.
+
+        Returns:
+            The rows of ``batch``, then the appended rows.
+        """
+        more = self._new(more)
+        if self._space.resolve is None:
+            return self._space.distinct(np.concatenate([batch, more]).astype(np.int32))[:most]
+        for start in range(0, len(more), self._at_once):
+            if most is not None and len(batch) >= most:
+                break
+            asked = more[start : start + self._at_once]
+            rows = resolved(self._space.resolve, asked)
+            others = (rows != asked).any(axis=1)
+            self._visited.add(asked[others])
+            for before, after in zip(tuples(asked[others]), tuples(rows[others]), strict=True):
+                self.asked.setdefault(after, before)
+            batch = self._space.distinct(np.concatenate([batch, self._new(rows)]).astype(np.int32))
+        return batch[:most]
+
+    def _new(self, configs: Configs) -> Configs:
+        configs = configs[self._space.legal(configs)]
+        return configs[self._visited.unvisited(configs)]
+
+
+@attrs.define(kw_only=True)
+class FallbackWatch:
+    """Logs a warning, once for each stage, if over half of the proposals are fallbacks.
+
+    A fallback is a configuration, such as a random one, that replaces an unusable proposal of a
+    stage. With so many fallbacks, the run hardly uses the search algorithm that the user chose.
+
+    Fallbacks in the last batch of a small space cause no warning, because few of its configurations
+    are new.
+    """
+
+    _searched: int = attrs.field(default=0, init=False)
+    _replaced: int = attrs.field(default=0, init=False)
+    _named: set[str] = attrs.field(factory=set, init=False)
+
+    def see(self, task: str, batch: Batch) -> None:
+        """Count the fallbacks in a batch, and warn if most configurations so far are fallbacks.
+
+        A fallback is a configuration, such as a random one, in the place of an unusable one. The
+        warning names the stage that proposed too few usable configurations.
+
+        Args:
+            task: the task's name.
+            batch: a proposed batch of the task.
+        """
+        short = batch.search.short
+        fallbacks = [
+            origin
+            for origin in batch.origins.values()
+            if origin not in {Origin.INITIAL, Origin.SUGGESTION}
+        ]
+        self._searched += len(fallbacks)
+        self._replaced += fallbacks.count(Origin.FALLBACK)
+        if short is None or short in self._named or 2 * self._replaced <= self._searched:
+            return
+        self._named.add(short)
+        log.warning(
+            "a stage gives too few configurations that are legal and not measured yet; "
+            "random ones are measured in their place",
+            stage=short,
+            task=task,
+            random=self._replaced,
+            of=self._searched,
+        )

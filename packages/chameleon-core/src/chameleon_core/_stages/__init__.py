@@ -1,0 +1,67 @@
+"""The contracts of all stages: abstract classes that plugins implement.
+
+Each method names the exceptions that it may raise. A ``ChameleonError`` ends the run with its own
+message and hint. Any other exception ends the run with a ``PluginError`` that names the stage. If
+the build or run of one candidate raises an exception, this is a failed measurement instead.
+"""
+
+from chameleon_core._arrays import Arrays
+from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
+from chameleon_core._stages.disturbance import Disturbance
+from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
+from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
+from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
+from chameleon_core._stages.runner import Arrival, Device, MeasureStream, Rival, RivalTrace, Runner
+from chameleon_core._stages.search import (
+    Archive,
+    Candidates,
+    CostModel,
+    Explorer,
+    Observations,
+    Sampler,
+    ScoreFunction,
+    Scores,
+    StageContext,
+    Synthesizer,
+    TaskHistory,
+    Visited,
+)
+
+__all__ = [
+    "Archive",
+    "Arrays",
+    "Arrival",
+    "Baseline",
+    "Builder",
+    "Candidates",
+    "ComparisonPlan",
+    "Contender",
+    "CostModel",
+    "Delivery",
+    "Device",
+    "Disturbance",
+    "Explorer",
+    "Frontend",
+    "Kernel",
+    "MeasureJob",
+    "MeasureStream",
+    "Observations",
+    "Record",
+    "RecordDatabase",
+    "RecordKey",
+    "Rival",
+    "RivalTrace",
+    "Runner",
+    "Sampler",
+    "ScoreFunction",
+    "Scores",
+    "SpaceProvider",
+    "StageContext",
+    "StageRef",
+    "Synthesizer",
+    "TargetResolver",
+    "TaskHistory",
+    "Trials",
+    "Visited",
+    "Winner",
+]

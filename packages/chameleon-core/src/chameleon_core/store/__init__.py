@@ -1,5 +1,0 @@
-"""The store of a run: all tasks, measurements and comparisons in one SQLite file."""
-
-from chameleon_core.store.records import RecordStore, StoredComparison, StoredTask
-
-__all__ = ["RecordStore", "StoredComparison", "StoredTask"]

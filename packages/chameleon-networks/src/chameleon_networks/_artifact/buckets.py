@@ -1,0 +1,229 @@
+"""Runs a network that was compiled for several shapes.
+
+This file is copied into the folder of such a network, beside ``load.py``.
+"""
+
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+Arrays = list[np.ndarray[Any, Any]]
+Shapes = list[list[int]]
+Manifest = dict[str, Any]
+"""The manifest of a network, or its part about one bucket, as JSON values."""
+
+
+class Placed(NamedTuple):
+    """The inputs of one call, padded for the bucket of shapes that computes them.
+
+    Attributes:
+        bucket: The name of the bucket.
+        inputs: The inputs, padded if the bucket has larger shapes.
+        cuts: The parts of the outputs that belong to the unpadded inputs. Each item is the number
+            of an output, the number of its axis, and the extent to keep along that axis.
+    """
+
+    bucket: str
+    inputs: Arrays
+    cuts: list[tuple[int, int, int]]
+
+
+class Buckets:
+    """A network compiled for several shapes (buckets), as a function of arrays.
+
+    Each call runs the bucket of the inputs' shapes, which is loaded at its first call. If the
+    network was delivered with padding, smaller inputs are padded at their ends to the next bucket,
+    and the outputs are cut. The logger ``chameleon.network`` reports the bucket of each new
+    combination of shapes at level INFO. The method ``plan`` returns this report for some inputs
+    without computing their outputs.
+
+    Args:
+        manifest: The content of ``manifest.json``, which describes all buckets.
+        opened: A function that loads the network in a bucket's folder.
+
+    Attributes:
+        again: A function without arguments that loads the network again, for copies and other
+            processes.
+    """
+
+    def __init__(self, manifest: Manifest, opened: Callable[[str], Callable[..., Any]]) -> None:
+        self._manifest = manifest
+        self.again: Callable[[], Any] | None = None
+        self._opened = opened
+        self._loaded: Manifest = {}
+        self._loading, self._process = threading.Lock(), os.getpid()
+        self._closed = False
+        self._chosen: dict[str, Manifest] = {}
+        self._pads: dict[tuple[int, int], Any] = {
+            (number, axis): pad
+            for dimension in manifest["dimensions"]
+            for number, axis, pad in dimension["axes"]
+            if pad is not None
+        }
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Compute the outputs for one array per input.
+
+        Raises:
+            ValueError: No bucket fits the shapes of the inputs.
+        """
+        inputs = tuple(map(_array, inputs))
+        shapes = self._shapes(inputs)
+        bucket = self._chosen.get(str(shapes))
+        if bucket is None:
+            bucket = self._chosen[str(shapes)] = self._bucket(shapes)
+            said = self._sentence(bucket, shapes)
+            logging.getLogger("chameleon.network").info("%s: %s", self._said(shapes), said)
+        network = self._network(bucket)
+        if bucket["inputs"] == shapes:
+            return network(*inputs)
+        result = network(*self._filled(inputs, bucket["inputs"]))
+        outputs = result if isinstance(result, list) else [result]
+        for number, axis, extent in self._cuts(shapes):
+            outputs[number] = outputs[number][(slice(None),) * axis + (slice(extent),)]
+        # Copies, since what is cut off would stay in memory with a part of it.
+        cut = [np.array(output, order="C") for output in outputs]
+        return cut if isinstance(result, list) else cut[0]
+
+    def __reduce__(self) -> Any:
+        return self.again, ()
+
+    def _network(self, bucket: Manifest) -> Any:
+        if self._process != os.getpid():
+            # A thread that was loading during the fork never gives this process its lock back.
+            self._loading, self._process = threading.Lock(), os.getpid()
+        with self._loading:
+            if self._closed:
+                raise RuntimeError("the network is closed")
+            if bucket["name"] not in self._loaded:
+                self._loaded[bucket["name"]] = self._opened(bucket["folder"])
+            return self._loaded[bucket["name"]]
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that compute one inference."""
+        return int(self._network(self._manifest["buckets"][0]).threads)
+
+    def close(self) -> None:
+        """Free the network: stop its threads and release its memory after running calls have ended.
+
+        A second call does nothing.
+        """
+        self._closed = True
+        for network in list(self._loaded.values()):
+            network.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def placed(self, *inputs: Any) -> Placed:
+        """Choose the bucket for a call, and pad the arrays to the bucket's shapes."""
+        shapes = self._shapes(inputs)
+        bucket = self._bucket(shapes)
+        if bucket["inputs"] == shapes:
+            return Placed(bucket["name"], list(inputs), [])
+        return Placed(bucket["name"], self._filled(inputs, bucket["inputs"]), self._cuts(shapes))
+
+    def plan(self, *inputs: Any) -> str:
+        """Say which bucket a call with these arrays would use, and how they would be padded.
+
+        Args:
+            inputs: One array for each input.
+        """
+        shapes = self._shapes(inputs)
+        return self._sentence(self._bucket(shapes), shapes)
+
+    def _shapes(self, inputs: Sequence[Any]) -> Shapes:
+        names = [wanted["name"] for wanted in self._manifest["inputs"]]
+        if len(inputs) != len(names):
+            raise ValueError(f"the network takes {', '.join(names)}, not {len(inputs)} arrays")
+        return [list(np.shape(array)) for array in inputs]
+
+    def _bucket(self, shapes: Shapes) -> Manifest:
+        """The bucket with exactly these shapes, or the smallest that inputs can be padded to."""
+        buckets = self._manifest["buckets"]
+        exact = [bucket for bucket in buckets if bucket["inputs"] == shapes]
+        together = all(
+            len({shapes[number][axis] for number, axis, _ in dimension["axes"]}) == 1
+            for dimension in self._manifest["dimensions"]
+            if all(axis < len(shapes[number]) for number, axis, _ in dimension["axes"])
+        )
+        fitting = [entry for entry in buckets if together and self._fits(shapes, entry["inputs"])]
+        if exact or fitting:
+            best: Manifest = min(exact or fitting, key=lambda entry: _elements(entry["inputs"]))
+            return best
+        known = "; ".join(f"{entry['name']} ({self._said(entry['inputs'])})" for entry in buckets)
+        way = (
+            "of inputs between them only axes with a `pad` are filled up, all axes of a dimension "
+            "alike"
+            if self._pads
+            else "with a `pad` beside its `buckets` in the pipeline, the network is delivered for "
+            "inputs between them as well"
+        )
+        raise ValueError(f"no bucket takes {self._said(shapes)}; there are {known}; {way}")
+
+    def _fits(self, shapes: Shapes, bucket: Shapes) -> bool:
+        return all(
+            len(shape) == len(wanted)
+            and all(
+                size == extent or ((number, axis) in self._pads and 0 < size < extent)
+                for axis, (size, extent) in enumerate(zip(shape, wanted, strict=True))
+            )
+            for number, (shape, wanted) in enumerate(zip(shapes, bucket, strict=True))
+        )
+
+    def _filled(self, inputs: Sequence[Any], bucket: Shapes) -> Arrays:
+        filled = []
+        for number, (tensor, shape) in enumerate(zip(inputs, bucket, strict=True)):
+            array, dtype = np.asarray(tensor), self._manifest["inputs"][number]["dtype"]
+            # The network of the bucket refuses other dtypes, such as floats for integers.
+            if np.can_cast(array.dtype, dtype, "same_kind"):
+                array = array.astype(dtype, copy=False)
+            widths = [(0, extent - has) for extent, has in zip(shape, array.shape, strict=True)]
+            pads = [(0, self._pads.get((number, axis), 0)) for axis in range(len(shape))]
+            filled.append(np.pad(array, widths, constant_values=pads))
+        return filled
+
+    def _cuts(self, shapes: Shapes) -> list[tuple[int, int, int]]:
+        """The parts of the outputs that belong to inputs of these shapes; see ``Placed``."""
+        return [
+            (number, axis, factor * _extent(dimension, shapes))
+            for dimension in self._manifest["dimensions"]
+            for number, axis, factor in dimension["outputs"]
+        ]
+
+    def _sentence(self, bucket: Manifest, shapes: Shapes) -> str:
+        padded = []
+        for dimension in self._manifest["dimensions"]:
+            asked, extent = _extent(dimension, shapes), _extent(dimension, bucket["inputs"])
+            if asked != extent:
+                padded.append(f"{dimension['name']} {asked} is padded to {extent}")
+        return " and ".join(padded) or f"bucket {bucket['name']} is run as it is"
+
+    def _said(self, shapes: Shapes) -> str:
+        names = [wanted["name"] for wanted in self._manifest["inputs"]]
+        return ", ".join(f"{name} {shape}" for name, shape in zip(names, shapes, strict=True))
+
+
+def _array(tensor: Any) -> Any:
+    """An input as a NumPy array."""
+    dlpack = hasattr(tensor, "__dlpack__") and not hasattr(tensor, "__array__")
+    return np.asarray(np.from_dlpack(tensor) if dlpack else tensor)
+
+
+def _extent(dimension: Manifest, shapes: Shapes) -> int:
+    number, axis, _ = dimension["axes"][0]
+    extent: int = shapes[number][axis]
+    return extent
+
+
+def _elements(shapes: Shapes) -> int:
+    return sum(math.prod(shape) for shape in shapes)

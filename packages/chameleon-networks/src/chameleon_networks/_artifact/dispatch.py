@@ -1,0 +1,131 @@
+"""Makes the table from which the loader of a network chooses the bucket for given inputs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from chameleon_networks._artifact.buckets import Buckets
+from chameleon_networks._artifact.load import Manifest
+from chameleon_networks._artifact.writer import signature_of
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._importers.imported_network import BucketedNetwork
+from chameleon_networks._shapes import Dimension
+
+BucketSignature = tuple[str, Sequence[int], Manifest]
+"""A bucket: its name, one extent for each dimension, and the ``inputs`` and ``outputs`` of its
+network, as the manifest of the compiled network or ``signature_of`` has them."""
+
+
+def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]) -> Manifest:
+    """The part of a manifest from which a loaded network chooses a bucket, as JSON values."""
+    names, (_, _, first) = bucketed.input_names, buckets[0]
+    return {
+        "inputs": [
+            {"name": name, "dtype": tensor["dtype"]}
+            for name, tensor in zip(names, first["inputs"], strict=True)
+        ],
+        "dimensions": [
+            {
+                "name": str(dimension),
+                "buckets": list(dimension.buckets),
+                "axes": [[names.index(a.input), a.axis, a.pad] for a in dimension.axes],
+                "outputs": _multiples(index, buckets),
+            }
+            for index, dimension in enumerate(bucketed.dimensions)
+        ],
+        "buckets": [
+            {
+                "name": name,
+                "folder": name,
+                "inputs": _shapes(signature["inputs"]),
+                "outputs": _shapes(signature["outputs"]),
+            }
+            for name, _, signature in buckets
+        ],
+    }
+
+
+def _shapes(tensors: Sequence[Manifest]) -> list[list[int]]:
+    return [list(tensor["shape"]) for tensor in tensors]
+
+
+def uncompiled_buckets(bucketed: BucketedNetwork) -> Buckets:
+    """Make a ``Buckets`` that chooses buckets but runs none, to test padding before compilation."""
+    described = [
+        (bucket.name, bucket.extents, signature_of(prepared_network(network)[0]))
+        for bucket, network in bucketed.networks
+    ]
+
+    def nothing(bucket: str) -> Callable[..., Any]:
+        raise NotImplementedError(f"there is no network for bucket {bucket} yet")
+
+    return Buckets(dispatch_table(bucketed, described), nothing)
+
+
+def _multiples(dimension: int, buckets: Sequence[BucketSignature]) -> list[list[int]]:
+    """Rows (output, axis, factor): output axes that are multiples of a dimension in each bucket."""
+    extents = [own[dimension] for _, own, _ in buckets]
+    outputs = [_shapes(signature["outputs"]) for _, _, signature in buckets]
+    if len(set(extents)) == 1:
+        return []
+    multiples = []
+    for index, shape in enumerate(outputs[0]):
+        others = [shapes[index] for shapes in outputs]
+        if any(len(other) != len(shape) for other in others):
+            continue
+        for axis, first in enumerate(shape):
+            factor = first // extents[0]
+            wanted = [factor * extent for extent in extents]
+            if factor and [other[axis] for other in others] == wanted:
+                multiples.append([index, axis, factor])
+    return multiples
+
+
+@attrs.frozen(kw_only=True)
+class PaddingTest:
+    """Extents between the extents of two buckets, to test padding with.
+
+    Attributes:
+        asked: The extent of each dimension in the inputs of a test.
+        padded: The extents of the bucket that the loader chooses for ``asked``.
+        words: A phrase for messages that says what is padded.
+    """
+
+    asked: tuple[int, ...]
+    padded: tuple[int, ...]
+    words: str
+
+
+def padding_tests(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
+    """Choose input extents between two buckets, for each padded dimension and for all of them."""
+    between: dict[int, tuple[int, int]] = {}
+    for index, dimension in enumerate(dimensions):
+        pair = _between(dimension.buckets) if dimension.padded else None
+        if pair is not None:
+            between[index] = pair
+    groups = [[index] for index in between] + ([list(between)] if len(between) > 1 else [])
+    result = []
+    for group in groups:
+        pairs = [
+            between[index] if index in group else (dimension.buckets[0], dimension.buckets[0])
+            for index, dimension in enumerate(dimensions)
+        ]
+        asked, padded = zip(*pairs, strict=True)
+        words = [f"{dimensions[index]} {asked[index]} padded to {padded[index]}" for index in group]
+        result.append(PaddingTest(asked=asked, padded=padded, words=" and ".join(words)))
+    return result
+
+
+def _between(buckets: Sequence[int]) -> tuple[int, int] | None:
+    """The middle of the widest gap between extents, and the extent above it; None without a gap."""
+    gaps = [(below, above) for below, above in itertools.pairwise(buckets) if above - below > 1]
+    if not gaps and buckets[0] > 1:
+        gaps = [(0, buckets[0])]
+    if not gaps:
+        return None
+    below, above = max(gaps, key=lambda gap: (gap[1] - gap[0], gap))
+    return (below + above) // 2, above

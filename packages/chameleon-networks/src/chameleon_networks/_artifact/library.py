@@ -1,0 +1,135 @@
+"""Runs a network with the functions of its C library.
+
+This file is copied into the folder of the network, beside ``load.py``.
+"""
+
+import _ctypes
+import contextlib
+import ctypes
+import pathlib
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+Arrays = list[np.ndarray[Any, Any]]
+
+POINTER, INTEGER, TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
+
+
+class Tensor(ctypes.Structure):
+    """A library's description of an input or output."""
+
+    _fields_ = (
+        *(("name", TEXT), ("dtype", TEXT), ("rank", INTEGER)),
+        *(("shape", ctypes.POINTER(ctypes.c_int64)), ("bytes", ctypes.c_size_t)),
+    )
+
+
+class Handle:
+    """A network that its C library has opened; it is closed when no Python object refers to it."""
+
+    def __init__(
+        self,
+        file: pathlib.Path,
+        weights: pathlib.Path,
+        manifest: Mapping[str, Any],
+        threads: int,
+        instances: int,
+    ) -> None:
+        library, name = _library(file), file.stem
+        closing = contextlib.ExitStack()
+        # At the end of the process, a thread may still be in a call.
+        weakref.finalize(self, closing.close).atexit = False
+        closing.callback(_ctypes.dlclose, library._handle)  # noqa: SLF001
+
+        def function(own: str, result: Any, *arguments: Any) -> Any:
+            try:
+                symbol = library[f"{name}_{own}"]
+            except AttributeError as error:
+                raise RuntimeError(f"{file} is no library of a network: {error}") from error
+            symbol.restype, symbol.argtypes = result, arguments
+            return symbol
+
+        for kind in ("input", "output"):
+            tensor = function(kind, ctypes.POINTER(Tensor), INTEGER)
+            own = [tensor(number)[0] for number in range(function(f"{kind}_count", INTEGER)())]
+            described = [(struct.dtype.decode(), struct.shape[: struct.rank]) for struct in own]
+            if described != [(entry["dtype"], entry["shape"]) for entry in manifest[f"{kind}s"]]:
+                raise RuntimeError(f"{file} has other {kind}s than its manifest says")
+        constants = manifest.get("constants")
+        count = function("constant_count", INTEGER)()
+        if constants is not None and len(constants) != count:
+            raise RuntimeError(f"{file} has {count} constants, not {len(constants)}")
+        self.error = function("error", TEXT)
+        if "apache-tvm" in manifest["needs"]:
+            connect_tvm(function("use_tvm", None, POINTER))
+        opened = function("open", POINTER, TEXT, INTEGER, INTEGER, POINTER)
+        numbers = None if constants is None else (INTEGER * count)(*constants)
+        self.pointer = opened(bytes(weights), threads, instances, numbers)
+        if not self.pointer:
+            raise RuntimeError(self.error().decode(errors="replace"))
+        closing.callback(function("destroy", None, POINTER), self.pointer)
+        self.run = function("profile", INTEGER, *[POINTER] * 4)
+        self.threads = int(function("threads", INTEGER, POINTER)(self.pointer))
+        self.kernels = function("kernels", TEXT)().decode().splitlines()
+
+
+def _library(file: pathlib.Path) -> Any:
+    # A path that the system knows already stands for the library that it has loaded from there,
+    # even if another network was delivered since. So each file gets a path of its own.
+    try:
+        path = "".join("./" if bit == "1" else "/" for bit in f"{file.stat().st_ino:b}")
+        return ctypes.CDLL(f"{file.parent}/{path}{file.name}")
+    except OSError as error:
+        raise RuntimeError(f"{file} cannot be loaded: {error}") from error
+
+
+TVM_NAMES = (
+    *("FunctionGetGlobal", "FunctionCall", "HandleInitOnce"),
+    *("ErrorMoveFromRaised", "ObjectDecRef"),
+)
+"""Functions of TVM's C interface, in the order of ``struct tvm_functions``."""
+
+
+def connect_tvm(connect: Any) -> None:
+    """Give a C library the addresses of TVM's functions that it calls, such as sorting."""
+    import tvm  # noqa: F401, PLC0415 - registers them
+    from tvm_ffi.libinfo import load_lib_ctypes  # noqa: PLC0415
+
+    ffi = load_lib_ctypes("apache-tvm-ffi", "tvm_ffi", "RTLD_LOCAL")
+    functions = [ctypes.cast(getattr(ffi, f"TVMFFI{name}"), POINTER) for name in TVM_NAMES]
+    connect((POINTER * len(functions))(*functions))
+
+
+class Library:
+    """Runs a network with the functions of its C library, with the arguments of ``Handle``."""
+
+    def __init__(self, *arguments: Any) -> None:
+        # A call refers to it as well, so that closing waits for nobody and takes it from nobody.
+        self._handle: Handle | None = Handle(*arguments)
+        self.threads, self.kernels = self._handle.threads, self._handle.kernels
+
+    def run(self, inputs: Arrays, kinds: list[Any], times: Any = None) -> Arrays:
+        """Compute the outputs of one inference."""
+        handle = self._handle
+        if handle is None:
+            raise RuntimeError("the network is closed")
+        outputs = [np.empty(shape, dtype) for shape, dtype in kinds]
+        read, written = _pointers(inputs), _pointers(outputs)
+        clock = None if times is None else times.ctypes.data
+        try:
+            if handle.run(handle.pointer, read, written, clock) == 0:
+                return outputs
+            raise RuntimeError(handle.error().decode(errors="replace") or "a kernel failed")
+        finally:
+            del handle
+
+    def close(self) -> None:
+        """Close the network after running calls have ended."""
+        self._handle = None
+
+
+def _pointers(arrays: Arrays) -> Any:
+    return (POINTER * len(arrays))(*[array.ctypes.data for array in arrays])

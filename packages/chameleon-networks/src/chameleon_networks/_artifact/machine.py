@@ -1,0 +1,109 @@
+"""Runs a network with TVM's virtual machine.
+
+This file is copied into the folder of a network that needs the virtual machine.
+"""
+
+import ctypes
+import os
+import pathlib
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+Arrays = list[np.ndarray[Any, Any]]
+
+MOST_THREADS = 1024
+FORKED = (
+    "TVM's virtual machine runs this network and does not survive a fork: start child processes by "
+    "'spawn', or load such networks in them alone"
+)
+
+
+class Machine:
+    """Runs a network with TVM's virtual machine, one call at a time."""
+
+    def __init__(self, file: pathlib.Path, manifest: Mapping[str, Any], threads: int) -> None:
+        wanted = threads or min(manifest["threads"], _usable_cores())
+        self.threads = max(1, min(wanted, MOST_THREADS))
+        # TVM reads its variable when it starts its threads, and starts too few without it.
+        variable = os.environ.setdefault("TVM_NUM_THREADS", str(self.threads))
+        import tvm  # noqa: PLC0415 - most networks need no TVM
+        from tvm import relax  # noqa: PLC0415
+
+        # What TVM holds as it starts its threads would be waited for in a child process for good.
+        if vars(tvm).setdefault("_process_of_threads", os.getpid()) != os.getpid():
+            raise RuntimeError(FORKED)
+        check_processor(manifest)
+        self._start = tvm.get_global_func("runtime.config_threadpool")
+        self._threads = int(variable) if variable.isdecimal() else self.threads
+        self._computing = threading.RLock()
+        self._process = os.getpid()
+        self._unbound(self._start, 1, self._threads)
+        kinds = [(wanted["shape"], wanted["dtype"]) for wanted in manifest["inputs"]]
+        try:
+            module = tvm.runtime.load_module(str(file))
+            self.machine: Any = relax.VirtualMachine(module, tvm.cpu())
+            # Filled anew by each call, which memory fresh from the system would slow down.
+            self._tensors = [tvm.runtime.empty(shape, dtype) for shape, dtype in kinds]
+        except Exception as error:
+            raise RuntimeError(f"TVM cannot load {file}: {error}") from error
+
+    def run(self, inputs: Arrays, *_: Any) -> Arrays:
+        """Compute the outputs of one inference."""
+        if os.getpid() != self._process:
+            raise RuntimeError(FORKED)
+        with self._computing:
+            if self.machine is None:
+                raise RuntimeError("the network is closed")
+            for tensor, array in zip(self._tensors, inputs, strict=True):
+                tensor.copyfrom(array)
+            result = self._unbound(self.machine["main"], *self._tensors)
+            return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
+
+    def _unbound(self, function: Any, *arguments: Any) -> Any:
+        """Call a TVM function that binds its caller to one core, then undo the binding."""
+        if not hasattr(os, "sched_setaffinity"):
+            return function(*arguments)
+        before = os.sched_getaffinity(0)
+        try:
+            return function(*arguments)
+        finally:
+            if os.sched_getaffinity(0) != before:
+                os.sched_setaffinity(0, before)
+
+    def close(self) -> None:
+        """Free the memory of the network after running calls have ended."""
+        # In a child process of a fork, nobody would ever give the lock back.
+        if os.getpid() != self._process:
+            self.machine = None
+            return
+        with self._computing:
+            self.machine = None
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+CPUINFO = pathlib.Path("/proc/cpuinfo")
+
+
+def check_processor(manifest: Mapping[str, Any]) -> None:
+    """Check that this CPU has the features of a manifest; C libraries check this by themselves."""
+    text = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""
+    lines = re.findall(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    flags = set(re.sub(r"[._-]", "", lines[0]).split()) if lines else None
+    lacking = [name for name, flag in manifest["cpu_flags"].items() if flags and flag not in flags]
+    if lacking:
+        raise RuntimeError(f"this CPU lacks {', '.join(lacking)}, which the network was built for")
+    if "amx" in manifest.get("permissions", ()):
+        # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) of Linux on x86-64.
+        words = map(ctypes.c_long, (158, 0x1023, 18))
+        if ctypes.CDLL(None, use_errno=True).syscall(*words) != 0:
+            why = os.strerror(ctypes.get_errno())
+            raise RuntimeError(f"the network needs AMX, and the system refuses arch_prctl: {why}")

@@ -1,0 +1,124 @@
+"""Checks that a network has the same outputs for padded inputs as for unpadded ones.
+
+A mean or a softmax over a padded axis changes, unless a mask among the inputs excludes the padding.
+So the outputs for padded inputs are compared with the framework's outputs for unpadded inputs. The
+comparison runs before tuning, with the framework alone, and again with the delivered network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
+
+from chameleon_networks._artifact.buckets import Buckets, Manifest
+from chameleon_networks._artifact.dispatch import PaddingTest, dispatch_table, padding_tests
+from chameleon_networks._evaluation.processes import NetworkProcess, framework_process
+from chameleon_networks._evaluation.verify import Run, compare, samples_of
+from chameleon_networks._importers.imported_network import BucketedNetwork
+
+WAY_OUT = (
+    "Give the network a mask as an input, with `pad: 0`, and have it take out what is masked; or "
+    "leave out `pad`."
+)
+
+
+def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
+    """Check with the framework that padding keeps outputs, with a sentence for each test."""
+    _check_pads(bucketed)
+
+    def run_of(
+        probe: PaddingTest, inputs: Arrays, expected: Arrays, stack: contextlib.ExitStack
+    ) -> Run:
+        process = stack.enter_context(_reference(bucketed, probe.padded, threads))
+        samples = bucketed.with_extents(probe.padded).samples(np.random.default_rng(0))
+        table = dispatch_table(
+            bucketed,
+            [
+                ("asked", probe.asked, _signature(inputs, expected)),
+                ("padded", probe.padded, _signature(samples, process.outputs(samples))),
+            ],
+        )
+        # Only what the asked extents are padded to can be run.
+        table["buckets"] = table["buckets"][1:]
+        dispatched = Buckets(table, lambda _: lambda *arrays: process.outputs(list(arrays)))
+        return lambda arrays: dispatched(*arrays)
+
+    problem = padding_problem(bucketed, threads, run_of)
+    if problem is not None:
+        raise ConfigError(problem, hint=WAY_OUT)
+    return [
+        f"padding keeps the answers ({probe.words})" for probe in padding_tests(bucketed.dimensions)
+    ]
+
+
+def _signature(inputs: Arrays, outputs: Arrays) -> Manifest:
+    """The shapes and dtypes of arrays, as ``signature_of`` has those of a network."""
+    return {
+        key: [{"shape": array.shape, "dtype": str(array.dtype)} for array in arrays]
+        for key, arrays in (("inputs", inputs), ("outputs", outputs))
+    }
+
+
+RunOf = Callable[[PaddingTest, Arrays, Arrays, contextlib.ExitStack], Run]
+
+
+def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> str | None:
+    """A sentence that says how padding changes a network's outputs, or None."""
+    for probe in padding_tests(bucketed.dimensions):
+        network = bucketed.with_extents(probe.asked)
+        samples = samples_of(network.samples)
+        # Beside numbers of both signs, padding with zeros changes no maximum and no minimum.
+        signed = [_of_sign(sign, samples[0]) for sign in (-1, 1)]
+        with contextlib.ExitStack() as stack:
+            reference = stack.enter_context(_reference(bucketed, probe.asked, threads))
+            expected = [reference.outputs(inputs) for inputs in samples]
+            for inputs in signed:
+                outputs = reference.outputs(inputs)
+                # Some networks take no negative numbers, such as the logarithm of a sum.
+                if all(np.isfinite(output).all() for output in outputs):
+                    samples.append(inputs)
+                    expected.append(outputs)
+            verdict = compare(run_of(probe, samples[0], expected[0], stack), samples, expected)
+        if verdict.problem is not None:
+            return f"padding changes the answers: with {probe.words}, {verdict.problem}"
+    return None
+
+
+def _of_sign(sign: int, inputs: Arrays) -> Arrays:
+    """Inputs with numbers of one sign, except for masks and what was never negative."""
+    return [
+        sign * abs(x) if x.dtype.kind == "f" and (x < 0).any() and np.isfinite(x).all() else x
+        for x in inputs
+    ]
+
+
+def _reference(bucketed: BucketedNetwork, extents: tuple[int, ...], threads: int) -> NetworkProcess:
+    network = bucketed.with_extents(extents)
+    name = network.frameworks[0]
+    try:
+        return framework_process(network, name, threads=threads)
+    except ChameleonError as error:
+        raise ConfigError(
+            f"padding cannot be verified, since {name} does not run the network with "
+            f"{bucketed.named(extents)}: {error}",
+            hint=f"{error.hint} Without `pad` nothing is padded, and this is not needed.",
+        ) from error
+
+
+def _check_pads(bucketed: BucketedNetwork) -> None:
+    """Check that the dtype of each input can represent the value that the input is padded with."""
+    if not any(dimension.padded for dimension in bucketed.dimensions):
+        return
+    samples = bucketed.networks[0][1].samples(np.random.default_rng(0))
+    for dimension in bucketed.dimensions:
+        for axis in dimension.axes:
+            kind: Any = samples[bucketed.input_names.index(axis.input)].dtype
+            if axis.pad is not None and np.asarray(axis.pad).astype(kind) != axis.pad:
+                raise ConfigError(
+                    f"{axis.input} is of {kind} and cannot be padded with {axis.pad:g}",
+                    hint="`pad` is a number of the input's type, most often 0.",
+                )

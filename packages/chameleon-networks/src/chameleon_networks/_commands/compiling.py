@@ -1,0 +1,48 @@
+"""The implementation of ``chameleon compile``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from chameleon_cli.api import print_network, results_alone
+from chameleon_core.api import NetworkResult, RunFile, RunView
+from chameleon_core.plugin_api import ChameleonError, Delivery, ExitCode
+
+from chameleon_networks._commands import runs
+
+
+def compile_run(
+    folder: Path, output: Path | None, max_error: float | None, *, trust_source: bool
+) -> NetworkResult:
+    """Compile the network of a run folder again from stored measurements, without tuning."""
+    with results_alone(), RunView(folder) as run:
+        pipeline = runs.pipeline_of(run, trust_source=trust_source)
+        if max_error is not None:
+            pipeline = runs.with_max_error(pipeline, max_error)
+        return runs.network_of(pipeline, run).deliver(
+            Delivery(
+                target=run.target,
+                winners=(*runs.winners_of(run), *runs.guesses_for(run, pipeline)),
+                space=pipeline.space.create(),
+                folder=(output or folder / RunFile.NETWORK).absolute(),
+                threads=runs.threads_of(run),
+                measures=run.document.get("budget", {}).get("measurements") != 0,
+            )
+        )
+
+
+def show(folder: Path, result: NetworkResult, *, as_json: bool) -> None:
+    """Print the result of ``chameleon compile``; exit with an error if no network was delivered."""
+    if as_json:
+        click.echo(json.dumps({"run": str(folder.absolute()), "network": result.to_json()}))
+    else:
+        behind = result.slower()
+        if behind is not None:
+            click.echo(behind)
+        print_network(result)
+    if result.failure is not None:
+        error = ChameleonError(result.failure, hint="See the log above for the reason.")
+        click.echo(str(error), err=True)
+        raise SystemExit(ExitCode.NO_VALID_RESULT)

@@ -1,0 +1,64 @@
+"""``chameleon export``: writes the winners of a run as files that work without Chameleon."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from chameleon_cli.api import trust_option
+
+
+@click.command("export", epilog="Example: chameleon export runs/net --to c -o bundle")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "form",
+    required=True,
+    type=click.Choice(["metaschedule", "tvmscript", "library", "c"]),
+    help="A MetaSchedule database, one scheduled function per operator as TVMScript, one library "
+    "per operator for Python, or a bundle for C.",
+)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder for the files.",
+)
+@click.option("--task", "only", multiple=True, help="Only this operator. May be given again.")
+@click.option("--name", help="The name of a C bundle. [default: the folder's name]")
+@trust_option
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def command(
+    folder: Path,
+    form: str,
+    output: Path,
+    *,
+    only: tuple[str, ...],
+    name: str | None,
+    trust_source: bool,
+    as_json: bool,
+) -> None:
+    """Write the best configurations of folder RUN for use without Chameleon.
+
+    With `metaschedule`, the file is a database of the operators that were tuned in the `sketch`
+    space. With `tvmscript`, the files are the scheduled functions of any space. With `library`,
+    Python loads each operator with NumPy alone. With `c`, a bundle of the network or of an operator
+    needs no Python. One operator is written into the output folder itself. Several operators get a
+    folder each.
+
+    --trust-source is needed for a MetaSchedule database if the model of the run is your own Python
+    code. Libraries of operators that are TensorIR functions need it too.
+    """
+    from chameleon_networks._commands.exporting import export_run  # noqa: PLC0415 - --help is quick
+
+    exported = export_run(folder, form, output, only, name, trust_source=trust_source)
+    if as_json:
+        about = {"run": str(folder.absolute()), "tasks": exported.tasks}
+        click.echo(json.dumps({**about, "files": [str(f.absolute()) for f in exported.files]}))
+    else:
+        for file in exported.files:
+            click.echo(str(file))
+    for note in exported.notes:
+        click.echo(f"note: {note}", err=True)

@@ -1,0 +1,362 @@
+"""The implementation of ``chameleon verify``: compares outputs, and finds where errors begin."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+import numpy as np
+import structlog
+from chameleon_cli.api import print_table, results_alone
+from chameleon_core.api import RunFile, RunView, counted
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitCode
+from chameleon_system.api import temporary_folder
+from numpy.typing import NDArray
+
+from chameleon_networks._artifact.writer import MANIFEST, manifest_of, read_manifest, write_artifact
+from chameleon_networks._commands import runs
+from chameleon_networks._compile.compile import compile_network
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._evaluation import verify
+from chameleon_networks._evaluation.processes import delivered_process, framework_process
+from chameleon_networks._graph.fusion import find_fusions
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import bindings_of, relax, tvm
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._quantize.calibration_batches import user_samples
+from chameleon_networks._source_location import SourceLocation
+
+log = structlog.get_logger()
+
+
+@attrs.frozen(kw_only=True)
+class OutputError:
+    """The error of one output of a network.
+
+    Attributes:
+        shape: The shape of the output.
+        max_relative_error: The largest difference from the framework's output over the largest
+            number in that output, of all batches of inputs. None if shapes differ or numbers are
+            not finite.
+        right: Whether the error is within the tolerance.
+    """
+
+    shape: tuple[int, ...]
+    max_relative_error: float | None
+    right: bool
+
+
+@attrs.frozen(kw_only=True)
+class Verification:
+    """The result of comparing a network with its framework.
+
+    Attributes:
+        batches: Number of compared batches of inputs.
+        tolerance: The largest allowed error. None if any error is allowed.
+        outputs: The error of each output.
+        cause: A sentence that names the operator at which errors begin. Empty if all errors are
+            within the tolerance.
+    """
+
+    reference: str
+    batches: int
+    tolerance: float | None
+    outputs: tuple[OutputError, ...]
+    cause: str = ""
+
+
+def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping[str, Verification]:
+    """Compare a delivered network with its framework, by bucket (``""`` for one shape)."""
+    if folder.name == RunFile.NETWORK and (folder / MANIFEST).exists():
+        folder = folder.parent
+    with results_alone(), RunView(folder) as run:
+        pipeline = runs.pipeline_of(run, trust_source=trust_source)
+        work, delivered = runs.network_of(pipeline, run), runs.delivered_in(folder)
+        winners = {
+            winner.task.key: winner
+            for winner in (*runs.winners_of(run), *runs.guesses_for(run, pipeline))
+            if not winner.task.alternative_of
+        }
+        kernels = Kernels(winners, pipeline.space.create(), run.target)
+        return {
+            name: Comparison(
+                network=frontend.network,
+                folder=delivered,
+                manifest=read_manifest(_folder_of(delivered, name)),
+                kernels=kernels,
+                target=run.target,
+                threads=runs.threads_of(run),
+            ).of(_samples(frontend.network, inputs))
+            for name, frontend in work.by_bucket.items()
+        }
+
+
+def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) -> None:
+    """Print the results of ``chameleon verify``; exit with an error if an output is wrong."""
+    if as_json:
+        results = {name: attrs.asdict(one) for name, one in buckets.items()}
+        alone = results.get("")
+        value = {"buckets": results} if alone is None else alone
+        click.echo(json.dumps({"run": str(folder.absolute()), **value}))
+    for name, one in buckets.items():
+        if not as_json:
+            _show_bucket(name, one)
+        if one.cause:
+            click.echo(f"error: {one.cause}", err=True)
+    if any(not output.right for one in buckets.values() for output in one.outputs):
+        raise SystemExit(ExitCode.NO_VALID_RESULT)
+
+
+def _show_bucket(name: str, one: Verification) -> None:
+    where = f"bucket {name}: " if name else ""
+    allowed = "" if one.tolerance is None else f"; an error of {one.tolerance:.1e} is allowed"
+    inferences = counted(one.batches, "inference")
+    click.echo(f"{where}{inferences} compared with {one.reference}{allowed}")
+    rows = [
+        (
+            str(number),
+            " x ".join(map(str, output.shape)) or "scalar",
+            "-" if output.max_relative_error is None else f"{output.max_relative_error:.1e}",
+            "yes" if output.right else "no",
+        )
+        for number, output in enumerate(one.outputs)
+    ]
+    print_table(("output", "shape", "error", "right"), rows)
+
+
+def _folder_of(delivered: Path, bucket: str) -> Path:
+    """The folder of a bucket, or the delivered folder itself for an empty name."""
+    if not bucket:
+        return delivered
+    known = read_manifest(delivered)["buckets"]
+    return delivered / str(next(one["folder"] for one in known if one["name"] == bucket))
+
+
+def _samples(network: ImportedNetwork, source: str | None) -> list[verify.Sample]:
+    """The batches of inputs to compare: the user's, or random ones."""
+    if source is None:
+        return [verify.Sample(inputs=inputs) for inputs in verify.samples_of(network.samples)]
+    samples = list(user_samples(network, source, "--inputs"))
+    if not samples:
+        raise ConfigError(f"--inputs: {source} yields no batch", hint="Yield at least one.")
+    return samples
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Comparison:
+    """Compares a delivered network with its framework, and also parts of the network.
+
+    Attributes:
+        folder: The delivered folder.
+        manifest: The manifest of the network in the folder.
+        kernels: The tuned kernels that the network was compiled with.
+    """
+
+    network: ImportedNetwork
+    folder: Path
+    manifest: Mapping[str, Any]
+    kernels: Kernels
+    target: str
+    threads: int
+
+    def of(self, samples: Sequence[verify.Sample]) -> Verification:
+        """Compare the delivered network's outputs with its framework's outputs for some samples."""
+        reference = self.network.frameworks[0]
+        inputs = [sample.inputs for sample in samples]
+        with framework_process(self.network, reference, threads=self.threads) as process:
+            answers = [process.outputs(arrays) for arrays in inputs]
+        with delivered_process("the delivered network", self.folder, threads=self.threads) as ours:
+            given = [sample.run(ours.outputs) for sample in samples]
+        wanted = [sample.cut(outputs) for sample, outputs in zip(samples, answers, strict=True)]
+        errors = _errors(given, wanted)
+        tolerance = self._tolerance(float(errors.max()), inputs, answers)
+        outputs = tuple(
+            OutputError(
+                shape=array.shape,
+                max_relative_error=error if math.isfinite(error) else None,
+                right=error <= tolerance,
+            )
+            for array, error in zip(wanted[0], errors.max(axis=0).tolist(), strict=True)
+        )
+        wrong = np.argwhere(errors > tolerance).tolist()
+        return Verification(
+            reference=reference,
+            batches=len(samples),
+            tolerance=tolerance if math.isfinite(tolerance) else None,
+            outputs=outputs,
+            cause=self.cause(inputs[wrong[0][0]], wrong[0][1], tolerance) if wrong else "",
+        )
+
+    def _tolerance(
+        self, error: float, inputs: Sequence[Arrays], answers: Sequence[Arrays]
+    ) -> float:
+        """The error that the delivery allowed, or more if the framework rounds by more."""
+        allowed = self.manifest["verification"]["tolerance"]
+        allowed = math.inf if allowed is None else float(allowed)
+        if error <= allowed or error > verify.LARGEST_TOLERANCE or self._is_reduced:
+            return allowed
+        rounded = self.network.has_quantized_activations
+        name = self.network.frameworks[0] if rounded else self.network.exact
+        if name is None:
+            return allowed
+        try:
+            with framework_process(self.network, name, threads=self.threads) as process:
+                others = [
+                    process.outputs(verify.perturbed(one) if rounded else one) for one in inputs
+                ]
+        except ChameleonError as problem:
+            log.warning("network_not_run", by=name, problem=str(problem))
+            return allowed
+        return max(allowed, verify.Conditioning.of(answers, others, perturbed=rounded).tolerance)
+
+    @property
+    def _is_reduced(self) -> bool:
+        return "max_relative_error" in self.manifest.get("precision", {})
+
+    def cause(self, inputs: Arrays, output: int, tolerance: float) -> str:
+        """A sentence that names the operator at which the errors of an output begin."""
+        if self._is_reduced:
+            return "errors are larger than allowed; in reduced precision each operator adds to them"
+        graph = _Places.of(self.network, output)
+        kernels: dict[Any, frozenset[str]] = {}
+        problems: dict[Any, str | None] = {}
+
+        def fails(variable: Any) -> bool:
+            if variable not in problems:
+                location = graph.locations[variable]
+                [wanted] = self.network.values([location.output], inputs)
+                kernels[variable], got = self._part(graph.numbers[variable], inputs)
+                check = verify.compare_outputs(got, [wanted], tolerance=tolerance)
+                error = check.max_relative_error
+                log.info("part_compared", operator=location.sentence, error=error)
+                problems[variable] = check.problem
+            return problems[variable] is not None
+
+        def begins(variable: Any) -> Any:
+            """The first wrong variable that a wrong variable depends on, by bisection."""
+            before = graph.before(variable)
+            first = bisect.bisect_left(before, True, key=fails)
+            if first < len(before):
+                variable = before[first]
+            # A place on another branch may fail as well, with right ones after it in the order.
+            failing = next(filter(fails, graph.parents(variable)), None)
+            return variable if failing is None else begins(failing)
+
+        if graph.last is None or not fails(graph.last):
+            return (
+                "the delivered network is wrong, but compiled again from the run's records it is "
+                "right: deliver it again with `chameleon compile`"
+            )
+        first = begins(graph.last)
+        earlier = frozenset[str]().union(*(kernels[one] for one in graph.parents(first)))
+        new = ", ".join(sorted(kernels[first] - earlier))
+        sentence = f"errors begin at {graph.locations[first].sentence}: {problems[first]}"
+        return f"{sentence}; it has the kernel of {new}" if new else sentence
+
+    def _part(self, number: int, inputs: Arrays) -> tuple[frozenset[str], Arrays]:
+        """Compile and run the network up to a binding: its tuned kernels, and its outputs."""
+        module = prepare_module(_up_to(self.network.imported, number), self.network.layout)
+        fusions = find_fusions(module)
+        with warnings_once():
+            part = compile_network(module, fusions, self.kernels, self.target)
+        manifest = manifest_of(module, fusions, self.kernels, self.target, self.threads)
+        manifest |= part.facts
+        with temporary_folder() as folder:
+            write_artifact(Path(folder), part.executable, manifest)
+            with delivered_process("a part", Path(folder), threads=self.threads) as process:
+                outputs = process.outputs(inputs)
+        return frozenset(task["name"] for task in manifest["tasks"]), outputs
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Places:
+    """The variables of an imported network that an output depends on.
+
+    Attributes:
+        numbers: The number of the binding of each variable.
+        reads: The variables that each variable reads.
+        locations: The source locations of the variables whose values the framework can compute.
+        last: The variable of ``locations`` that is nearest to the output, or None.
+    """
+
+    numbers: Mapping[Any, int]
+    reads: Mapping[Any, Sequence[Any]]
+    locations: Mapping[Any, SourceLocation]
+    last: Any
+
+    @classmethod
+    def of(cls, network: ImportedNetwork, output: int) -> _Places:
+        """Find the variables of a network's graph that one of its outputs depends on."""
+        main, known = network.imported["main"], network.graph.locations
+        bindings = {binding.var: binding.value for binding in bindings_of(main)}
+        result = main.body.body
+        result = bindings.get(result, result)
+        result = result.fields[output] if isinstance(result, relax.Tuple) else main.body.body
+        locations = {
+            variable: known[variable.name]
+            for variable in bindings
+            if variable.name in known
+            and known[variable.name].output
+            and isinstance(variable.ty, relax.TensorType)
+            and str(variable.ty.dtype).startswith("float")
+        }
+        reads = {var: relax.analysis.free_vars(value) for var, value in bindings.items()}
+        numbers = {variable: number for number, variable in enumerate(bindings)}
+        places = cls(numbers=numbers, reads=reads, locations=locations, last=None)
+        nearest = [result] if result in locations else places.parents(result)
+        return attrs.evolve(places, last=nearest[-1] if nearest else None)
+
+    def parents(self, variable: Any) -> list[Any]:
+        """The nearest variables before one that a framework can compute, in graph order."""
+        return self._located(variable, nearest=True)
+
+    def before(self, variable: Any) -> list[Any]:
+        """All variables with a source location that a variable depends on, in graph order."""
+        return self._located(variable, nearest=False)
+
+    def _located(self, variable: Any, *, nearest: bool) -> list[Any]:
+        found: set[Any] = set()
+        left = list(self.reads.get(variable, ()))
+        while left:
+            read = left.pop()
+            if read not in found:
+                found.add(read)
+                if not (nearest and read in self.locations):
+                    left.extend(self.reads.get(read, ()))
+        return sorted(found & self.locations.keys(), key=self.numbers.__getitem__)
+
+
+def _errors(given: Sequence[Arrays], wanted: Sequence[Arrays]) -> NDArray[np.float64]:
+    """The error of each output of each sample, over the output's largest number in all samples."""
+    scales = verify.magnitudes(wanted)
+    return np.array(
+        [
+            [
+                verify.relative_error([got], [want], [scale])
+                for got, want, scale in zip(outputs, answers, scales, strict=True)
+            ]
+            for outputs, answers in zip(given, wanted, strict=True)
+        ]
+    )
+
+
+def _up_to(module: Any, number: int) -> Any:
+    """A network whose only output is the value of one binding of another network."""
+    main = module["main"]
+    bindings = list(itertools.islice(bindings_of(main), number + 1))
+    last = bindings[-1].var
+    result = relax.Var("result", last.ty)
+    block = relax.DataflowBlock([*bindings, relax.VarBinding(result, last)])
+    function = relax.Function(
+        main.params, relax.SeqExpr([block], result), last.ty, attrs=main.attrs
+    )
+    made = tvm.IRModule({**dict(module.functions_items()), module.get_global_var("main"): function})
+    return relax.transform.DeadCodeElimination()(relax.transform.Normalize()(made))

@@ -1,0 +1,1 @@
+"""Timing of delivered networks beside frameworks and beside TVM without tuning."""

@@ -1,0 +1,224 @@
+"""Runs a network with frameworks, and with TVM without tuning, to compare a delivered network."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import attrs
+import structlog
+from chameleon_core.api import Footprint, NetworkResult
+from chameleon_core.plugin_api import FLOAT32, Arrays, ChameleonError, Delivery, fall_back
+from chameleon_tvm.api import one_line, telling_line
+
+from chameleon_networks._artifact.writer import manifest_of, write_artifact
+from chameleon_networks._comparison.reduced_precision import (
+    ReducedComparison,
+    ReducedFrameworks,
+    reduces_by_default,
+)
+from chameleon_networks._compile.compile import compile_baseline
+from chameleon_networks._compile.unsupported_operator import empty_kernels
+from chameleon_networks._evaluation.latency import median_seconds
+from chameleon_networks._evaluation.processes import (
+    NetworkProcess,
+    delivered_process,
+    framework_process,
+)
+from chameleon_networks._evaluation.verify import perturbed
+from chameleon_networks._graph.prepare import prepare_module
+from chameleon_networks._graph.relax_utils import tvm
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.imported_network import ImportedNetwork
+
+log = structlog.get_logger()
+
+UNTUNED = "untuned"
+"""The name of the network that TVM compiles without a tuner."""
+
+
+class Baselines:
+    """Runs a network with frameworks and with TVM's default schedules, each in a separate process.
+
+    Attributes:
+        left_out: The reason why each framework that was not timed is missing, by name.
+    """
+
+    def __init__(
+        self,
+        network: ImportedNetwork,
+        delivery: Delivery,
+        scratch: Path,
+        stack: contextlib.ExitStack,
+        *,
+        warm_up: Sequence[Arrays] | None = (),
+        reader: NetworkProcess | None = None,
+    ) -> None:
+        self._network = network
+        self._delivery = delivery
+        self._folder = scratch / UNTUNED
+        self._stack = stack
+        self.left_out = dict(network.left_out) if network.options.compare else {}
+        self._reader = None if reader is None else stack.enter_context(reader)
+        self._warm_up = warm_up or ()
+        if warm_up is not None:
+            _ = self._first
+
+    @cached_property
+    def _first(self) -> NetworkProcess:
+        if self._reader is not None:
+            return self._reader
+        process = self._process(self._network.frameworks[0], warm_up=self._warm_up, wait=False)
+        return self._stack.enter_context(process)
+
+    def _process(self, name: str, **options: Any) -> NetworkProcess:
+        """Start a process that runs the network with a framework."""
+        return framework_process(self._sharing, name, threads=self._delivery.threads, **options)
+
+    @cached_property
+    def _sharing(self) -> ImportedNetwork:
+        """The network with the files of its programs, which else each process exports."""
+        with contextlib.suppress(ChameleonError):
+            # The reference has answered what it was asked before.
+            if self._reader is not None and self.reference is self._reader:
+                self._network.programs = {**self._network.programs, **self._reader.programs()}
+        return self._network
+
+    @cached_property
+    def reference(self) -> NetworkProcess:
+        """The process of the first framework, or else of TVM without tuning."""
+        try:
+            self._first.opened()
+        except ChameleonError as error:
+            if self._reader is not None:  # the system may have killed it for its memory
+                log.debug("reference_starts_again", problem=str(error))
+                self._reader = None
+                del self._first
+                return self.reference
+            self._not_run(self._first.name, error)
+        else:
+            return self._first
+        process = self._untuned()
+        if process is None:
+            raise ChameleonError(
+                f"neither {self._first.name} nor TVM without tuning can run the network",
+                hint="The log says why; without a reference nothing is delivered.",
+            )
+        return process
+
+    def opened(self, name: str) -> NetworkProcess | None:
+        """Start a process that runs the network with a framework, or return None if it fails."""
+        try:
+            return self._stack.enter_context(self._process(name))
+        except ChameleonError as error:
+            self._not_run(name, error)
+            return None
+
+    def exact(self, samples: Sequence[Arrays]) -> list[Arrays] | None:
+        """The outputs in float64, or for perturbed inputs if quantized; None if impossible."""
+        if self._network.has_quantized_activations:
+            return [self.reference.outputs(perturbed(inputs)) for inputs in samples]
+        name = self._network.exact
+        if name is None or self.reference.name not in self._network.frameworks:
+            return None
+        try:
+            with self._process(name) as process:
+                return [process.outputs(inputs) for inputs in samples]
+        except ChameleonError as error:
+            self._not_run(name, error)
+            return None
+
+    def timed(
+        self,
+        result: NetworkResult,
+        ours: NetworkProcess,
+        inputs: Arrays,
+        reduced: ReducedComparison,
+    ) -> NetworkResult:
+        """Time the delivered network, TVM's untuned one, and frameworks that run it, in turns."""
+        if not self._network.options.compare:
+            return result
+        begun, plan = time.perf_counter(), self._delivery.plan
+        processes = [ours]
+        if self.reference.name in self._network.frameworks:
+            processes.append(self.reference)
+        processes += self._beside_the_reference(inputs)
+        beside = None
+        if not reduced.by_default or reduces_by_default(self._network, processes):
+            threads = self._delivery.threads
+            beside = ReducedFrameworks(self._network, reduced, threads=threads, stack=self._stack)
+            processes += beside.opened()
+        left = attrs.evolve(plan, seconds=plan.seconds - (time.perf_counter() - begun))
+        seconds = median_seconds(processes, inputs, threads=self._delivery.threads, plan=left)
+        for name in self._network.frameworks:
+            if name in seconds and not seconds[name]:
+                self.left_out[name] = "it failed while it was timed"
+        others = {name: took for name in self._network.frameworks if (took := seconds.get(name))}
+        precisions = {name: self._network.precision_of(name) for name in others}
+        reduced_times = {} if beside is None else beside.results(seconds)
+        return attrs.evolve(
+            result,
+            footprint={
+                process.name: Footprint(memory_bytes=process.about()["memory_bytes"])
+                for process in processes
+                if process.name in others
+            },
+            latency_seconds=seconds[ours.name],
+            untuned_seconds=seconds.get(UNTUNED),
+            rivals=others,
+            rivals_reduced=reduced_times,
+            rivals_precision={k: kind for k, kind in precisions.items() if kind != FLOAT32},
+            left_out=self.left_out | ({} if beside is None else beside.left_out),
+        )
+
+    def _beside_the_reference(self, inputs: Arrays) -> list[NetworkProcess]:
+        """Start the other processes together, since each compiles on one core for seconds."""
+        starting = [
+            self._stack.enter_context(self._process(name, warm_up=[inputs], wait=False))
+            for name in self._network.frameworks[1:]
+        ]
+        # Ours, the reference, those that start, and what TVM makes without tuning.
+        of = 3 + len(starting)
+        self._delivery.plan.tell("built", 2, of)
+        plain = self.reference if self.reference.name == UNTUNED else self._untuned()
+        processes = []
+        for built, process in enumerate(starting, start=3):
+            try:
+                process.opened()
+            except ChameleonError as error:
+                self._not_run(process.name, error)
+            else:
+                processes.append(process)
+            self._delivery.plan.tell("built", built, of)
+        self._delivery.plan.tell("built", of, of)
+        return processes if plain is None else [*processes, plain]
+
+    def _untuned(self) -> NetworkProcess | None:
+        """Start a process with the network that TVM compiles without tuning; None if that fails."""
+        delivery = self._delivery
+        kernels = empty_kernels(delivery.target)
+        try:
+            plain = prepare_module(self._network.imported, "NCHW")
+            with warnings_once():
+                executable = compile_baseline(plain, delivery.target)
+            manifest = manifest_of(plain, [], kernels, delivery.target, delivery.threads)
+            write_artifact(self._folder, executable, manifest)
+            return self._stack.enter_context(
+                delivered_process(UNTUNED, self._folder, threads=delivery.threads)
+            )
+        except ChameleonError as error:
+            self._not_run(UNTUNED, error)
+        except tvm.error.InternalError as error:  # TVM cannot compile the network by itself
+            self._not_run(UNTUNED, ChameleonError(telling_line(error)))
+        except Exception as error:  # noqa: BLE001 - only a comparison is lost
+            fall_back("untuned_network_failed", error)
+        return None
+
+    def _not_run(self, name: str, error: ChameleonError) -> None:
+        log.warning("network_not_run", by=name, problem=str(error), hint=error.hint)
+        if name in self._network.frameworks:
+            self.left_out[name] = one_line(error)

@@ -1,0 +1,422 @@
+"""Compiles a prepared network with its tuned kernels, to kernel calls or to TVM's bytecode."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import attrs
+import chameleon_tvm
+import numpy as np
+import structlog
+from chameleon_system.api import (
+    cache_key,
+    cache_path,
+    read_cached_bytes,
+    usable_cores,
+    write_cached_bytes,
+)
+from chameleon_tvm.api import (
+    BFLOAT16,
+    INT8,
+    UNCHECKED,
+    array_type,
+    begun,
+    permissions_of,
+    structural_hash,
+    structural_map,
+    symbol_of,
+    te,
+    tirx,
+    tvm_target,
+)
+
+from chameleon_networks._compile.default_schedules import (
+    TASK_ATTRIBUTE,
+    apply_default_schedules,
+    is_scheduled,
+)
+from chameleon_networks._compile.insert_kernels import insert_kernels
+from chameleon_networks._compile.kernels import Kernels, OperatorKernel
+from chameleon_networks._compile.loop_tasks import TunedLoops
+from chameleon_networks._compile.network_pipeline import PIPELINE
+from chameleon_networks._compile.scans import lower_scans
+from chameleon_networks._compile.sequence.buffer_specialization import specialize_buffers
+from chameleon_networks._compile.sequence.calls import (
+    Call,
+    CallSequence,
+    NotStaticError,
+    read_call_sequence,
+)
+from chameleon_networks._compile.sequence.channel_gather import gather_channels
+from chameleon_networks._compile.sequence.copy_elision import elide_copies
+from chameleon_networks._compile.sequence.library import (
+    OBJECT_CACHE,
+    SequenceExecutable,
+    archive_of,
+    object_files,
+    parallel_extents,
+)
+from chameleon_networks._compile.sequence.view_candidates import (
+    mark_view_candidates,
+    select_view_candidates,
+)
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.relax_utils import map_elements, relax, tvm, with_args
+
+log = structlog.get_logger()
+
+_PARTS_PER_CORE = 2
+"""Parts in which a network's functions are compiled, so that cores end at about the same time."""
+
+_DIGEST_BYTES = 16
+
+_MIN_PART = 4
+"""Functions of a part. Each part costs TVM as much as half of a small function."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CompiledNetwork:
+    """A compiled network that can be written into a folder.
+
+    Attributes:
+        executable: An object with a method ``export_library``, which writes the network as a
+            library.
+        virtual_machine: The reason why TVM's virtual machine must run the network, or None.
+        functions: The functions of the kernels before they were scheduled, by kernel name.
+        unscheduled: Names of the kernels for which Chameleon has no schedule. TVM runs their loops
+            on one thread.
+        permissions: Permissions that a process must request from the operating system before it
+            runs the network, such as AMX.
+    """
+
+    executable: Any
+    virtual_machine: str | None = None
+    functions: Mapping[str, Any] = attrs.field(factory=dict)
+    unscheduled: frozenset[str] = frozenset()
+    permissions: frozenset[str] = frozenset()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The facts about the code in the manifest of a network's folder, as JSON values."""
+        permissions = sorted(self.permissions)
+        return {
+            "virtual_machine": self.virtual_machine,
+            **({"permissions": permissions} if permissions else {}),
+        }
+
+
+def compile_network(
+    module: Any, fusions: Sequence[FusionGroup], kernels: Kernels, target: str, *, wait: bool = True
+) -> CompiledNetwork:
+    """Compile a network to a call sequence, or to bytecode if it is not static."""
+    # With ``wait=False``, threads still compile, and writing the network raises their errors.
+    resolved = tvm_target(target)
+    with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+        module = lower_and_fuse(insert_kernels(module, fusions, kernels.of))
+        needed = [permissions_of(function) for _, function in module.functions_items()]
+        permissions = frozenset().union(*needed)
+        try:
+            network = _call_sequence(module, target, kernels.loops, wait=wait)
+            return attrs.evolve(network, permissions=permissions)
+        except NotStaticError as reason:
+            log.info("network_needs_the_virtual_machine", because=str(reason))
+            executable = compile_bytecode(module, target, kernels.loops)
+            return CompiledNetwork(
+                executable=executable, virtual_machine=str(reason), permissions=permissions
+            )
+
+
+def compile_bytecode(module: Any, target: str, loops: TunedLoops) -> Any:
+    """Compile a network to a ``relax.Executable``, which TVM's virtual machine runs."""
+    module = apply_default_schedules(module, target, lambda _, function: loops.plan(function))
+    main = _WithoutEmptyConstants(module).visit_expr(module["main"])
+    module.update_func(module.get_global_var("main"), main)
+    return relax.build(module, tvm_target(target), tir_pipeline=PIPELINE)
+
+
+@relax.expr_functor.mutator
+class _WithoutEmptyConstants(relax.PyExprMutator):
+    """Allocates empty tensors instead of constants, which TVM cannot load from a file."""
+
+    def visit_generic_const_(self, constant: Any) -> Any:
+        if 0 not in map(int, getattr(constant.ty, "shape", ())):
+            return constant
+        made = relax.op.builtin.alloc_tensor(constant.ty.shape, str(constant.ty.dtype), 0)
+        return self.builder_.emit(made)
+
+
+def functions_without_kernels(
+    module: Any, fusions: Sequence[FusionGroup], target: str
+) -> list[tuple[Any, int]]:
+    """The functions, such as a softmax, outside of fusion groups, and their calls per inference."""
+    with tvm_target(target), tvm.transform.PassContext(opt_level=3):
+        functions = lower_and_fuse(insert_kernels(module, fusions, _placeholder_kernel))
+    calls: Counter[str] = Counter()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.Call):
+            calls.update(
+                str(a.name_hint) for a in expression.args if isinstance(a, tvm.ir.GlobalVar)
+            )
+
+    relax.analysis.post_order_visit(functions["main"], visit)
+    return [
+        (function, calls[str(variable.name_hint)])
+        for variable, function in functions.functions_items()
+        if isinstance(function, tirx.PrimFunc) and TASK_ATTRIBUTE not in (function.attrs or {})
+    ]
+
+
+def _placeholder_kernel(fusion: FusionGroup) -> OperatorKernel:
+    """A kernel that computes nothing, to find the functions of the rest of the network."""
+    # An expression that is not in the graph yet has no type; it is float32.
+    types = [getattr(expression, "ty", None) for expression in (*fusion.inputs, fusion.last)]
+    kinds = ["float32" if kind is None else str(kind.dtype) for kind in types]
+    buffers = [tirx.decl_buffer([1], kind, f"x{index}") for index, kind in enumerate(kinds)]
+    function = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
+    return OperatorKernel(
+        task="placeholder",
+        function=function,
+        arguments=(None,) * len(fusion.inputs),
+        plain_loops=True,
+    )
+
+
+def lower_and_fuse(module: Any) -> Any:
+    """Lower a Relax module to calls of TensorIR functions, and fuse operators."""
+    passes = relax.transform
+    for module_pass in (
+        mark_view_candidates,
+        passes.LegalizeOps(_LEGALIZATIONS),
+        _fix_extrema,
+        passes.AnnotateTIROpPattern(),
+        select_view_candidates,
+        passes.FuseOps(),
+        passes.FuseTIR(),
+        passes.DeadCodeElimination(),
+        lower_scans,
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        passes.LegalizeOps(),
+        passes.RewriteDataflowReshape(),
+        passes.DeadCodeElimination(),
+    ):
+        module = module_pass(module)
+    return module
+
+
+def _call_sequence(module: Any, target: str, loops: TunedLoops, *, wait: bool) -> CompiledNetwork:
+    """Compile a network to a sequence of kernel calls."""
+    sequence = read_call_sequence(module)
+    functions = {call.kernel: module[call.kernel] for call in sequence.calls}
+    sequence, functions = gather_channels(sequence, functions)
+    sequence, functions = elide_copies(sequence, functions)
+    sequence, functions = _rename_tuned_loops(sequence, functions, loops)
+    sequence, placed = specialize_buffers(sequence, functions)
+    whole = {call.symbol: functions[call.kernel] for call in sequence.calls}
+    sequence = _name_by_task(sequence, functions)
+    named = {name: function.with_attr("global_symbol", name) for name, function in placed.items()}
+    # Schedules come last, because strides of views decide on vectors.
+    kernels = apply_default_schedules(
+        tvm.IRModule(named), target, lambda name, _: loops.plan(whole[name])
+    )
+    scheduled = {str(var.name_hint): function for var, function in kernels.functions_items()}
+    pool = ThreadPoolExecutor(1)
+    archive = pool.submit(_object_files, scheduled, target, pool)
+    if wait:
+        archive.result()
+        pool.shutdown()
+    executable = SequenceExecutable(
+        kernels=archive.result,
+        sequence=sequence,
+        loops={name: parallel_extents(function) for name, function in scheduled.items()},
+    )
+    unscheduled = frozenset(name for name, func in scheduled.items() if not is_scheduled(func))
+    return CompiledNetwork(executable=executable, functions=whole, unscheduled=unscheduled)
+
+
+def _object_files(functions: Mapping[str, Any], target: str, pool: Executor) -> bytes:
+    """The object files of scheduled functions, from the cache or compiled in threads."""
+    hashes = {name: structural_hash(function) for name, function in functions.items()}
+    file = cache_path(OBJECT_CACHE, [_cache_key(), target, hashes])
+    known = read_cached_bytes(file)
+    # TVM's structural hash is the same for a copy from a to b and for one from b to a.
+    if known is not None and known[:_DIGEST_BYTES] == _digest(functions):
+        return known[_DIGEST_BYTES:]
+    archive = _compile_in_threads(functions, target)
+    # The cache is written in the background, because the functions' texts take long.
+    pool.submit(lambda: write_cached_bytes(file, _digest(functions) + archive))
+    return archive
+
+
+def _digest(functions: Mapping[str, Any]) -> bytes:
+    """A digest of the names and the text of functions."""
+    with ThreadPoolExecutor(len(usable_cores())) as pool:
+        texts = [*functions, *pool.map(tvm.ir.save_json, functions.values())]
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def _compile_in_threads(functions: Mapping[str, Any], target: str) -> bytes:
+    """The object files of scheduled functions; TVM releases Python's lock while it compiles."""
+    named = list(functions.items())
+    cores = len(usable_cores())
+    parts = max(1, min(_PARTS_PER_CORE * cores, len(named) // _MIN_PART))
+
+    def compiled_part(number: int) -> list[bytes]:
+        resolved = tvm_target(target)
+        with resolved, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+            module = tvm.IRModule(dict(named[number::parts]))
+            return object_files(tvm.compile(module, target=resolved, tir_pipeline=PIPELINE))
+
+    with ThreadPoolExecutor(cores) as pool:
+        archives = pool.map(compiled_part, range(parts))
+        return archive_of(content for objects in archives for content in objects)
+
+
+def _cache_key() -> list[Any]:
+    """Versions, code and machine that object files depend on."""
+    own = Path(__file__).parents[1]
+    return cache_key(("apache-tvm", "apache-tvm-ffi"), (own, Path(chameleon_tvm.__file__).parent))
+
+
+def _rename_tuned_loops(
+    sequence: CallSequence, functions: Mapping[str, Any], loops: TunedLoops
+) -> tuple[CallSequence, dict[str, Any]]:
+    """Name tuned loop functions by their tasks, in the calls and the functions."""
+    names = {name: loops.task_of(function) for name, function in functions.items()}
+    renamed = {name: symbol_of(task) if task else name for name, task in names.items()}
+    calls = [
+        attrs.evolve(call, kernel=renamed[call.kernel], symbol=renamed[call.kernel])
+        for call in sequence.calls
+    ]
+    kernels = {renamed[name]: function for name, function in functions.items()}
+    return attrs.evolve(sequence, calls=tuple(calls)), kernels
+
+
+def _name_by_task(sequence: CallSequence, functions: Mapping[str, Any]) -> CallSequence:
+    """Name the calls of tuned kernels by their tasks, as profiles do."""
+    # A task with several output shapes or dtypes has several functions.
+
+    def named(call: Call) -> Call:
+        task = (functions[call.kernel].attrs or {}).get(TASK_ATTRIBUTE)
+        return call if task is None else attrs.evolve(call, kernel=symbol_of(str(task)))
+
+    return attrs.evolve(sequence, calls=tuple(named(call) for call in sequence.calls))
+
+
+def compile_baseline(module: Any, target: str) -> Any:
+    """Compile a network to a ``relax.Executable`` with TVM's own schedules, as a baseline."""
+    resolved = tvm_target(target)
+    with resolved, tvm.transform.PassContext(opt_level=3):
+        lowered = relax.transform.LegalizeOps(_SORT_LEGALIZATIONS)(module)
+        return relax.build(relax.get_pipeline("zero")(lowered), resolved)
+
+
+def _fix_extrema(module: Any) -> Any:
+    """Let maxima and minima treat infinity and NaN as frameworks do."""
+    # TVM begins reductions at the largest finite number, and the result is the second operand if
+    # either is NaN.
+    functions = {
+        variable: _move_constants_first(begun(function, infinite=True))
+        if isinstance(function, tirx.PrimFunc)
+        else function
+        for variable, function in module.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _move_constants_first(function: Any) -> Any:
+    def exchanged(extreme: Any) -> Any:
+        a, b = extreme.a, extreme.b
+        is_number = isinstance(b, tvm.ir.TensorLoad) and not b.indices
+        return type(extreme)(b, a) if is_number or isinstance(b, tirx.FloatImm) else extreme
+
+    body = structural_map(function.body, [(tirx.Max, exchanged), (tirx.Min, exchanged)])
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _lower_arg_extremum(extreme: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A function that lowers ``argmax`` or ``argmin`` to an extremum and its first index."""
+    # TVM compares numbers and indices at once, without vectors, and returns -1 for infinities.
+
+    def lowered(builder: Any, call: Any) -> Any:
+        def places(x: Any) -> Any:
+            if call.attrs.axis is None:
+                x = tvm.topi.reshape(x, [math.prod(map(int, x.shape))])
+            axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % len(x.shape)
+            numbers = tvm.topi.cast(x, INT8) if str(x.dtype) == "bool" else x
+            best = extreme(numbers, axis, keepdims=True)
+            along = te.reduce_axis((0, x.shape[axis]), "along")
+            last = tirx.const(int(x.shape[axis]) - 1, "int32")
+
+            def place(*at: Any) -> Any:
+                number = numbers(*at[:axis], along, *at[axis + 1 :])
+                here = tirx.Cast("int32", along.var)
+                place = tirx.Select(number == best(*at), here, last)
+                if "float" in str(number.ty):  # NaN is the extremum, and unequal to itself
+                    infinity = tirx.FloatImm(str(number.ty), math.inf)
+                    place = tirx.Select(number <= infinity, place, here)
+                return te.min(place, axis=along)
+
+            first = te.compute(best.shape, place, name="first")
+
+            def given(*at: Any) -> Any:
+                kept = at if call.attrs.keepdims else (*at[:axis], 0, *at[axis:])
+                return tirx.Cast(str(call.ty.dtype), first(*kept[: len(x.shape)]))
+
+            return te.compute([*call.ty.shape], given, name="place")
+
+        name = str(call.op.name).removeprefix("relax.")
+        return builder.call_te(places, call.args[0], primfunc_name_hint=name)
+
+    return lowered
+
+
+def _lower_sort(builder: Any, call: Any) -> Any:
+    """Lower ``argsort`` or ``topk`` to that of integer keys."""
+    data = call.args[0]
+    if str(data.ty.dtype) in _SORTABLE:
+        return call
+    keys = builder.emit(map_elements(builder, _sort_key, data, "keys"))
+    if str(call.op.name) == "relax.argsort":
+        return with_args(call, [keys])
+    places = builder.emit(with_args(call, [keys], ret_type="indices"))
+    gather = builder.call_te(tvm.topi.gather, data, int(call.attrs.axis), places)
+    return relax.Tuple([builder.emit(gather), places])
+
+
+_SORTABLE = ("int32", "int64")
+"""Dtypes that TVM's run-time library sorts. It sorts floats, too, but misplaces NaN."""
+
+
+def _sort_key(number: Any) -> Any:
+    """An integer in the order of numbers, by their bits; zeros are equal, NaN is the largest."""
+    if str(number.ty) == BFLOAT16:
+        number = tirx.Cast("float32", number)
+    kind = array_type(str(number.ty))
+    whole = _SORTABLE[kind.name in {"uint32", "uint64", "float64"}]
+    if "float" not in kind.name:
+        integer = tirx.Cast(whole, number)
+        return integer ^ tirx.min_value(whole) if kind.name == "uint64" else integer
+    stored = f"int{8 * kind.itemsize}"
+    [infinite] = np.full(1, np.inf, kind).view(stored).tolist()
+    nan = tirx.max_value(stored).astype(whole)
+    bits = tirx.Cast(whole, tirx.reinterpret(stored, number))
+    size = bits & nan
+    signed = tirx.Select(bits < tirx.const(0, whole), -size, size)
+    return tirx.Select(size > tirx.const(infinite, whole), nan, signed)
+
+
+_LEGALIZATIONS = {
+    f"relax.arg{name}": _lower_arg_extremum(getattr(tvm.topi, name)) for name in ("max", "min")
+}
+_SORT_LEGALIZATIONS = dict.fromkeys(("relax.argsort", "relax.topk"), _lower_sort)
+_LEGALIZATIONS |= _SORT_LEGALIZATIONS
+"""Functions that lower an operator, by its name."""

@@ -1,0 +1,175 @@
+"""Makes the tuned kernel of a fusion group: its function, and its packed constants."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.plugin_api import (
+    InvalidConfigurationError,
+    SpaceProvider,
+    Task,
+    Winner,
+    fall_back,
+)
+from chameleon_tvm.api import COMPUTE, OperatorSpec, Program, TVMBuilder, TypedSpec, tirx
+from numpy.typing import NDArray
+
+from chameleon_networks._compile.loop_tasks import TunedLoops
+from chameleon_networks._graph.fusion_groups import FusionGroup, candidate_specs
+
+log = structlog.get_logger()
+
+
+def _with_other_output_dtypes(spec: OperatorSpec) -> Iterator[OperatorSpec]:
+    """Yield the same operator with each other dtype that its output may have."""
+    if isinstance(spec, TypedSpec):
+        for kind in COMPUTE[spec.dtype].outputs:
+            if kind != spec.output_dtype:
+                yield attrs.evolve(spec, output_dtype=kind)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class OperatorKernel:
+    """The function that computes one fusion group, and its arguments.
+
+    Attributes:
+        task: The name of the task that the function was tuned as.
+        function: The function. Its parameters are the operator's inputs and its packed constants,
+            in the order of ``arguments``, and then the output.
+        arguments: One value for each parameter but the output: a packed constant, or None for an
+            input.
+        plain_loops: Whether the function consists of loops over arrays without TVM's blocks. Such a
+            function compiles faster.
+    """
+
+    task: str
+    function: tirx.PrimFunc
+    arguments: tuple[NDArray[Any] | None, ...]
+    plain_loops: bool
+
+
+@attrs.define(eq=False)
+class Kernels:
+    """The winners (fastest configurations) of a run, as kernels of a network's fusion groups.
+
+    Attributes:
+        winners: The best configuration of each task that has a kernel, by ``Task.key``.
+    """
+
+    winners: Mapping[str, Winner]
+    _space: SpaceProvider
+    _target: str
+    _builders: dict[str, TVMBuilder | None] = attrs.field(factory=dict)
+
+    def task_of(self, fusion: FusionGroup) -> Task:
+        """The task of a fusion group that has a winner, of 8-bit or 7-bit weights, or its own."""
+        tasks = [spec.task("chain", self._target) for spec in candidate_specs(fusion, self._target)]
+        known = (self.winners.get(task.key) for task in tasks)
+        winner = next((winner for winner in known if winner is not None), None)
+        return tasks[-1] if winner is None else winner.task
+
+    def like(self, fusion: FusionGroup) -> Winner | None:
+        """The winner for a fusion group, or for the same operator with another output dtype."""
+        # Those have the same knobs and nearly the same work.
+        for own in candidate_specs(fusion, self._target):
+            task = own.task("chain", self._target)
+            winner = self.winners.get(task.key)
+            if winner is not None:
+                return winner
+            for spec in _with_other_output_dtypes(own):
+                other = self.winners.get(spec.task("chain", self._target).key)
+                if other is not None:
+                    return attrs.evolve(other, task=attrs.evolve(task, name=other.task.name))
+        return None
+
+    def adapted(self, fusions: Iterable[FusionGroup]) -> Kernels:
+        """Add the most similar winner (``like``) for each fusion group without one."""
+        winners = dict(self.winners)
+        for fusion in fusions:
+            winner = self.like(fusion)
+            if winner is not None:
+                winners.setdefault(winner.task.key, winner)
+        return attrs.evolve(self, winners=winners)
+
+    def without(self, keys: frozenset[str]) -> Kernels:
+        """A copy without the kernels of tasks whose ``Task.key`` is in ``keys``."""
+        winners = {key: winner for key, winner in self.winners.items() if key not in keys}
+        return attrs.evolve(self, winners=winners)
+
+    def replaced(self, configs: Mapping[str, tuple[int, ...]]) -> Kernels:
+        """A copy of these kernels, with other configurations for some tasks."""
+        winners = {
+            key: attrs.evolve(winner, config=configs.get(key, winner.config))
+            for key, winner in self.winners.items()
+        }
+        return attrs.evolve(self, winners=winners)
+
+    def with_next_guesses(self, keys: Collection[str], *, give_up: bool = False) -> Kernels:
+        """A copy of these kernels, with the next guess for tasks whose present guess fails."""
+        winners = dict(self.winners)
+        for key in keys:
+            task, guesses = winners[key].task, winners[key].guesses
+            if give_up or not guesses:
+                del winners[key]
+            else:
+                winners[key] = Winner(task=task, config=guesses[0], guesses=guesses[1:])
+        return attrs.evolve(self, winners=winners)
+
+    @property
+    def loops(self) -> TunedLoops:
+        """The tuned schedules of functions outside of fusion groups."""
+        return TunedLoops.of(self.winners.values())
+
+    def of(self, fusion: FusionGroup) -> OperatorKernel | None:
+        """The kernel of a fusion group, or None if the operator's task has no winner."""
+        task = self.task_of(fusion)
+        winner = self.winners.get(task.key)
+        builder = None if winner is None else self._builder(winner.task)
+        if winner is None or builder is None:
+            return None
+        operator = builder.operator
+        inputs = list(builder.inputs)
+        for index, constant in zip(
+            sorted(operator.constants), fusion.constants.arrays, strict=True
+        ):
+            inputs[index] = np.ascontiguousarray(constant)
+        builder.use(inputs)
+        program = self._program(task.key, builder)
+        if program is None:
+            return None
+        return OperatorKernel(
+            task=winner.task.name,
+            function=program.function,
+            arguments=tuple(
+                np.ascontiguousarray(array) if index in operator.constants else None
+                for index, array in enumerate(program.inputs)
+            ),
+            plain_loops=program.plain_loops,
+        )
+
+    def _program(self, key: str, builder: TVMBuilder) -> Program | None:
+        """The program of a task's winner; the next guess replaces one that cannot be built."""
+        while (winner := self.winners.get(key)) is not None:
+            try:
+                return builder.program(winner.config)
+            except Exception as error:
+                if winner.checked:
+                    raise
+                if isinstance(error, InvalidConfigurationError):
+                    log.warning("guess_not_built", task=winner.task.name, problem=str(error))
+                else:
+                    fall_back("guess_not_built", error, task=winner.task.name)
+                self.winners = self.with_next_guesses([key]).winners
+        return None
+
+    def _builder(self, task: Task) -> TVMBuilder | None:
+        if task.key not in self._builders:
+            builder = self._space.builder(task, threads=1)
+            if not isinstance(builder, TVMBuilder):
+                log.warning("kernel_of_another_compiler_left_out", task=task.name)
+            self._builders[task.key] = builder if isinstance(builder, TVMBuilder) else None
+        return self._builders[task.key]

@@ -1,0 +1,325 @@
+"""Delivers a network for several shapes: one folder with a verified network per bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import structlog
+from chameleon_core.api import (
+    BucketResult,
+    InferenceResult,
+    KernelTime,
+    LayoutResult,
+    NetworkResult,
+    Unmeasured,
+)
+from chameleon_core.plugin_api import FLOAT32, Arrays, Delivery, Task
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import chosen_types, types_in_words
+from numpy.typing import NDArray
+
+from chameleon_networks._artifact.dispatch import dispatch_table
+from chameleon_networks._artifact.load import Manifest
+from chameleon_networks._artifact.writer import read_manifest, write_loader, write_manifest
+from chameleon_networks._checks.padding import WAY_OUT, padding_problem
+from chameleon_networks._comparison.reduced_precision import sum_reduced_times
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.sequence.weights import WEIGHTS, read_weights, write_weights
+from chameleon_networks._delivery.deliver import replace, verified
+from chameleon_networks._delivery.delivery_steps import DeliverableNetwork, DeliverySteps
+from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes, precision_facts
+from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process
+from chameleon_networks._evaluation.verify import compare
+from chameleon_networks._importers.imported_network import BucketedNetwork
+
+
+def share_weights(folder: Path, buckets: Mapping[str, Path]) -> int:
+    """Move all buckets' weights into one file without duplicates; return the saved bytes."""
+    known: dict[bytes, int] = {}
+    constants: list[NDArray[Any]] = []
+    manifests: dict[Path, Manifest] = {}
+    saved = 0
+    sharing = {name: own for name, own in buckets.items() if (own / WEIGHTS).exists()}
+    for own in sharing.values():
+        numbers = []
+        for constant in read_weights(own / WEIGHTS):
+            digest = hashlib.blake2b(constant.data).digest()
+            if digest in known:
+                saved += constant.nbytes
+            else:
+                known[digest] = len(constants)
+                constants.append(constant)
+            numbers.append(known[digest])
+        manifests[own] = {**read_manifest(own), "shared_weights": WEIGHTS, "constants": numbers}
+    if sharing:
+        write_weights(constants, folder / WEIGHTS)
+    for own, manifest in manifests.items():
+        (own / WEIGHTS).unlink()
+        write_manifest(own, manifest)
+    return saved
+
+
+Results = Mapping[str, NetworkResult]
+"""The result of each bucket, by the name of the bucket."""
+
+
+def summed(
+    bucketed: BucketedNetwork, results: Results, called: Mapping[str, Mapping[str, str]]
+) -> NetworkResult:
+    """Sum the results of one inference in each bucket, and keep a row for each bucket."""
+    every = list(results.values())
+    left_out = {
+        name: f"bucket {bucket}: {why}"
+        for bucket, result in results.items()
+        for name, why in result.left_out.items()
+    }
+    rows: list[BucketResult] = []
+    kernels: dict[tuple[str, bool], KernelTime] = {}
+    unmeasured: dict[str, Unmeasured] = {}
+    for bucket, _ in bucketed.networks:
+        result, names = results[bucket.name], called[bucket.name]
+        row = BucketResult(
+            name=bucket.name,
+            shapes={name: tuple(shape) for name, shape in bucket.shapes.items()},
+            seconds=result.delivered_seconds or 0.0,
+            layout=result.layout.layout if result.layout else "",
+            **{name: getattr(result, name) for name in attrs.fields_dict(InferenceResult)},
+        )
+        rows.append(row)
+        for kernel in result.kernels:
+            name = names.get(kernel.name, kernel.name) if kernel.tuned else kernel.name
+            key = name, kernel.tuned
+            before = kernels.get(key, attrs.evolve(kernel, name=name, calls=0, seconds=0.0))
+            calls, took = before.calls + kernel.calls, before.seconds + kernel.seconds
+            kernels[key] = attrs.evolve(before, calls=calls, seconds=took)
+        for task in result.unmeasured:
+            name = names.get(task.name, task.name)
+            unmeasured.setdefault(name, attrs.evolve(task, name=name))
+    whole = NetworkResult(
+        latency_seconds=_sum(result.latency_seconds for result in every),
+        untuned_seconds=_sum(result.untuned_seconds for result in every),
+        rivals={
+            name: sum(result.rivals[name] for result in every)
+            for name in every[0].rivals
+            if all(name in result.rivals for result in every)
+        },
+        rivals_precision=every[0].rivals_precision,
+        rivals_reduced=sum_reduced_times(every),
+        max_relative_error=max(result.max_relative_error or 0.0 for result in every),
+        reference=every[0].reference,
+        conditioning=_each({name: result.conditioning for name, result in results.items()}),
+        layout=_layouts(rows),
+        kernels=tuple(sorted(kernels.values(), key=lambda kernel: -kernel.seconds)),
+        unmeasured=tuple(unmeasured.values()),
+        left_out=left_out,
+        buckets=tuple(rows),
+    )
+    return _with_types(whole, results)
+
+
+def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
+    """Add the dtypes of each bucket and of all together, if dtypes were chosen."""
+    summary = _each({name: result.precision_summary for name, result in results.items()})
+    if summary is None:
+        return whole
+    front = [
+        attrs.evolve(point, bucket=name) for name, own in results.items() for point in own.front
+    ]
+    # Without a front types could not be chosen.
+    kinds = [FLOAT32 for result in results.values() if not result.front]
+    kinds += [kind for point in front if point.delivered for kind in point.types]
+    return attrs.evolve(
+        whole,
+        precision=types_in_words(kinds),
+        precisions=chosen_types(kinds),
+        precision_summary=summary,
+        front=tuple(front),
+    )
+
+
+def _each(sentences: Mapping[str, str | None]) -> str | None:
+    """Join the sentences about buckets to one; None if there are none."""
+    parts = (f"bucket {name}: {words}" for name, words in sentences.items() if words)
+    return "; ".join(parts) or None
+
+
+def _sum(seconds: Iterable[float | None]) -> float | None:
+    """The sum of seconds, or None if one of them is None."""
+    known = list(seconds)
+    return None if None in known else sum(number for number in known if number is not None)
+
+
+def _layouts(rows: Iterable[BucketResult]) -> LayoutResult:
+    """The layout of each bucket, with a sentence about all of them."""
+    chosen = {row.name: row.layout for row in rows}
+    if len(set(chosen.values())) == 1:
+        summary = f"{next(iter(chosen.values()))} in each bucket"
+    else:
+        summary = ", ".join(f"{layout} in bucket {name}" for name, layout in chosen.items())
+    return LayoutResult(buckets=chosen, summary=summary)
+
+
+log = structlog.get_logger()
+
+_SHARED = ("format", "target", "cpu_features", "threads", "versions", "system")
+"""The entries that are the same in the manifests of all buckets."""
+
+
+def delivered(
+    bucketed: BucketedNetwork,
+    settled: Mapping[str, DeliverableNetwork],
+    named_tasks: Callable[[str], list[Task]],
+    delivery: Delivery,
+) -> NetworkResult:
+    """Deliver the network of each bucket into one folder if all outputs are right."""
+    started = time.perf_counter()
+    union = {task.key: task.name for task in named_tasks(delivery.target)}
+    called: dict[str, dict[str, str]] = {}
+    buckets: dict[str, _Bucket] = {}
+    for name, network in settled.items():
+        tasks = {task.key: task for task in network.named_tasks(delivery.target)}
+        called[name] = {task.name: union[key] for key, task in tasks.items()}
+        buckets[name] = _Bucket(network, _own(delivery, tasks, len(settled)))
+    with temporary_folder() as scratch:
+        whole = plain = Path(scratch, "network")
+        padded = any(dimension.padded for dimension in bucketed.dimensions)
+        if padded and any(network.precision is not None for network in settled.values()):
+            # What padding changes could not be told from what types lose, so that it is looked for
+            # in the network without them.
+            plain = Path(scratch, "plain")
+        for name, bucket in buckets.items():
+            log.info("bucket_begun", bucket=name)
+            bucket.compile(whole / name, plain / name)
+            if bucket.result.failure is not None:
+                failure = f"bucket {name}: {bucket.result.failure}"
+                return attrs.evolve(bucket.result, failure=failure)
+        results = {name: bucket.result for name, bucket in buckets.items()}
+        manifest = _combined(bucketed, whole)
+        if plain != whole:
+            _combined(bucketed, plain)
+        problem = _problem(bucketed, whole, plain, buckets, delivery.threads)
+        if problem is not None:
+            failure = f"the network is not delivered: {problem}"
+            return attrs.evolve(summed(bucketed, results, called), failure=failure)
+        replace(whole, delivery.folder)
+    seconds = time.perf_counter() - started
+    log.info("network_delivered", folder=str(delivery.folder), buckets=len(results))
+    if bucketed.options.compare:
+        results = {name: bucket.timed(delivery.folder) for name, bucket in buckets.items()}
+    result = attrs.evolve(summed(bucketed, results, called), delivered_seconds=seconds)
+    if result.precision_summary:
+        manifest["precision"] = precision_facts(result)
+    write_manifest(delivery.folder, {**manifest, "latency": result.to_json()})
+    return attrs.evolve(result, folder=str(delivery.folder))
+
+
+@attrs.define(eq=False)
+class _Bucket:
+    """The network of one bucket.
+
+    Attributes:
+        delivery: The bucket's share of the delivery.
+        kernels: The kernels that the network is compiled with.
+        inputs: Inputs of one inference.
+        outputs: The outputs for these inputs, if the network may be delivered.
+    """
+
+    settled: DeliverableNetwork
+    delivery: Delivery
+    result: NetworkResult = attrs.field(init=False)
+    kernels: Kernels = attrs.field(init=False)
+    inputs: Arrays = attrs.field(init=False)
+    outputs: Arrays = attrs.field(init=False)
+
+    def compile(self, folder: Path, plain: Path) -> None:
+        """Compile and verify the network."""
+        begun = time.perf_counter()
+        self.inputs = self.settled.network.samples(np.random.default_rng(0))
+        with contextlib.ExitStack() as stack:
+            steps = DeliverySteps(self.settled, self.delivery, stack)
+            staged, self.result = verified(steps, self.settled)
+            self.kernels = steps.kernels
+            if staged is None:
+                return
+            if plain != folder:
+                shutil.copytree(staged, plain)
+            staged, result = choose_dtypes(steps, self.settled.precision, staged, self.result)
+            running = stack.enter_context(steps.running(staged))
+            kernels = steps.kernel_seconds(running)
+            self.outputs = running.outputs(self.inputs)
+            shutil.copytree(staged, folder)
+        seconds = time.perf_counter() - begun
+        self.result = attrs.evolve(result, kernels=kernels, delivered_seconds=seconds)
+
+    def timed(self, folder: Path) -> NetworkResult:
+        """Time the delivered network, which chooses the bucket at each call, beside its rivals."""
+        with contextlib.ExitStack() as stack:
+            steps = DeliverySteps(self.settled, self.delivery, stack)
+            steps.kernels = self.kernels
+            ours = stack.enter_context(steps.running(folder))
+            return steps.timed(self.result, ours)
+
+
+def _own(delivery: Delivery, tasks: Mapping[str, Task], buckets: int) -> Delivery:
+    """The delivery of one bucket: the winners of its tasks, with the bucket's names and weights."""
+    winners = [
+        attrs.evolve(winner, task=tasks[winner.task.key])
+        for winner in delivery.winners
+        if winner.task.key in tasks
+    ]
+    plan = attrs.evolve(delivery.plan, seconds=delivery.plan.seconds / buckets)
+    return attrs.evolve(delivery, winners=winners, plan=plan)
+
+
+def _combined(bucketed: BucketedNetwork, whole: Path) -> Manifest:
+    """Combine the folders of the buckets to one network, and return its manifest."""
+    folders = {bucket.name: whole / bucket.name for bucket, _ in bucketed.networks}
+    saved = share_weights(whole, folders)
+    manifests = {name: read_manifest(folder) for name, folder in folders.items()}
+    described = [
+        (bucket.name, bucket.extents, manifests[bucket.name]) for bucket, _ in bucketed.networks
+    ]
+    _, _, first = described[0]
+    manifest = {
+        **{name: first[name] for name in _SHARED},
+        "shared_bytes": saved,
+        **dispatch_table(bucketed, described),
+    }
+    write_loader(whole, "buckets.py")
+    write_manifest(whole, manifest)
+    return manifest
+
+
+def _problem(
+    bucketed: BucketedNetwork,
+    whole: Path,
+    plain: Path,
+    buckets: Mapping[str, _Bucket],
+    threads: int,
+) -> str | None:
+    """A sentence if the combined network computes other outputs than its buckets do, or None."""
+    with delivered_process("the compiled network", whole, threads=threads) as process:
+        for name, bucket in buckets.items():
+            verdict = compare(process.outputs, [bucket.inputs], [bucket.outputs])
+            if verdict.problem is not None:
+                return f"bucket {name} is not what it was alone: {verdict.problem}"
+        if plain == whole:
+            return _changed_by_padding(bucketed, process, threads)
+    with delivered_process("the network without types", plain, threads=threads) as process:
+        return _changed_by_padding(bucketed, process, threads)
+
+
+def _changed_by_padding(
+    bucketed: BucketedNetwork, process: NetworkProcess, threads: int
+) -> str | None:
+    """A sentence that says how padding changes a network's outputs, or None."""
+    padding = padding_problem(bucketed, threads, lambda *_: process.outputs)
+    return None if padding is None else f"{padding}. {WAY_OUT}"

@@ -1,0 +1,137 @@
+"""Delivers a network: compiles it with the winners of a run, verifies it, and writes a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from pathlib import Path
+
+import attrs
+import structlog
+from chameleon_core.api import LayoutResult, NetworkResult
+from chameleon_core.plugin_api import Delivery
+from chameleon_system.api import replace_folder
+
+from chameleon_networks._artifact.writer import read_manifest, write_manifest
+from chameleon_networks._compile.sequence.weights import WEIGHTS, link_weights
+from chameleon_networks._delivery.delivery_steps import (
+    DeliverableNetwork,
+    DeliverySteps,
+    find_wrong_kernels,
+)
+from chameleon_networks._delivery.mixed_precision.delivery import choose_dtypes
+from chameleon_networks._evaluation.latency import measure_footprint
+from chameleon_networks._evaluation.verify import SAMPLES, OutputCheck
+
+log = structlog.get_logger()
+
+TURNS = 3
+"""Number of turns that replace only the guesses that cause wrong outputs. The next turn gives up
+all guesses, because each search for the cause compiles the network several times."""
+
+
+def repaired(
+    steps: DeliverySteps, staged: Path | None, verdict: OutputCheck
+) -> tuple[Path | None, OutputCheck]:
+    """Replace kernels that were never checked (guesses) until the network's outputs are right."""
+    for turn in range(TURNS + 1):
+        guesses = [key for key, winner in steps.kernels.winners.items() if not winner.checked]
+        if verdict.problem is None or not guesses:
+            break
+        wrong = guesses if turn == TURNS else find_wrong_kernels(steps, guesses)
+        if not wrong:
+            break
+        for key in wrong:
+            winner = steps.kernels.winners[key]
+            event = "record_replaced" if winner.recorded else "guess_replaced"
+            log.warning(event, task=winner.task.name, problem=verdict.problem)
+            before = "record of another run" if winner.recorded else "guess before"
+            steps.replaced[key] = f"with the {before}, {verdict.problem}"
+        steps.kernels = steps.kernels.with_next_guesses(wrong, give_up=turn == TURNS)
+        staged, verdict = steps.tried(steps.kernels, f"repaired-{turn}")
+    return staged, verdict
+
+
+def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
+    """Compile and verify a network, write its folder if its outputs are right, and then time it."""
+    started = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        steps = DeliverySteps(settled, delivery, stack)
+        staged, result = verified(steps, settled)
+        if staged is None:
+            return result
+        staged, result = choose_dtypes(steps, settled.precision, staged, result)
+        # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
+        replace(staged, delivery.folder)
+        seconds, each = time.perf_counter() - started, steps.seconds.until_now()
+        result = attrs.evolve(result, delivered_seconds=seconds, delivery_seconds=each)
+        log.info("network_delivered", folder=str(delivery.folder))
+        steps.keep()
+        ours = stack.enter_context(steps.running(staged))
+        result = steps.timed(result, ours)
+        compare = settled.network.options.compare
+        footprint = {"network": measure_footprint(delivery.folder)} if compare else {}
+        footprint |= result.footprint
+        kernels = steps.kernel_seconds(ours)
+        result = attrs.evolve(result, footprint=footprint, kernels=kernels)
+        write_manifest(delivery.folder, {**read_manifest(staged), "latency": result.to_json()})
+    return attrs.evolve(result, folder=str(delivery.folder))
+
+
+def verified(
+    steps: DeliverySteps, settled: DeliverableNetwork
+) -> tuple[Path | None, NetworkResult]:
+    """Compile and verify a network in its source's dtypes; no folder if it fails."""
+    staged = steps.choose_kernels_in_network() if settled.network.options.in_place else None
+    if staged is None:
+        staged, verdict = steps.tried(steps.kernels, "network")
+    else:
+        verdict = steps.verdict(staged)
+    staged, verdict = repaired(steps, staged, verdict)
+    reference = steps.answers.reference
+    result = NetworkResult(
+        max_relative_error=verdict.max_relative_error,
+        reference=reference,
+        reference_day=None if settled.answered else steps.answers.day,
+        layout=LayoutResult(**settled.choice.to_json()),
+        unmeasured=steps.unmeasured(),
+    )
+    if staged is None or verdict.problem is not None:
+        return None, attrs.evolve(result, failure=steps.explain_failure(verdict))
+    if steps.expected.conditioning is not None:
+        why = steps.expected.conditioning.sentence(reference)
+        result = attrs.evolve(result, conditioning=why)
+        log.warning("rounding_is_large", why=why)
+    if settled.network.half is not None:
+        own = steps.check_in_source_precision(staged, settled.network.half)
+        failure = own.problem and f"the network is not delivered: {own.problem}"
+        result = attrs.evolve(result, own_precision=own, failure=failure)
+        if failure:
+            return None, result
+    fields = ("reference", "reference_day", "max_relative_error", "conditioning", "own_precision")
+    verification = {
+        "samples": SAMPLES,
+        "tolerance": steps.expected.tolerance,
+        **{name: value for name, value in result.to_json().items() if name in fields},
+    }
+    # What the package says of its weights stays.
+    manifest = {**read_manifest(staged), "verification": verification}
+    write_manifest(staged, manifest)
+    return staged, result
+
+
+def replace(staged: Path, folder: Path) -> None:
+    """Copy a finished folder to its place in one step, past readers of an earlier one."""
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        shutil.copytree(staged, part, copy_function=_copied)
+        replace_folder(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _copied(source: str, target: str) -> None:
+    copy = link_weights if Path(source).name == WEIGHTS else shutil.copy2
+    copy(Path(source), Path(target))

@@ -1,0 +1,352 @@
+"""The steps of one delivery: compile the network, verify it, find a wrong kernel, time it."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+
+import attrs
+import structlog
+from chameleon_core.api import KernelTime, NetworkResult, OwnPrecision, Unmeasured
+from chameleon_core.plugin_api import Arrays, ChameleonError, Delivery, Frontend, Task
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import STORAGE, one_line
+
+from chameleon_networks._artifact.writer import check_target, manifest_of, write_artifact
+from chameleon_networks._c_runtime.linking import compiler_command
+from chameleon_networks._comparison.baselines import Baselines
+from chameleon_networks._comparison.reduced_precision import ReducedComparison
+from chameleon_networks._compile.compile import compile_network
+from chameleon_networks._compile.kernels import Kernels
+from chameleon_networks._compile.prepared_networks import prepared_network
+from chameleon_networks._delivery.kernel_choice import choices, fastest, kernel_seconds_in_networks
+from chameleon_networks._delivery.layout_choice import LayoutChoice
+from chameleon_networks._delivery.mixed_precision.decisions import PrecisionDecisions
+from chameleon_networks._evaluation.network_cache import NetworkCache, ReferenceOutputs
+from chameleon_networks._evaluation.processes import NetworkProcess, delivered_process, idle_process
+from chameleon_networks._evaluation.verify import (
+    ROUNDINGS,
+    Expected,
+    OutputCheck,
+    Run,
+    Sample,
+    check_finite,
+    compare,
+    find_failing,
+    samples_of,
+)
+from chameleon_networks._frameworks import AS_IT_COMES
+from chameleon_networks._frameworks.inference import TORCH
+from chameleon_networks._graph.fusion_groups import FusionGroup
+from chameleon_networks._graph.tvm_warnings import warnings_once
+from chameleon_networks._importers.imported_network import ImportedNetwork
+from chameleon_networks._precision.typed_networks import TypedNetwork
+from chameleon_networks._step_times import Stopwatch
+
+log = structlog.get_logger()
+
+COMPILING = "compiling and verifying"
+"""The step of a delivery that compiles the network in the dtypes of its source."""
+
+FIRST, PREDICTED = "first guess", "configuration predicted to be best"
+ANOTHER, DEFAULT = "another guess", "default schedule"
+"""Phrases that say what an operator without a measured time is delivered with."""
+
+_NOT_A_KERNEL = (
+    "it fails without any tuned kernel too, as if the model had other weights each time it is built"
+)
+
+
+class DeliverableNetwork(Frontend):
+    """A network with its chosen layout and the dtypes that it may have, ready for delivery.
+
+    Attributes:
+        choice: The layout of the whole graph, with the reason for it.
+        precision: The dtypes that the operators may have. None if they keep those of the source.
+        answered: Whether this run's check kept the reference's outputs.
+        reader: The process that imported the network, or None.
+        runner: A process that will run the compiled network, or None if none was started yet.
+    """
+
+    network: ImportedNetwork
+    choice: LayoutChoice
+    precision: PrecisionDecisions | None
+    answered: bool = False
+    reader: NetworkProcess | None = None
+    runner: NetworkProcess | None = None
+
+    @abstractmethod
+    def named_tasks(self, target: str) -> list[Task]:
+        """The network's tasks for a resolved target, without checking the weights."""
+
+    def reduced_comparison(self, run: Run) -> ReducedComparison | None:
+        """The comparison in reduced precision; None if the source's dtypes stay."""
+        return None if self.precision is None else self.precision.reduced_comparison(run)
+
+
+def find_wrong_kernels(steps: DeliverySteps, suspects: Sequence[str]) -> list[str]:
+    """The tasks whose kernels break the network, by compiling it without suspects."""
+
+    def fails(keys: frozenset[str]) -> bool:
+        others = frozenset(suspects) - keys
+        _, verdict = steps.tried(steps.kernels.without(others), "suspects")
+        return verdict.problem is not None
+
+    return find_failing(suspects, fails)
+
+
+class DeliverySteps:
+    """The steps with which a network is delivered: compile, compare with the reference, time.
+
+    Attributes:
+        kernels: The kernels that the network is compiled with.
+        replaced: The reason why a guess was not used, by ``Task.key``.
+        baselines: Other ways to run the network, among them its reference.
+        seconds: The wall-clock seconds of each step.
+    """
+
+    def __init__(
+        self, settled: DeliverableNetwork, delivery: Delivery, stack: contextlib.ExitStack
+    ) -> None:
+        # What cannot be compiled or run here is told before anything starts.
+        check_target(delivery.target)
+        compiler_command()
+        self.seconds = Stopwatch(COMPILING)
+        self._settled = settled
+        self._delivery = delivery
+        self.target, self.threads = delivery.target, delivery.threads
+        self._stack = stack
+        self._module, self._fusions = prepared_network(settled.network)
+        winners = {winner.task.key: winner for winner in delivery.winners}
+        own = {key: winner for key, winner in winners.items() if not winner.task.alternative_of}
+        self.kernels = Kernels(own, delivery.space, delivery.target)
+        self._alternatives = {
+            key: winner for key, winner in winners.items() if key not in own and winner.measured
+        }
+        self._verified: dict[Path, NetworkProcess] = {}
+        self._scratch = Path(stack.enter_context(temporary_folder()))
+        self._samples = samples_of(settled.network.samples)
+        self.replaced: dict[str, str] = {}
+        kept = settled.network.kept
+        self._kept = kept if isinstance(kept, NetworkCache) else None
+        self._known = None if self._kept is None else self._kept.answers(self._samples)
+        self.baselines = Baselines(
+            settled.network,
+            delivery,
+            self._scratch,
+            stack,
+            warm_up=self._samples if self._known is None else None,
+            reader=settled.reader,
+        )
+        self._waiting = [] if settled.runner is None else [stack.enter_context(settled.runner)]
+
+    def _waiting_process(self) -> NetworkProcess:
+        return self._stack.enter_context(idle_process())
+
+    @cached_property
+    def _tasks(self) -> list[Task]:
+        return self._settled.named_tasks(self.target)
+
+    @cached_property
+    def answers(self) -> ReferenceOutputs:
+        """The reference's outputs for the samples, from the cache or its process."""
+        if self._known is not None:
+            return self._known
+        with self.seconds.during("reference"):
+            reference = self.baselines.reference
+            outputs = reference.first_outputs or [
+                reference.outputs(inputs) for inputs in self._samples
+            ]
+        check_finite(reference.name, outputs)
+        return ReferenceOutputs(reference=reference.name, outputs=outputs)
+
+    def keep(self) -> None:
+        """Keep the imported network and the reference's outputs in the cache for later runs."""
+        network = self._settled.network
+        if self._kept is None:
+            return
+        network.keep()
+        # What TVM computes without tuning depends on more than the network.
+        if self._known is None and self.answers.reference in network.frameworks:
+            self._kept.store_outputs(self.answers, self._samples)
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The outputs that a network must have, with a way to compute them in float64."""
+        answers = self.answers.outputs
+        exact = partial(self.baselines.exact, self._samples)
+        rounded = self._settled.network.has_quantized_activations
+        return Expected(self._samples, answers, exact, rounded=rounded)
+
+    def with_alternatives(self, fusions: Sequence[FusionGroup]) -> Kernels:
+        """The kernels for fusion groups, some of which have reduced dtypes."""
+        winners = {**self._alternatives, **self.kernels.winners}
+        return attrs.evolve(self.kernels, winners=winners).adapted(fusions)
+
+    def unmeasured(self) -> tuple[Unmeasured, ...]:
+        """The operators whose kernels were never timed, each with the reason."""
+        winners = {winner.task.key: winner for winner in self._delivery.winners}
+        operators = []
+        for task in self._tasks:
+            if task.alternative_of:
+                continue  # without a time it is in no network
+            chosen, first = self.kernels.winners.get(task.key), winners.get(task.key)
+            if chosen is not None and chosen.measured:
+                continue
+            best = PREDICTED if first is not None and first.predicted else FIRST
+            kernel = DEFAULT
+            if chosen is not None and first is not None:
+                kernel = best if chosen.config == first.config else ANOTHER
+            because = "it was not reached" if first is not None else "no measurement succeeded"
+            if not self._delivery.measures:
+                because = "not measured, as the budget says"
+            if first is not None and kernel != best:
+                because += f", and its {best} gives no program"
+            because = self.replaced.get(task.key, because)
+            operators.append(Unmeasured(name=task.name, kernel=kernel, because=because))
+        return tuple(operators)
+
+    def compile(self, kernels: Kernels, name: str, network: TypedNetwork | None = None) -> Path:
+        """Compile the network with the kernels of some tasks into a temporary folder."""
+        module = self._module if network is None else network.module
+        fusions = self._fusions if network is None else network.fusions
+        log.info("compiling_network", kernels=len(kernels.winners), fusions=len(fusions))
+        folder = self._scratch / name
+        earlier = self._verified.pop(folder, None)
+        if earlier is not None:
+            earlier.close()
+        with warnings_once():  # kernels are compiled until they are written
+            built = compile_network(module, fusions, kernels, self.target, wait=False)
+            manifest = {
+                **manifest_of(module, fusions, kernels, self.target, self.threads),
+                "layout": self._settled.choice.to_json(),
+                **built.facts,
+                "unmeasured": [attrs.asdict(task) for task in self.unmeasured()],
+            }
+            write_artifact(folder, built.executable, manifest)
+        return folder
+
+    def choose_kernels_in_network(self) -> Path | None:
+        """Keep the kernels that are fastest in the network, whose folder is returned if built."""
+        variants: list[Kernels] = []
+        networks: list[NetworkProcess] = []
+        with contextlib.ExitStack() as stack:
+            for number, kernels in enumerate(choices(self.kernels)):
+                try:
+                    folder = self.compile(kernels, f"trial-{number}")
+                    networks.append(stack.enter_context(self.running(folder)))
+                except ChameleonError as error:
+                    log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                    if not number:
+                        return None
+                    continue
+                variants.append(kernels)
+            if len(variants) == 1:
+                return networks[0].folder
+            _ = self.expected  # what still starts would disturb what is timed
+            try:
+                seconds = kernel_seconds_in_networks(
+                    networks, self._samples[0], threads=self.threads
+                )
+            except ChameleonError as error:
+                log.warning("network_not_tried", problem=str(error), hint=error.hint)
+                return networks[0].folder
+        better = fastest(variants, seconds)
+        self.kernels = self.kernels.replaced(better)
+        return None if better else networks[0].folder
+
+    def tried(self, kernels: Kernels, name: str) -> tuple[Path | None, OutputCheck]:
+        """Compile and compare; no folder if a kernel without measurement fails."""
+        # It imports modules while this process compiles.
+        self._waiting = self._waiting or [self._waiting_process()]
+        try:
+            folder = self.compile(kernels, name)
+        # TVM raises errors of many classes; kernels that were never measured may cause any.
+        except Exception as error:
+            if all(winner.checked for winner in kernels.winners.values()):
+                raise
+            problem = f"it cannot be compiled: {one_line(error)}"
+            return None, OutputCheck(max_relative_error=None, problem=problem)
+        return folder, self.verdict(folder)
+
+    def verdict(self, folder: Path) -> OutputCheck:
+        """Compare with the reference, in another process that a wrong kernel may crash."""
+        try:
+            process = self._waiting.pop() if self._waiting else None
+            if process is None or not process.alive:  # compiling may leave it no memory
+                process = self._waiting_process()
+            process.open_delivered(folder, self.threads)
+        except ChameleonError as error:
+            return OutputCheck(max_relative_error=None, problem=str(error))
+        verdict = self.expected.verdict(process.outputs)
+        if verdict.problem is None:
+            self._verified[folder] = process
+        else:
+            process.close()
+        return verdict
+
+    def check_in_source_precision(self, folder: Path, kind: str) -> OwnPrecision:
+        """Compare a network whose source is in half precision with torch in that precision."""
+        framework = self.baselines.opened(TORCH)
+        if framework is None:
+            return OwnPrecision(dtype=kind)
+        tolerance = ROUNDINGS * STORAGE[kind].rounding
+        with framework, self.running(folder) as process:
+            expected = [framework.outputs(inputs) for inputs in self._samples]
+            verdict = compare(process.outputs, self._samples, expected, tolerance=tolerance)
+        problem = verdict.problem
+        return OwnPrecision(
+            dtype=kind,
+            reference=framework.name,
+            tolerance=tolerance,
+            max_relative_error=verdict.max_relative_error,
+            problem=problem
+            and f"compared with torch in {kind}, {problem}; it agrees with the "
+            "same network in float32, which a model returned in float32 is compared with alone",
+        )
+
+    def explain_failure(self, verdict: OutputCheck) -> str:
+        """A sentence that says why the network fails, and which tasks' kernels cause it."""
+        log.warning("network_fails", problem=verdict.problem)
+
+        keys = find_wrong_kernels(self, list(self.kernels.winners))
+        names = ", ".join(self.kernels.winners[key].task.name for key in keys)
+        blame = f"the kernel of {names} is to blame" if keys else _NOT_A_KERNEL
+        return f"the network is not delivered: {verdict.problem}; {blame}"
+
+    def running(self, folder: Path) -> NetworkProcess:
+        """The process that runs the network of a folder, started if needed."""
+        verified = self._verified.pop(folder, None)
+        return verified or delivered_process("network", folder, threads=self.threads)
+
+    def timed(self, result: NetworkResult, ours: NetworkProcess) -> NetworkResult:
+        """Time the network and its baselines in turns, and add the times to a result."""
+        reduced = None
+        try:
+            reduced = self._settled.reduced_comparison(self._reference_outputs)
+        except ChameleonError as error:
+            log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
+            self.baselines.left_out["what is in reduced precision"] = one_line(error)
+        by_default = ReducedComparison(
+            precisions=(AS_IT_COMES,),
+            by_default=True,
+            calibration=(),
+            samples=[Sample(inputs=inputs) for inputs in self._samples],
+            expected=self.answers.outputs,
+        )
+        return self.baselines.timed(result, ours, self._samples[0], reduced or by_default)
+
+    def _reference_outputs(self, inputs: Arrays) -> Arrays:
+        """The reference's outputs; its process starts if it has not yet."""
+        return self.baselines.reference.outputs(inputs)
+
+    def kernel_seconds(self, process: NetworkProcess) -> tuple[KernelTime, ...]:
+        """Measure the seconds of each kernel of a delivered network; empty if that fails."""
+        try:
+            return tuple(process.profile(self._samples[0]))
+        except ChameleonError as error:
+            log.warning("network_not_profiled", problem=str(error), hint=error.hint)
+            return ()

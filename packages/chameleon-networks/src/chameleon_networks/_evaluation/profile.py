@@ -1,0 +1,126 @@
+"""Measures the time of each kernel of a delivered network."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from chameleon_core.api import KernelTime
+from chameleon_core.plugin_api import Arrays
+from chameleon_tvm.api import TUNED, late_tvm, symbol_of
+
+from chameleon_networks._artifact.load import VIRTUAL_MACHINE, load
+
+RUNS, WARM_UP = 25, 5
+"""Number of timed inferences, and of those before them."""
+
+MEDIAN = 0.5
+_BUILTIN = "vm.builtin."
+
+AROUND = "around the kernels"
+"""Name of the time outside of kernels: checking arguments, and allocating outputs."""
+
+Calls = list[tuple[str, float]]
+"""The name and the seconds of each kernel call of an inference, in order."""
+
+
+def kernel_seconds(folder: str, inputs: Arrays, *, quantile: float = MEDIAN) -> list[KernelTime]:
+    """The seconds of each kernel, summed over its calls in one inference, slowest first."""
+    # Whole inferences leave the caches to each kernel as the kernels before it do.
+    profiler = Profiler(folder, inputs)
+    for _ in range(WARM_UP):
+        profiler.run()
+    return summed([profiler.run() for _ in range(RUNS)], profiler.tasks, quantile=quantile)
+
+
+class Profiler:
+    """Runs a delivered network, and measures the seconds of each of its kernels.
+
+    Attributes:
+        tasks: The name of each task, by the name of its kernel's function.
+        outputs: The outputs of the last inference.
+    """
+
+    def __init__(self, folder: str, inputs: Arrays) -> None:
+        network: Any = load(folder)
+        manifest = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8"))
+        interpreted = manifest["run_time"] == VIRTUAL_MACHINE
+        self._run = (_interpreted if interpreted else _called)(network, inputs)
+        self.tasks = {symbol_of(task["name"]): task["name"] for task in manifest["tasks"]}
+        self.outputs: Arrays = []
+
+    def run(self) -> Calls:
+        """Run one inference, and return the seconds of each kernel call."""
+        calls, self.outputs = self._run()
+        return calls
+
+
+def _called(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
+    names = network.engine.kernels
+    times = np.zeros(len(names), np.int64)
+
+    def run() -> tuple[Calls, Arrays]:
+        started = time.perf_counter()
+        outputs = network.outputs(network.arrays(inputs), times)
+        whole = time.perf_counter() - started
+        seconds = (times * 1e-9).tolist()
+        return [*zip(names, seconds, strict=True), (AROUND, whole - sum(seconds))], outputs
+
+    return run
+
+
+def _interpreted(network: Any, inputs: Arrays) -> Callable[[], tuple[Calls, Arrays]]:
+    machine = network.engine.machine
+    arguments = [
+        late_tvm.tvm.runtime.tensor(array, device=late_tvm.tvm.cpu())
+        for array in network.arrays(inputs)
+    ]
+    calls: Calls = []
+    started = [0.0]
+
+    def instrument(_: Any, name: Any, before: Any, _result: Any, *_arguments: Any) -> int:
+        if before:
+            started[0] = time.perf_counter()
+        else:
+            seconds = time.perf_counter() - started[0]
+            builtin = str(name).startswith(_BUILTIN)
+            calls.append((AROUND if builtin else str(name), seconds))
+        return 0
+
+    machine.set_instrument(instrument)
+
+    def run() -> tuple[Calls, Arrays]:
+        calls.clear()
+        result = machine["main"](*arguments)
+        outputs = [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
+        return list(calls), outputs
+
+    return run
+
+
+def summed(
+    runs: list[Calls], tasks: Mapping[str, str], *, quantile: float = MEDIAN
+) -> list[KernelTime]:
+    """Combine the kernel calls of several inferences to seconds per kernel, the slowest first."""
+    count: dict[str, int] = defaultdict(int)
+    seconds: dict[str, float] = defaultdict(float)
+    # A quantile of each call and not of sums: a disturbance hits a few calls of every run.
+    usual = np.quantile([[took for _, took in run] for run in runs], quantile, axis=0)
+    for (name, _), took in zip(runs[0], usual.tolist(), strict=True):
+        count[name] += 1
+        seconds[name] += took
+    rows = [
+        KernelTime(
+            name=tasks.get(name, name.removeprefix(TUNED)),
+            tuned=name.startswith(TUNED),
+            calls=count[name],
+            seconds=seconds[name],
+        )
+        for name in seconds
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)

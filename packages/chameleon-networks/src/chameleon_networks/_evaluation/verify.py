@@ -1,0 +1,291 @@
+"""Compares a compiled network with its framework, and finds the kernel that causes a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
+from numpy.typing import NDArray
+
+TOLERANCE = 1e-3
+"""Largest accepted |difference| over the largest |expected|, in float32. It is a hundred times the
+error that rounding causes in the built-in networks, and a hundredth of a wrong kernel's error."""
+
+LARGEST_TOLERANCE = 1e-1
+"""The largest tolerance for a network whose framework rounds by more than ``TOLERANCE``. With a
+larger tolerance, a wrong kernel would go unnoticed."""
+
+_ROUNDING_FACTOR = 2.0
+"""Two right answers may lie on either side of the exact answer, each off by its own rounding."""
+
+ROUNDINGS = 16
+"""A framework's own answers in half precision may be off by this many roundings of one number:
+several times the error that was seen in networks of fifty layers."""
+
+QUANTIZED_TOLERANCE = ROUNDINGS * 0.5 / 255
+"""Largest accepted error of quantized networks, for uint8. A value nearly half-way between two
+quantized numbers may round to either, with the order in which float32 sums are added."""
+
+PERTURBATION = 2.0**-17
+"""Relative change of the inputs of quantized networks: about the rounding error of a sum of a
+thousand float32 products, and enough to move some of an image's numbers to the next step."""
+
+SAMPLES = 3
+"""Number of random inputs for which outputs are compared."""
+
+Run = Callable[[Arrays], Arrays]
+
+Cut = tuple[int, int, int]
+"""Number of an output, number of one of its axes, and the extent to keep along that axis."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Sample:
+    """The inputs of one inference, with which a network is checked or calibrated.
+
+    Attributes:
+        inputs: One array for each input, with the shapes that the network is compiled for.
+        cuts: If the inputs were padded, the parts of the outputs that belong to the unpadded
+            inputs. Outputs that no cut names are kept whole.
+    """
+
+    inputs: Arrays
+    cuts: tuple[Cut, ...] = ()
+
+    def cut(self, outputs: Arrays) -> Arrays:
+        """Cut the outputs to the part that belongs to the unpadded inputs."""
+        parts = list(outputs)
+        for number, axis, extent in self.cuts:
+            parts[number] = parts[number][(slice(None),) * axis + (slice(extent),)]
+        return parts
+
+    def run(self, network: Run) -> Arrays:
+        """Run a network on the inputs, and cut its outputs to the part for the unpadded inputs."""
+        return self.cut(network(self.inputs))
+
+
+def samples_of(samples: Callable[[np.random.Generator], Arrays]) -> list[Arrays]:
+    """Random inputs of ``SAMPLES`` inferences, the same ones in every process."""
+    rng = np.random.default_rng(0)
+    return [samples(rng) for _ in range(SAMPLES)]
+
+
+@attrs.frozen(kw_only=True)
+class OutputCheck:
+    """The result of a comparison of a network's outputs with the expected outputs.
+
+    Attributes:
+        max_relative_error: The largest error over all samples and outputs. None if nothing could be
+            compared.
+        problem: A sentence that says why the network must not be delivered. None if it may be.
+    """
+
+    max_relative_error: float | None
+    problem: str | None = None
+
+    @property
+    def may_be_rounding(self) -> bool:
+        """Whether outputs differ so little that the framework's own rounding may be the cause."""
+        error = self.max_relative_error
+        return self.problem is not None and error is not None and error <= LARGEST_TOLERANCE
+
+
+def compare(
+    run: Run,
+    samples: Sequence[Arrays],
+    expected: Sequence[Arrays],
+    *,
+    tolerance: float = TOLERANCE,
+    scales: Sequence[float] | None = None,
+) -> OutputCheck:
+    """Compare a network's outputs with the expected outputs."""
+    try:
+        return compare_all(map(run, samples), expected, tolerance=tolerance, scales=scales)
+    except ChameleonError as error:
+        return OutputCheck(max_relative_error=None, problem=str(error))
+
+
+def compare_all(
+    answers: Iterable[Arrays],
+    expected: Sequence[Arrays],
+    *,
+    tolerance: float,
+    scales: Sequence[float] | None = None,
+) -> OutputCheck:
+    """Compare the outputs of several inferences with those expected, up to the first problem."""
+    worst = 0.0
+    for got, wanted in zip(answers, expected, strict=True):
+        check = compare_outputs(got, wanted, tolerance=tolerance, scales=scales)
+        if check.max_relative_error is None or check.problem is not None:
+            return check
+        worst = max(worst, check.max_relative_error)
+    return OutputCheck(max_relative_error=worst)
+
+
+# Some networks amplify rounding: an attention with scores in the hundreds takes only the largest
+# score, and rounding may make another one the largest. The error of a backward stable method is the
+# condition number times the rounding (Higham, Accuracy and Stability of Numerical Algorithms,
+# section 1.6). In a quantized network, rounding may move a number to the next step.
+@attrs.frozen(kw_only=True)
+class Conditioning:
+    """How much a network amplifies rounding errors (Higham, Accuracy and Stability, section 1.6).
+
+    Attributes:
+        own_error: The largest |difference| over the largest |exact| of all samples.
+        nudged: Whether the framework's answers were compared with its answers for nudged inputs.
+    """
+
+    own_error: float
+    perturbed: bool = False
+
+    @classmethod
+    def of(
+        cls, answers: Sequence[Arrays], exact: Sequence[Arrays], *, perturbed: bool = False
+    ) -> Conditioning:
+        """Compare outputs with those in float64, or for perturbed inputs if quantized."""
+        pairs = [
+            pair
+            for ours, theirs in zip(answers, exact, strict=True)
+            for pair in zip(ours, theirs, strict=True)
+        ]
+        own_error = max(
+            (_error(ours, theirs, _magnitude(theirs)) for ours, theirs in pairs), default=0.0
+        )
+        return cls(own_error=own_error, perturbed=perturbed)
+
+    @property
+    def tolerance(self) -> float:
+        """A multiple of ``own_error``, from ``TOLERANCE`` to ``LARGEST_TOLERANCE``."""
+        apart = _ROUNDING_FACTOR * self.own_error
+        return max(TOLERANCE, min(apart, LARGEST_TOLERANCE)) if np.isfinite(apart) else TOLERANCE
+
+    def sentence(self, reference: str) -> str:
+        """A sentence for the user: why a larger error than ``TOLERANCE`` is accepted."""
+        apart = (
+            f"the answers of {reference} change by {self.own_error:.1e} of the largest one with "
+            f"inputs that change by {PERTURBATION:.0e}"
+            if self.perturbed
+            else f"the answers of {reference} in float32 are off by {self.own_error:.1e} of the "
+            "largest one in float64"
+        )
+        return (
+            f"the network makes much of roundings: {apart}, so that {self.tolerance:.0e} is "
+            "allowed here"
+        )
+
+
+@attrs.define(eq=False)
+class Expected:
+    """A framework's outputs, with a tolerance that grows with its own rounding errors."""
+
+    _samples: Sequence[Arrays]
+    _answers: Sequence[Arrays]
+    _exact: Callable[[], Sequence[Arrays] | None]
+    _rounded: bool = attrs.field(default=False, kw_only=True)
+    conditioning: Conditioning | None = attrs.field(default=None, init=False)
+
+    @property
+    def tolerance(self) -> float:
+        """The largest accepted error, larger if the framework's own rounding is."""
+        least = QUANTIZED_TOLERANCE if self._rounded else TOLERANCE
+        return least if self.conditioning is None else max(least, self.conditioning.tolerance)
+
+    def verdict(self, run: Run) -> OutputCheck:
+        """Compare a network's outputs, with the framework's rounding measured if needed."""
+        check = compare(run, self._samples, self._answers, tolerance=self.tolerance)
+        if not check.may_be_rounding or self.conditioning is not None:
+            return check
+        exact = self._exact()
+        if exact is None:
+            return check
+        self.conditioning = Conditioning.of(self._answers, exact, perturbed=self._rounded)
+        return compare(run, self._samples, self._answers, tolerance=self.tolerance)
+
+
+def perturbed(inputs: Arrays) -> Arrays:
+    """Inputs with their floating-point numbers multiplied by 1 + ``PERTURBATION``."""
+    return [(x * (1 + PERTURBATION)).astype(x.dtype) if x.dtype.kind == "f" else x for x in inputs]
+
+
+def magnitudes(answers: Sequence[Arrays]) -> tuple[float, ...]:
+    """The largest finite magnitude of each output over all samples; one may be near zero."""
+    return tuple(max(map(_magnitude, outputs)) for outputs in zip(*answers, strict=True))
+
+
+def compare_outputs(
+    got: Arrays,
+    wanted: Arrays,
+    *,
+    tolerance: float = TOLERANCE,
+    scales: Sequence[float] | None = None,
+) -> OutputCheck:
+    """Compare a network's outputs for one sample with the expected outputs."""
+    if [array.shape for array in got] != [array.shape for array in wanted]:
+        return OutputCheck(
+            max_relative_error=None,
+            problem=f"outputs have the shapes {[array.shape for array in got]} instead of "
+            f"{[array.shape for array in wanted]}",
+        )
+    scales = tuple(map(_magnitude, wanted)) if scales is None else scales
+    worst = max((_error(*three) for three in zip(got, wanted, scales, strict=True)), default=0.0)
+    if worst <= tolerance:
+        return OutputCheck(max_relative_error=worst)
+    return OutputCheck(
+        max_relative_error=worst if np.isfinite(worst) else None,
+        problem=f"its outputs are off by {worst:.1e} of the largest one; at most "
+        f"{tolerance:.0e} is allowed",
+    )
+
+
+def relative_error(got: Arrays, expected: Arrays, scales: Sequence[float] | None = None) -> float:
+    """The largest |difference| over the scale; infinite if shapes or finiteness differ."""
+    error = compare_outputs(got, expected, tolerance=float("inf"), scales=scales).max_relative_error
+    return float("inf") if error is None else error
+
+
+def are_finite(answers: Iterable[Arrays]) -> bool:
+    """Whether outputs can be compared: all numbers are finite, or minus infinity as from a mask."""
+    floats = (array for arrays in answers for array in arrays if array.dtype.kind == "f")
+    return all((np.isfinite(array) | np.isneginf(array)).all() for array in floats)
+
+
+def check_finite(framework: str, answers: Iterable[Arrays]) -> None:
+    """Raise an error unless a network's outputs can be compared with a framework's answers."""
+    if not are_finite(answers):
+        raise ConfigError(
+            f"{framework} computes NaN or infinity, so nothing can be checked against it",
+            hint="Look for NaN among the weights, or for inputs that the network divides by.",
+        )
+
+
+def _magnitude(array: NDArray[Any]) -> float:
+    """The largest finite magnitude of an array; 0 if it has none."""
+    return float(np.abs(array[np.isfinite(array)].astype(np.float64)).max(initial=0.0))
+
+
+def _error(got: NDArray[Any], wanted: NDArray[Any], scale: float) -> float:
+    """The largest difference over the scale; NaN or infinity in both is no difference."""
+    apart = (got != wanted) & ~(np.isnan(got) & np.isnan(wanted))
+    ours, theirs = got[apart].astype(np.float64), wanted[apart].astype(np.float64)
+    difference = float(np.abs(ours - theirs).max(initial=0.0))
+    if not np.isfinite(difference):
+        return float("inf")
+    return difference / scale if scale else difference
+
+
+def find_failing(keys: Sequence[str], fails: Callable[[frozenset[str]], bool]) -> list[str]:
+    """The tasks whose kernels, alone or together, make a network fail, by bisection."""
+    if fails(frozenset()):
+        return []
+    suspects = list(keys)
+    while len(suspects) > 1:
+        middle = len(suspects) // 2
+        halves = suspects[:middle], suspects[middle:]
+        failing = next((half for half in halves if fails(frozenset(half))), None)
+        if failing is None:
+            return suspects
+        suspects = failing
+    return suspects

@@ -1,0 +1,170 @@
+"""Exports operators as libraries, and operators or networks as bundles for C."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chameleon_core.plugin_api import (
+    ConfigError,
+    RunFolderError,
+    SpaceProvider,
+    TargetError,
+    Winner,
+)
+from chameleon_system.api import temporary_folder
+from chameleon_tvm.api import Exported, identifier, identifiers, unoccupied
+
+from chameleon_networks._artifact.writer import FORMAT, MANIFEST, digest_of_file, read_manifest
+from chameleon_networks._c_runtime.linking import OBJECTS, compiler_command, filled, link_library
+from chameleon_networks._c_runtime.pack import PACKING, PACKING_FILES
+from chameleon_networks._compile.sequence.weights import WEIGHTS, copy_weights, link_weights
+from chameleon_networks._export.operators import deliver_operator
+
+
+def bundle_name(folder: Path, asked: str | None) -> str:
+    """Choose the name of a bundle for C, which names its files and functions."""
+    name = asked or identifier(folder.absolute().name)
+    if not name.isascii() or not name.isidentifier() or name.startswith("_"):
+        raise ConfigError(
+            f"a library for C cannot be called {name!r}",
+            hint="Name it with --name, in letters, digits and underscores, a letter first.",
+        )
+    return name
+
+
+def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]:
+    """Write a C library with header, weights and example of a delivered folder (a bundle)."""
+    manifest = read_manifest(delivered)
+    _refuse(delivered, manifest)
+    texts = {f"{name}.h": "header.h", "CMakeLists.txt": "CMakeLists.txt", "main.cpp": "main.cpp"}
+    copied = [entry for entry in (MANIFEST, *PACKING_FILES) if (delivered / entry).exists()]
+    names = [*texts, f"lib{name}.so", WEIGHTS, *copied]
+    unoccupied(folder, names)
+    files = tuple(folder / entry for entry in names)
+    try:
+        for text, template in texts.items():
+            (folder / text).write_text(filled(template, manifest, name), encoding="utf-8")
+        for entry in copied:
+            shutil.copyfile(delivered / entry, folder / entry)
+        # Whoever packs weights writes over the file, which must be the bundle's own then.
+        place_weights = copy_weights if PACKING in copied else link_weights
+        place_weights(delivered / WEIGHTS, folder / WEIGHTS)
+        link_library(delivered / OBJECTS, manifest, folder / f"lib{name}.so", name)
+    except BaseException:
+        # Half a bundle would only be in the way of the next try.
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    return files
+
+
+def _refuse(delivered: Path, manifest: Mapping[str, Any]) -> None:
+    """Raise an error if a delivered folder cannot become a bundle for C."""
+    if not sys.platform.startswith("linux"):
+        raise TargetError(
+            "bundles for C are made on Linux only", hint="Load the network from Python instead."
+        )
+    compiler_command()
+    if "buckets" in manifest:
+        raise ConfigError(
+            "a network in buckets of shapes has no bundle for C: it is several networks",
+            hint="Tune it in one shape, or load it from Python, with its load.py.",
+        )
+    reason = None
+    if why := manifest.get("virtual_machine"):
+        reason = f"TVM's virtual machine runs this network, because {why}; a bundle for C has none"
+    elif "apache-tvm" in manifest["needs"]:
+        reason = "its kernels call functions of TVM's, such as sorting, which C alone does not have"
+    if reason is not None:
+        raise ConfigError(reason, hint="Load it from Python, with its load.py.")
+    objects = delivered / OBJECTS
+    if manifest.get("format") != FORMAT:
+        raise ConfigError(
+            f"another version of Chameleon delivered {delivered}: {OBJECTS} does not fit",
+            hint="Run `chameleon compile` on the run folder, which tunes nothing, then export.",
+        )
+    if not objects.exists() or manifest.get("objects") != digest_of_file(objects):
+        raise RunFolderError(
+            f"{objects} was changed or deleted since it was delivered",
+            hint="`chameleon compile` on the run folder delivers it anew.",
+        )
+
+
+_RANDOM = (
+    "{} holds random weights until pack.py, or pack_weights of it, has packed yours; packing.json "
+    "names the arrays that it takes."
+)
+
+
+def write_libraries(
+    winners: Sequence[Winner], space: SpaceProvider, folder: Path, threads: int
+) -> Exported:
+    """Write a folder with a library and its loader for each operator."""
+    outputs = _folders(folder, identifiers([winner.task.name for winner in winners]))
+    for output, winner in zip(outputs, winners, strict=True):
+        _whole(winner, space, output, threads)
+    return _exported(winners, outputs)
+
+
+def write_c_bundles(
+    winners: Sequence[Winner],
+    space: SpaceProvider,
+    folder: Path,
+    threads: int,
+    name: str | None = None,
+) -> Exported:
+    """Write each operator as a bundle: C library, header, weights, example program and manifest."""
+    names = [_named(stem) for stem in identifiers([winner.task.name for winner in winners])]
+    outputs = _folders(folder, names)
+    called = [bundle_name(output, name) for output in outputs]
+    for library, output, winner in zip(called, outputs, winners, strict=True):
+        with temporary_folder() as scratch:
+            _whole(winner, space, Path(scratch) / library, threads)
+            write_c_bundle(Path(scratch) / library, output, library)
+    return _exported(winners, outputs)
+
+
+def write_network_bundle(network: Path, folder: Path, name: str | None) -> Exported:
+    """Write the bundle for C of a delivered network."""
+    if not (network / MANIFEST).exists():
+        raise RunFolderError(
+            f"{network.parent} has no delivered network",
+            hint="Run `chameleon compile` on it, or name an operator with --task.",
+        )
+    return Exported(files=write_c_bundle(network, folder, bundle_name(folder, name)), tasks=())
+
+
+def _folders(folder: Path, names: Sequence[str]) -> list[Path]:
+    """The folder of each operator, after checking that none of them holds files."""
+    if len(names) > 1:
+        unoccupied(folder, names)
+        return [folder / name for name in names]
+    unoccupied(folder, sorted(file.name for file in folder.glob("*")))
+    return [folder]
+
+
+def _named(name: str) -> str:
+    """The name of an operator's bundle, which begins with a letter."""
+    return name if name[:1].isalpha() else f"operator_{name.lstrip('_')}"
+
+
+def _whole(winner: Winner, space: SpaceProvider, folder: Path, threads: int) -> None:
+    """Deliver an operator into a folder, and remove the folder if that fails."""
+    try:
+        deliver_operator(winner, space, folder, threads)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _exported(winners: Sequence[Winner], folders: Sequence[Path]) -> Exported:
+    packed = [folder for folder in folders if (folder / "pack.py").exists()]
+    return Exported(
+        files=tuple(file for folder in folders for file in sorted(folder.iterdir())),
+        tasks=tuple(winner.task.name for winner in winners),
+        notes=tuple(_RANDOM.format(folder / "weights.bin") for folder in packed),
+    )

@@ -1,0 +1,166 @@
+"""The frontends of networks with one shape, and of networks for several buckets of shapes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+from chameleon_core.api import NetworkResult, OperatorCoverage
+from chameleon_core.plugin_api import ConfigError, Delivery, Frontend, TargetError, Task, Trials
+
+from chameleon_networks._artifact.buckets import Buckets, Placed
+from chameleon_networks._artifact.dispatch import uncompiled_buckets
+from chameleon_networks._checks.check import Facts
+from chameleon_networks._checks.padding import check_padding
+from chameleon_networks._delivery.buckets import delivered
+from chameleon_networks._evaluation.processes import PendingImport
+from chameleon_networks._frontends.network import NetworkFrontend
+from chameleon_networks._importers.imported_network import BucketedNetwork, BucketInputs
+from chameleon_networks._importers.options import NetworkOptions
+from chameleon_networks._importers.sources import network_of
+from chameleon_networks._precision.section import Precision
+from chameleon_networks._shapes import dimensions_of
+
+
+class BucketedFrontend(Frontend):
+    """The frontend of a network that is compiled for several input shapes (buckets).
+
+    Attributes:
+        networks: Pairs of a bucket and the frontend of the bucket's network, the smallest shapes
+            first.
+    """
+
+    def __init__(self, network: BucketedNetwork) -> None:
+        self.network = network
+        self.networks = [(bucket, NetworkFrontend(own)) for bucket, own in network.networks]
+        for bucket, own in network.networks:
+            own.bucket = BucketInputs(name=bucket.name, placed=self._placed)
+
+    @property
+    def by_bucket(self) -> dict[str, NetworkFrontend]:
+        """The frontend of each bucket's network, by the name of the bucket."""
+        return {bucket.name: frontend for bucket, frontend in self.networks}
+
+    def compute_in(self, precision: Precision) -> None:
+        for _, network in self.networks:
+            network.compute_in(precision)
+
+    def _placed(self, *inputs: Any) -> Placed:
+        return self._dispatch.placed(*inputs)
+
+    @cached_property
+    def _dispatch(self) -> Buckets:
+        """Chooses buckets as the delivered network will, and runs none."""
+        return uncompiled_buckets(self.network)
+
+    def coverage(self) -> Sequence[OperatorCoverage]:
+        _, smallest = self.networks[0]
+        return smallest.coverage()
+
+    def check(self, target: str, threads: int, earlier: Mapping[str, Any] | None) -> Facts | None:
+        checks: Facts = {}
+        for bucket, network in self.networks:
+            before = None if earlier is None else earlier["buckets"].get(bucket.name)
+            try:
+                checked = network.check(target, threads, before)
+            except (ConfigError, TargetError) as error:
+                raise type(error)(f"bucket {bucket.name}: {error}", hint=error.hint) from error
+            if checked is not None:
+                checks[bucket.name] = checked
+        if not checks:
+            return None
+        padding = check_padding(self.network, threads) if earlier is None else earlier["padding"]
+        return {
+            "buckets": checks,
+            "padding": padding,
+            "summary": "; ".join([*_summaries(checks), *padding]),
+        }
+
+    def decide(self, trials: Trials) -> Facts | None:
+        shared = _Share(trials, len(self.networks))
+        decisions = {}
+        for bucket, network in self.networks:
+            network.decide(shared)
+            decisions[bucket.name] = network.decisions()
+        return {"buckets": decisions, "summary": "; ".join(_summaries(decisions))}
+
+    def restore(self, decisions: Mapping[str, Any]) -> None:
+        for bucket, network in self.networks:
+            network.restore(decisions["buckets"][bucket.name])
+
+    def tasks(self, target: str) -> list[Task]:
+        return self._together([network.tasks(target) for _, network in self.networks])
+
+    def named_tasks(self, target: str) -> list[Task]:
+        """The same tasks as ``tasks``, without checking the weights."""
+        return self._together([network.named_tasks(target) for _, network in self.networks])
+
+    def _together(self, tasks: Sequence[Sequence[Task]]) -> list[Task]:
+        """The distinct tasks of all buckets, each weighted by its occurrences in all of them."""
+        union: dict[str, Task] = {}
+        first: dict[str, str] = {}
+        replaced: dict[str, str] = {}
+        for (bucket, _), own in zip(self.networks, tasks, strict=True):
+            keys = {task.name: task.key for task in own}
+            for task in own:
+                known = union.get(task.key)
+                weight = task.weight + (0 if known is None else known.weight)
+                # What one bucket has anyway is no alternative, whatever it is in another one.
+                if known is None or (known.alternative_of and not task.alternative_of):
+                    known = task
+                union[task.key] = attrs.evolve(known, weight=weight)
+                first.setdefault(task.key, bucket.name)
+                if task.alternative_of:
+                    replaced.setdefault(task.key, keys[task.alternative_of])
+        named = Counter(task.name for task in union.values())
+        names = {
+            key: task.name if named[task.name] == 1 else f"{task.name}@{first[key]}"
+            for key, task in union.items()
+        }
+        return [
+            attrs.evolve(
+                task,
+                name=names[key],
+                alternative_of=names[replaced[key]] if task.alternative_of else "",
+            )
+            for key, task in union.items()
+        ]
+
+    def deliver(self, delivery: Delivery) -> NetworkResult:
+        return delivered(self.network, self.by_bucket, self.named_tasks, delivery)
+
+
+class _Share(Trials):
+    """Measurements for one bucket, limited to its share of the time."""
+
+    def __init__(self, trials: Trials, buckets: int) -> None:
+        self.target = trials.target
+        self.measures_hardware = trials.measures_hardware
+        self.seconds = trials.seconds / buckets
+        self._trials = trials
+
+    def best_seconds(
+        self, task: Task, guesses: int, *, seconds_to_beat: float = float("inf")
+    ) -> float | None:
+        return self._trials.best_seconds(task, guesses, seconds_to_beat=seconds_to_beat)
+
+
+def _summaries(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The summary of each bucket, or one sentence if all are equal."""
+    said = {name: str(bucket["summary"]) for name, bucket in facts.items()}
+    if len(set(said.values())) == 1:
+        return [f"each bucket: {next(iter(said.values()))}"]
+    return [f"bucket {name}: {words}" for name, words in said.items()]
+
+
+def make_frontend(options: NetworkOptions, begun: PendingImport | None = None) -> ShapeFrontend:
+    """Make the frontend for a network's options: for one shape, or for several buckets."""
+    if dimensions_of(options.shapes):
+        return BucketedFrontend(BucketedNetwork(network_of, options))
+    return NetworkFrontend(network_of(options) if begun is None else begun.network, begun)
+
+
+ShapeFrontend = NetworkFrontend | BucketedFrontend

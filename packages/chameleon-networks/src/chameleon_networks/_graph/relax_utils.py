@@ -1,0 +1,167 @@
+"""Helpers of passes over Relax graphs.
+
+Import ``relax`` from here: TVM's own import would load torch, which takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from chameleon_core.plugin_api import FLOAT32, ConfigError
+from chameleon_system.api import block_import
+from chameleon_tvm.api import te, tirx
+from chameleon_tvm.api import tvm as _tvm
+from numpy.typing import NDArray
+
+from tvm_ffi.serialization import from_json_graph_str  # isort: skip
+from tvm_ffi.structural import structural_map  # isort: skip
+
+with block_import("torch"):
+    from tvm import relax as _relax
+
+relax, tvm = _relax, _tvm
+"""TVM, and its graph language, for modules that import them from here."""
+
+_LARGE = 1024
+"""Bytes of a constant above which it is kept beside a module's text."""
+
+_CONSTANT = "constant:"
+"""Beginning of a name that no importer gives to a variable."""
+
+
+def mutate(module: Any, mutator: Any) -> Any:
+    """Apply a ``PyExprMutator`` to a module's Relax functions, then remove dead code."""
+    for variable, function in module.functions_items():
+        if isinstance(function, relax.Function):
+            mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+def emit_like(builder: Any, value: Any, variable: Any, name: str = "") -> Any:
+    """Bind a value to a new variable that is an output of the block if ``variable`` is."""
+    inner = isinstance(variable, relax.DataflowVar)
+    return (builder.emit if inner else builder.emit_output)(value, name)
+
+
+def bindings_of(function: Any) -> list[Any]:
+    """The bindings of a function, in order."""
+    return [binding for block in function.body.blocks for binding in block.bindings]
+
+
+def values_of(function: Any) -> dict[Any, Any]:
+    """The value of each variable that a function binds."""
+    return {binding.var: binding.value for binding in bindings_of(function)}
+
+
+def users_of(function: Any) -> dict[Any, list[Any]]:
+    """The bindings that read each variable; None stands for the function's result."""
+    users: dict[Any, list[Any]] = defaultdict(list)
+    for binding in bindings_of(function):
+        for variable in relax.analysis.free_vars(binding.value):
+            users[variable].append(binding)
+    for variable in relax.analysis.free_vars(function.body.body):
+        users[variable].append(None)
+    return users
+
+
+def operator_name(value: Any) -> str:
+    """The name of the operator that an expression calls; empty for other expressions."""
+    with_args = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+    return str(value.op.name) if with_args else ""
+
+
+def with_args(call: Any, arguments: Sequence[Any], **attributes: Any) -> Any:
+    """Copy a call with other arguments, and with other values of some attributes."""
+    attrs = call.attrs
+    if attributes:
+        kind = type(attrs).__tvm_ffi_type_info__
+        known = {field.name: getattr(attrs, field.name) for field in kind.fields}
+        attrs = tvm.ir.make_node(kind.type_key, **{**known, **attributes})
+    return relax.Call(call.op, arguments, attrs, call.ty_args)
+
+
+def map_elements(
+    builder: Any, function: Callable[[Any], Any], tensor: Any, hint: str, **options: Any
+) -> Any:
+    """Call a function on each element of a tensor, by ``call_te``."""
+
+    def whole(source: te.Tensor) -> te.Tensor:
+        name = hint.partition("_")[0]
+        return te.compute(source.shape, lambda *at: function(source(*at)), name=name)
+
+    return builder.call_te(whole, tensor, primfunc_name_hint=hint, **options)
+
+
+def static_shape(kind: Any) -> tuple[int, ...] | None:
+    """The shape of a tensor type or buffer; None for other values or dynamic shapes."""
+    # Indexing a Relax shape takes four times as long as reading the list of its extents.
+    shape = getattr(kind, "shape", None)
+    if shape is None:
+        return None
+    extents = getattr(shape, "values", shape)
+    known = [int(extent.value) for extent in extents if isinstance(extent, tirx.IntImm)]
+    return tuple(known) if len(known) == len(extents) else None
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an expression or type; a dynamic extent raises a ``ConfigError``."""
+    kind = getattr(value, "ty", value)
+    shape = static_shape(kind)
+    if shape is None:
+        raise ConfigError(
+            f"the network has a tensor of unknown shape: {kind}",
+            hint="Fix every input's shape; dynamic shapes are not supported.",
+        )
+    return shape
+
+
+def axes_of(call: Any) -> tuple[int, ...]:
+    """The axes of a ``permute_dims``, counted from the front."""
+    count = len(shape_of(call))
+    axes = call.attrs.axes
+    return tuple(range(count))[::-1] if axes is None else tuple(int(axis) % count for axis in axes)
+
+
+def extract_constants(module: Any) -> tuple[str, list[NDArray[Any]]]:
+    """Convert a module to JSON without its large constants, and return these apart."""
+    # TVM writes the bytes of constants as text, which takes far longer.
+    arrays: list[NDArray[Any]] = []
+    variables: dict[Any, Any] = {}
+
+    def variable(constant: Any) -> Any:
+        if constant not in variables:
+            plain = str(constant.value.dtype) == FLOAT32  # NumPy reads these without a copy
+            value = np.from_dlpack(constant.value) if plain else constant.value.numpy()
+            if value.nbytes < _LARGE or value.dtype.kind not in "fiub":
+                return constant
+            variables[constant] = relax.Var(f"{_CONSTANT}{len(arrays)}", constant.ty)
+            arrays.append(value)
+        return variables[constant]
+
+    functions = {
+        name: structural_map(function, (tvm.ir.expr.GenericConst, variable))
+        for name, function in module.functions.items()
+    }
+    return str(tvm.ir.save_json(tvm.IRModule(functions, module.attrs))), arrays
+
+
+def restore_constants(text: str, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The inverse of ``extract_constants``."""
+    # Without a dtype, TVM makes int32 of int64, and float32 of float64.
+    constants = [relax.const(array, str(array.dtype)) for array in arrays]
+
+    def constant(variable: Any) -> Any:
+        name = str(variable.name)
+        kept = name.startswith(_CONSTANT)
+        return constants[int(name.removeprefix(_CONSTANT))] if kept else variable
+
+    # The same version of TVM wrote the text, so that ``tvm.ir.load_json`` would upgrade nothing.
+    module = from_json_graph_str(text)
+    functions = {
+        name: structural_map(function, (relax.Var, constant))
+        for name, function in module.functions.items()
+    }
+    return tvm.IRModule(functions, module.attrs)

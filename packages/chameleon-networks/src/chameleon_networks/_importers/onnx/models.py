@@ -1,0 +1,268 @@
+"""Reads networks from ONNX files, and checks the files first."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import attrs
+from chameleon_core.api import did_you_mean
+from chameleon_core.plugin_api import ConfigError
+from chameleon_tvm.api import BFLOAT16, first_line
+
+from chameleon_networks._importers.onnx.quantized_operators import (
+    inline_functions,
+    is_quantized_model,
+    to_qdq,
+)
+from chameleon_networks._importers.source_checks import import_library, missing_onnx_file
+from chameleon_networks._source_location import ImportedGraph
+
+
+def onnx_graph(file: str, shapes: Mapping[str, Sequence[int]]) -> ImportedGraph:
+    """Read the network of an ONNX file into Relax."""
+    model = _read(file)
+    _check_shapes(model, file, shapes)
+    _check_types(model, file, _onnx())
+    try:
+        from chameleon_networks._importers.onnx.importer import import_model  # noqa: PLC0415 - needs onnx
+
+        return import_model(to_qdq(model), shapes)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"the compiler cannot read {file}: {first_line(error)}",
+            hint="Fix open shapes under `shapes`; onnx.shape_inference may tell more.",
+        ) from error
+
+
+def _read(file: str, *, load_external_data: bool = True) -> Any:
+    """Read and check the model of an ONNX file."""
+    onnx = _onnx()
+    try:
+        model = onnx.load(file, load_external_data=load_external_data)
+        sort_nodes(model.graph)
+        # The checker would search external data in the working folder.
+        if load_external_data or not any(_field_values(model, "external_data")):
+            _check(model)
+    except FileNotFoundError as error:
+        raise missing_onnx_file(file) from error
+    except Exception as error:
+        raise ConfigError(
+            f"{file} is no valid ONNX file: {first_line(error)}",
+            hint="Check it with onnx.checker.check_model; it may be cut off.",
+        ) from error
+    return model
+
+
+def _check(model: Any) -> None:
+    """Raise an error if a model is not valid; outputs may lack shapes, as in onnxruntime."""
+    kinds = [proto.type for proto in model.graph.output]
+    tensors = [kind.tensor_type for kind in kinds if kind.WhichOneof("value") == "tensor_type"]
+    without = [tensor for tensor in tensors if not tensor.HasField("shape")]
+    for tensor in without:
+        tensor.shape.SetInParent()
+    _onnx().checker.check_model(model)
+    for tensor in without:
+        tensor.ClearField("shape")
+
+
+def sort_nodes(graph: Any) -> None:
+    """Sort graphs that have nodes before what they read, as onnxruntime's float16 files have."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                sort_nodes(inner)
+    nodes = list(graph.node)
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    reads = {
+        index: {makers[name] for name in _names_read(node) if name in makers}
+        for index, node in enumerate(nodes)
+    }
+    if any(max(before, default=-1) > index for index, before in reads.items()):
+        try:
+            order = [*TopologicalSorter(reads).static_order()]
+        except CycleError as error:
+            cycle = " -> ".join(nodes[i].name or nodes[i].op_type for i in error.args[1])
+            raise ValueError(f"its nodes form a cycle: {cycle}") from error
+        del graph.node[:]
+        graph.node.extend(nodes[index] for index in order)
+
+
+def _names_read(node: Any) -> set[str]:
+    """The names that a node reads from its graph, also in the graphs inside of the node."""
+    names = set(node.input)
+    for attribute in node.attribute:
+        for inner in (attribute.g, *attribute.graphs):
+            own = {name for inner_node in inner.node for name in inner_node.output}
+            own.update(inner_node.name for inner_node in (*inner.input, *inner.initializer))
+            names.update(*(_names_read(inner_node) - own for inner_node in inner.node))
+    return names
+
+
+@attrs.frozen(kw_only=True)
+class OnnxFacts:
+    """Facts about the network in an ONNX file.
+
+    Attributes:
+        inputs: The shapes of the inputs, by name; an extent without a number is a string.
+        ranges: The smallest and the largest number of each integer input that names places of a
+            table, or that the network divides by. The largest place is 0 if no table is constant.
+        is_quantized: Whether the network quantizes or dequantizes tensors.
+    """
+
+    inputs: Mapping[str, list[int | str]]
+    ranges: Mapping[str, tuple[int, int]]
+    is_quantized: bool
+
+
+def onnx_facts(file: str) -> OnnxFacts:
+    """Read the facts about the network in an ONNX file, without its external data."""
+    model = _read(file, load_external_data=False)
+    return OnnxFacts(
+        inputs=_inputs(model), ranges=_ranges(model.graph), is_quantized=is_quantized_model(model)
+    )
+
+
+_MOVES = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators whose output has the numbers of their first input."""
+
+
+def _ranges(graph: Any) -> dict[str, tuple[int, int]]:
+    """The smallest and the largest number of inputs that are indices or divisors."""
+    tables = {tensor.name: tensor.dims for tensor in graph.initializer}
+    sources: dict[str, str] = {}
+    divisors: set[str] = set()
+    indices: dict[str, int] = {}
+    for node in graph.node:
+        reads = [sources.get(name, name) for name in node.input]
+        if node.op_type in _MOVES:
+            sources[node.output[0]] = reads[0]
+        elif node.op_type in {"Div", "Mod", "Reciprocal"}:
+            divisors.add(reads[-1])
+        elif node.op_type.startswith(("Gather", "Scatter")):
+            most = 0  # index 0 is valid in any table
+            if node.op_type == "Gather" and node.input[0] in tables:
+                axis = next((attribute.i for attribute in node.attribute), 0)
+                most = tables[node.input[0]][axis] - 1
+            indices[reads[1]] = min(most, indices.get(reads[1], most))
+    # Divisors must not be 0; two different values suffice.
+    return {name: (0, most) for name, most in indices.items()} | dict.fromkeys(divisors, (1, 2))
+
+
+def onnx_digests(file: str) -> list[str] | None:
+    """Digests of an ONNX file and its external data, or None if one cannot be read."""
+    source = Path(file)
+    try:
+        model = _onnx().load(source, load_external_data=False)
+        entries = _field_values(model, "external_data")
+        names = sorted({entry.value for entry in entries if entry.key == "location"})
+        return [_digest(path) for path in (source, *(source.parent / name for name in names))]
+    # Reading the network reports the problem of a file better.
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _field_values(message: Any, name: str) -> Iterator[Any]:
+    """The values of all fields of one name in a model, or in a part of it."""
+    for field, value in message.ListFields():
+        if field.name == name:
+            yield from value
+        elif field.message_type is not None:
+            parts = [value] if hasattr(value, "ListFields") else value
+            for part in parts:
+                yield from _field_values(part, name)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+
+def onnx_as_qdq(file: str) -> bytes:
+    """The content of an ONNX file in QDQ form, for references."""
+    # Frameworks' own int8 kernels may saturate on CPUs without VNNI.
+    return bytes(to_qdq(_onnx().load(file)).SerializeToString())
+
+
+def onnx_with_outputs(file: str, names: Sequence[str]) -> bytes:
+    """The content of an ONNX file with intermediate values of its graph as outputs."""
+    onnx = _onnx()
+    model = inline_functions(to_qdq(onnx.load(file)))
+    del model.graph.output[:]
+    model.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names))
+    return bytes(model.SerializeToString())
+
+
+def _inputs(model: Any) -> dict[str, list[int | str]]:
+    """The shapes of the inputs that are no constants, by name. An open extent is a string."""
+    constants = {proto.name for proto in model.graph.initializer}
+    return {
+        proto.name: [
+            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
+            for dim in proto.type.tensor_type.shape.dim
+        ]
+        for proto in model.graph.input
+        if proto.name not in constants
+    }
+
+
+def _check_shapes(model: Any, file: str, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Check that each given shape belongs to an input and fits the file, and that none is open."""
+    inputs = _inputs(model)
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise ConfigError(
+                f"{file} has no input {name!r}{did_you_mean(name, inputs)}",
+                hint=f"Its inputs are {', '.join(f'{one}: {inputs[one]}' for one in inputs)}.",
+            )
+        file_shape = inputs[name]
+        fits = len(file_shape) == len(shape) and all(
+            isinstance(fixed, str) or fixed == extent
+            for fixed, extent in zip(file_shape, shape, strict=True)
+        )
+        if not fits:
+            raise ConfigError(
+                f"input {name!r} of {file} is {file_shape}, which {list(shape)} does not fit",
+                hint="Under `shapes` only what the file leaves open can be chosen.",
+            )
+    dynamic = {
+        name: shape
+        for name, shape in inputs.items()
+        if name not in shapes and any(isinstance(extent, str) for extent in shape)
+    }
+    if dynamic:
+        listed = " and ".join(
+            f"{name!r} is open: [{_shape_text(s)}]" for name, s in dynamic.items()
+        )
+        chosen = [f"{name}: [{_shape_text(s, '1')}]" for name, s in dynamic.items()]
+        raise ConfigError(
+            f"the shape of input {listed}",
+            hint=f"Fix it: `model: {{onnx: {{source: {file}, shapes: {{{', '.join(chosen)}}}}}}}`. "
+            "Several extents of an axis are `{buckets: [1, 8]}`.",
+        )
+
+
+def _shape_text(shape: Sequence[int | str], word: str | None = None) -> str:
+    """A shape as text. An open extent is shown as ``word``, or as the file's own name if None."""
+    return ", ".join(
+        str(word or extent) if isinstance(extent, str) else str(extent) for extent in shape
+    )
+
+
+def _check_types(model: Any, file: str, onnx: Any) -> None:
+    """Check that no weights are in bfloat16, since ONNX Runtime cannot verify such a network."""
+    kinds = {tensor.data_type for tensor in model.graph.initializer}
+    if onnx.TensorProto.BFLOAT16 in kinds:
+        raise ConfigError(
+            f"the weights in {file} are in {BFLOAT16}, which onnxruntime cannot check",
+            hint="Export the network in float32; a model of `torch` is converted by itself.",
+        )
+
+
+def _onnx() -> Any:
+    return import_library("onnx")

@@ -1,0 +1,269 @@
+"""The nodes of an ONNX graph that converters read, and the computation of constant nodes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import onnx
+from chameleon_tvm.api import first_line, tvm
+from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
+
+from chameleon_networks._graph.constants import array_of, constant_of
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.onnx.emulated_types import EMULATED, Emulated, compute_dtype
+
+Value = Any
+"""A Relax expression, an ``Emulated``, a list for a sequence, or None if it is omitted."""
+
+
+UNKNOWN_SHAPE = "the shape of what it gives depends on the numbers it reads"
+"""The reason if the shapes of a node's outputs are known only at run time."""
+
+
+def is_constant(value: Value) -> bool:
+    """Whether a tensor is constant, so that its values are known before the network runs."""
+    value = value.value if isinstance(value, Emulated) else value
+    return isinstance(value, tvm.ir.GenericConst)
+
+
+def none_if_empty(value: Value) -> Value:
+    """An input, or None if it is an empty constant, as version 11 writes what it leaves out."""
+    return None if is_constant(value) and not constant_value(value).size else value
+
+
+def constant_value(value: Value) -> NDArray[Any]:
+    """The values of a constant tensor, in the dtype that the ONNX model has for it."""
+    if isinstance(value, Emulated):
+        return array_of(value.value).astype(np.dtype(value.dtype))
+    return array_of(value)
+
+
+class NodeError(Exception):
+    """A node of an ONNX graph cannot be converted. The message does not name the node."""
+
+
+class ConstantNeededError(Exception):
+    """A converter needs the value of an input at compile time, but the network computes it.
+
+    Attributes:
+        value: The Relax expression of the input.
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Node:
+    """A node of an ONNX graph, as a converter reads it.
+
+    Attributes:
+        builder: A ``BlockBuilder`` that is inside a block.
+        op_type: The name of the operator.
+        inputs: The inputs as Relax expressions. None for an input that the node leaves out.
+        attributes: The attributes by name, with the standard's defaults.
+        opset: The version of the operator set.
+        outputs: Number of the outputs that the node names.
+        emulated_dtypes: For each input, the dtype that an ``Emulated`` represents, else None.
+    """
+
+    builder: Any
+    op_type: str
+    inputs: tuple[Value, ...]
+    attributes: Mapping[str, Any]
+    opset: int
+    outputs: int
+    emulated_dtypes: tuple[str | None, ...] = ()
+
+    def emit(self, value: Any) -> Any:
+        """Bind an expression to a variable, and return the variable."""
+        return self.builder.emit(value)
+
+    def __getitem__(self, index: int) -> Any:
+        """The input with a number, or None if the node leaves that input out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def known(self, index: int) -> NDArray[Any] | None:
+        """The value of an input that must be constant; None if the node leaves it out."""
+        value = self[index]
+        if value is None:
+            return None
+        if not isinstance(value, tvm.ir.GenericConst):
+            raise ConstantNeededError(value)
+        return array_of(value)
+
+    def value(self, index: int) -> NDArray[Any]:
+        """The value of an input that must be a constant and that the node must not leave out."""
+        array = self.known(index)
+        if array is None:
+            raise NodeError(f"its input {index} is left out")
+        return array
+
+    def integers(self, index: int) -> list[int]:
+        """The value of an input that must be a constant, as a list of integers."""
+        return [int(number) for number in self.value(index).reshape(-1)]
+
+    def window(self, rank: int) -> list[list[int]]:
+        """The strides, dilations and pads of an operator over ``rank`` spatial axes."""
+        defaults = {"strides": [1] * rank, "dilations": [1] * rank, "pads": [0] * 2 * rank}
+        return [list(self.attributes.get(name) or some) for name, some in defaults.items()]
+
+    @property
+    def axes(self) -> list[int]:
+        """The node's axes, from its attribute ``axes`` or its second input; empty without both."""
+        constants = self.attributes.get("axes")
+        return list(constants or ([] if self[1] is None else self.integers(1)))
+
+
+CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        (
+            *("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "CumSum", "CumProd"),
+            *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1"),
+            *("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "TopK", "Trilu"),
+            *("CenterCropPad", "Upsample", "Compress", "AffineGrid"),
+        ),
+        (1,),
+    ),
+    **dict.fromkeys(("ConstantOfShape", "RandomNormal", "NonZero"), (0,)),
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), (0,)),
+    **dict.fromkeys(("OneHot", "Dropout", "Col2Im", "DFT"), (1, 2)),
+    **dict.fromkeys(("Resize", "Pad"), (1, 2, 3)),
+    "Range": (0, 1, 2),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "Slice": (1, 2, 3, 4),
+    "STFT": (1, 3),
+    "MaxUnpool": (2,),
+}
+"""Numbers of the inputs whose values must be known before compilation, by operator."""
+
+
+def dtype_name(number: int) -> str:
+    """The name of the dtype that has a number in ONNX."""
+    return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)).name)
+
+
+def shape_of(value: Any) -> list[int]:
+    """The shape of a tensor."""
+    value = value.value if isinstance(value, Emulated) else value
+    return [int(item) for item in value.ty.shape]
+
+
+def dtype_of(value: Any) -> str:
+    """The dtype of a tensor."""
+    if isinstance(value, Emulated):
+        return value.dtype
+    return str(value.ty.dtype)
+
+
+def normalize_axis(axis: int, rank: int) -> int:
+    """The number of an axis, counted from the front."""
+    if not -rank <= axis < rank:
+        raise NodeError(f"there is no axis {axis} among {rank} axes")
+    return axis % rank
+
+
+def scalar(number: Any, like: Any) -> Any:
+    """Make a scalar Relax constant."""
+    dtype = like if isinstance(like, str) else dtype_of(like)
+    return relax.const(number, dtype)
+
+
+def relax_constant(array: Any) -> Value:
+    """Make a Relax constant, or an ``Emulated`` if kernels lack the array's dtype."""
+    array = np.asarray(array)
+    dtype = array.dtype.name
+    if array.dtype.kind in "OUS":
+        raise NodeError("it has strings")
+    if dtype in EMULATED:
+        return Emulated(relax_constant(array.astype(compute_dtype(dtype))), dtype)
+    return constant_of(array)
+
+
+_SCOPES, _WEIGHT = "pkg.torch.onnx.name_scopes", ".weight"
+
+
+def owner_of(node: Any) -> str:
+    """The name of a node in error messages: its torch module, or else its own name."""
+    scopes = next((item.value for item in node.metadata_props if item.key == _SCOPES), None)
+    if scopes is None:
+        return str(node.name)
+    # The exporter folds normalizations into convolutions, which then have their scopes.
+    weights = (name.removesuffix(_WEIGHT) for name in node.input if name.endswith(_WEIGHT))
+    try:
+        # The scopes are the modules from the outermost, and the call.
+        *_, module, _ = ast.literal_eval(scopes)
+    except (SyntaxError, ValueError):
+        module = ""
+    return str(next(weights, module) or node.name)
+
+
+def sentence_of(node: Any) -> str:
+    """A phrase for messages that names a node."""
+    return f"node {node.name!r} ({node.op_type})" if node.name else f"a node {node.op_type}"
+
+
+_NOT_FOLDED = frozenset(
+    (
+        *("QuantizeLinear", "DequantizeLinear", "Bernoulli", "Multinomial", "Dropout"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    )
+)
+"""Operators that are never computed during import: quantization and random operators."""
+
+
+def is_foldable(node: Any, inputs: Sequence[Value]) -> bool:
+    """Whether a node can be computed at compile time: it is deterministic and reads constants."""
+    return node.op_type not in _NOT_FOLDED and all(
+        value is None or is_constant(value) for value in inputs
+    )
+
+
+def _single_node_model(node: Any, opset: int) -> Any:
+    """A model of one node; without it, ONNX's reference would take the newest operator set."""
+    inputs, outputs = (
+        [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name]
+        for names in (node.input, node.output)
+    )
+    graph = onnx.helper.make_graph([node], "node", inputs, outputs)
+    opsets = [onnx.helper.make_opsetid(domain, opset) for domain in {node.domain, ""}]
+    return onnx.helper.make_model(graph, opset_imports=opsets)
+
+
+def evaluate_node(node: Any, inputs: Sequence[Value], opset: int) -> list[Value]:
+    """Let ONNX's reference evaluator compute the outputs of a node whose inputs are constants."""
+    feeds = {
+        # ONNX's reference may write into its inputs.
+        name: constant_value(value).copy()
+        for name, value in zip(node.input, inputs, strict=True)
+        if value is not None
+    }
+    try:
+        with np.errstate(all="ignore"):
+            results = ReferenceEvaluator(_single_node_model(node, opset)).run(None, feeds)
+    except Exception as error:
+        raise NodeError(f"ONNX's reference cannot compute it: {first_line(error)}") from error
+    constants = iter(
+        [relax_constant(part) for part in value]
+        if isinstance(value, list)
+        else relax_constant(value)
+        for value in results
+    )
+    return [next(constants) if name else None for name in node.output]
+
+
+def to_dense(sparse: Any) -> NDArray[Any]:
+    """A sparse ONNX tensor as a dense array."""
+    values, places = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
+    results = np.zeros(list(sparse.dims), values.dtype)
+    if places.ndim == 1:
+        results.reshape(-1)[places] = values
+    else:
+        results[tuple(places.T)] = values
+    return results

@@ -1,0 +1,1 @@
+"""Converters and decompositions of torch operators that TVM's importer lacks."""

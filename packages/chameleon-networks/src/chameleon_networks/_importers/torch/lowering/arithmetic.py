@@ -1,0 +1,173 @@
+"""Converters of torch's arithmetic and reductions that TVM's importer lacks or misreads."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from chameleon_tvm.api import INT8
+
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
+
+op = relax.op
+
+
+def _add_scaled(operator: Any, call: TorchCall) -> Any:
+    """``x + alpha * y``; the importer leaves ``alpha`` out."""
+    left, right = call.operands(2)
+    return operator(left, _scale(right, call, "alpha"))
+
+
+def _scale(value: Any, call: TorchCall, name: str) -> Any:
+    """A value times a factor that a call may give by name."""
+    factor = call.node.kwargs.get(name, 1)
+    return value if factor == 1 else value * relax.const(factor, call.dtype)
+
+
+def _promote(operator: Any, call: TorchCall) -> Any:
+    """An operator on two operands that are converted to the result's dtype first."""
+    return operator(*call.operands(2))
+
+
+def _power(call: TorchCall) -> Any:
+    """``pow`` of two operands in the result's dtype; integers are computed in float64."""
+    computed = "float64" if "int" in call.dtype else call.dtype
+    result = op.power(*call.operands(2, computed))
+    return result if computed == call.dtype else op.astype(op.round(result), call.dtype)
+
+
+def _pow_tensor_scalar(call: TorchCall) -> Any:
+    """``pow`` with a number as exponent, whose result is floating-point for some integers."""
+    same = str(call.value(0).ty.dtype) == call.dtype
+    return call.importer._pow(call.node) if same else _power(call)  # noqa: SLF001 - no other way in
+
+
+def _div(call: TorchCall) -> Any:
+    """``div``, whose quotient is a float, with ``rounding_mode`` ``floor``, ``trunc`` or None."""
+    mode = call.node.kwargs.get("rounding_mode")
+    if mode == "floor":
+        return _promote(op.floor_divide, call)
+    quotient = _promote(op.divide, call)
+    return quotient if "int" in call.dtype or mode is None else op.trunc(quotient)
+
+
+def _matmul(call: TorchCall) -> Any:
+    """A matrix product in the result's dtype; TVM's importer always computes float32."""
+    return _promote(partial(op.matmul, out_dtype=call.dtype), call)
+
+
+def _addmm(call: TorchCall) -> Any:
+    """``beta * a + alpha * (x @ y)``."""
+    added, left, right = call.operands(3)
+    result = _scale(op.matmul(left, right, out_dtype=call.dtype), call, "alpha")
+    return result if call.node.kwargs.get("beta") == 0 else _scale(added, call, "beta") + result
+
+
+def _clamp(call: TorchCall) -> Any:
+    """``clamp``; TVM's importer uses infinite bounds, which integers do not have."""
+    [x] = call.operands(1)
+    low, high = call.argument(1, "min"), call.argument(2, "max")
+    if "int" not in call.dtype and all(
+        value is None or isinstance(value, int | float) for value in (low, high)
+    ):
+        least = -math.inf if low is None else float(low)
+        return op.clip(x, least, math.inf if high is None else float(high))
+    for bound, operator in ((low, op.maximum), (high, op.minimum)):
+        if bound is not None:
+            x = operator(x, call.tensor(bound, call.dtype))
+    return x
+
+
+def _amax_amin(operator: Any, call: TorchCall) -> Any:
+    """``amax`` and ``amin``, along all axes if no axes are given."""
+    return operator(
+        call.value(0), call.argument(1, "dim") or None, bool(call.argument(2, "keepdim"))
+    )
+
+
+def _any(call: TorchCall) -> Any:
+    """``any`` of a tensor of any dtype; the result is bool, or uint8 for uint8."""
+    axes, keep = call.argument(1, "dim"), bool(call.argument(2, "keepdim"))
+    bits = op.astype(call.tensor(call.node.args[0], "bool"), INT8)
+    return op.astype(op.max(bits, None if axes == [] else axes, keep), call.dtype)
+
+
+def _max_dim(operator: Any, position: Any, call: TorchCall) -> Any:
+    """``max.dim`` and ``min.dim``: the extreme number, and its index."""
+    axis, keep = call.argument(1, "dim"), bool(call.argument(2, "keepdim"))
+    return call.emit(
+        relax.Tuple([value(call.value(0), axis, keep) for value in (operator, position)])
+    )
+
+
+def _prod_dim(operator: Any, call: TorchCall) -> Any:
+    """``prod.dim_int``: along one axis."""
+    return operator(*call.operands(1), call.argument(1, "dim"), bool(call.argument(2, "keepdim")))
+
+
+def _where(call: TorchCall) -> Any:
+    """``where`` with two operands that are converted to the result's dtype."""
+    condition = call.tensor(call.node.args[0], "bool")
+    chosen = (call.tensor(operand, call.dtype) for operand in call.node.args[1:3])
+    return op.where(condition, *chosen)
+
+
+def _cat(call: TorchCall) -> Any:
+    """``cat``, whose parts are converted to the result's dtype."""
+    parts = [call.tensor(part, call.dtype) for part in call.node.args[0]]
+    return op.concat(parts, call.argument(1, "dim", 0))
+
+
+def _cumulative(operator: Any, call: TorchCall) -> Any:
+    """``cumsum`` and ``cumprod`` in the result's dtype, which is int64 for integers."""
+    return operator(*call.operands(1), call.argument(1, "dim"), call.dtype)
+
+
+def _group_norm(call: TorchCall) -> Any:
+    """``native_group_norm``, also without scale and shift."""
+    x = call.value(0)
+    channels, groups, epsilon = (call.node.args[position] for position in (4, 6, 7))
+    gamma, beta = (
+        relax.const([neutral] * int(channels), str(x.ty.dtype))
+        if value is None
+        else call.tensor(value)
+        for value, neutral in zip(call.node.args[1:3], (1.0, 0.0), strict=True)
+    )
+    axes = list(range(2, len(extents(x))))
+    result = op.nn.group_norm(x, gamma, beta, int(groups), 1, axes, float(epsilon))
+    return call.emit(relax.Tuple([result]))
+
+
+_SHARED_CONVERTERS: tuple[tuple[Converter, tuple[str, ...]], ...] = (
+    (partial(_add_scaled, op.add), ("add.Tensor", "add.Scalar")),
+    (partial(_add_scaled, op.subtract), ("sub.Tensor", "sub.Scalar")),
+    (partial(_promote, op.multiply), ("mul.Tensor", "mul.Scalar")),
+    (_power, ("pow.Scalar", "pow.Tensor_Tensor")),
+    (_div, ("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")),
+    (partial(_promote, op.left_shift), ("__lshift__.Scalar", "bitwise_left_shift.Tensor")),
+    (partial(_promote, op.right_shift), ("__rshift__.Scalar", "bitwise_right_shift.Tensor")),
+    (_matmul, ("matmul.default", "mm.default", "bmm.default")),
+    (_addmm, ("addmm.default", "baddbmm.default")),
+    (_clamp, ("clamp.default", "clamp.Tensor", "clamp_min.default")),
+)
+
+CONVERTERS: dict[str, Converter] = {
+    **{name: convert for convert, names in _SHARED_CONVERTERS for name in names},
+    "pow.Tensor_Scalar": _pow_tensor_scalar,
+    "floor_divide.default": partial(_promote, op.floor_divide),
+    "clamp_max.default": partial(_promote, op.minimum),
+    "amax.default": partial(_amax_amin, op.max),
+    **dict.fromkeys(("any.default", "any.dim", "any.dims"), _any),
+    "amin.default": partial(_amax_amin, op.min),
+    "max.dim": partial(_max_dim, op.max, op.argmax),
+    "min.dim": partial(_max_dim, op.min, op.argmin),
+    "where.self": _where,
+    "cat.default": _cat,
+    "prod.dim_int": partial(_prod_dim, op.prod),
+    "cumsum.default": partial(_cumulative, op.cumsum),
+    "cumprod.default": partial(_cumulative, op.cumprod),
+    "native_group_norm.default": _group_norm,
+}
+"""Converters by the name of the operator."""

@@ -1,0 +1,249 @@
+"""TVM's importer of torch programs, with more operators, and with messages that locate errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from operator import getitem
+from typing import Any
+
+import torch
+from chameleon_core.plugin_api import Arrays, ConfigError
+from chameleon_tvm.api import (
+    BFLOAT16,
+    WAY_OUT,
+    first_line,
+    tvm,  # imports TVM without torch, before the next import
+)
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from chameleon_networks import _source_location as source_location
+from chameleon_networks._graph.quantization import is_quantized, quantizes_activations
+from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._importers.torch.lowering import arithmetic, images, indexing, quantized
+from chameleon_networks._importers.torch.lowering.decompositions import decompose, function_calls
+from chameleon_networks._importers.torch.lowering.empty_tensors import is_scalar, reduces_scalar
+from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall
+from chameleon_networks._importers.unsupported_operators import (
+    OperatorSurvey,
+    UnsupportedNode,
+    UnsupportedOperatorsError,
+)
+from chameleon_networks._source_location import ImportedGraph, SourceLocation
+
+CONVERTERS = {
+    **arithmetic.CONVERTERS,
+    **images.CONVERTERS,
+    **indexing.CONVERTERS,
+    **quantized.CONVERTERS,
+}
+
+
+def torch_graph(program: Any) -> ImportedGraph:
+    """Read an exported program into Relax."""
+    double = any(value.dtype == torch.float64 for value in program.state_dict.values())
+    importer = _Importer(_IN_FLOAT32 if double else WAY_OUT)
+    try:
+        module = importer.from_exported_program(
+            decompose(program, supported_operators()),
+            keep_params_as_input=False,
+            unwrap_unit_return_tuple=False,
+            no_bind_return_tuple=False,
+            custom_convert_map={name: partial(_convert, item) for name, item in CONVERTERS.items()},
+        )
+        importer.survey.check()
+    except UnsupportedOperatorsError:
+        raise
+    except ConfigError as error:
+        if double:
+            raise ConfigError(str(error), hint=_IN_FLOAT32) from error
+        raise
+    except Exception as error:  # torch and TVM raise errors of many classes
+        importer.survey.check()
+        hint = "Try torch.export.export(...).run_decompositions() by hand."
+        raise ConfigError(
+            f"the compiler cannot read the network: {first_line(error)}",
+            hint=_IN_FLOAT32 if double else hint,
+        ) from error
+    return ImportedGraph(
+        module=module,
+        locations=importer.locations,
+        is_quantized=is_quantized(module),
+        is_rounded=quantizes_activations(module),
+        operators=importer.survey.operators,
+    )
+
+
+def intermediate_values(program: Any, names: Sequence[str], inputs: Arrays) -> Arrays:
+    """Compute intermediate values of the program that ``torch_graph`` reads, with torch."""
+    decomposed = decompose(program, supported_operators())
+    parameters, arrays = ({**decomposed.state_dict, **decomposed.constants}, iter(inputs))
+    arguments = [
+        parameters[spec.target] if spec.target in parameters else torch.from_numpy(next(arrays))
+        for spec in decomposed.graph_signature.input_specs
+    ]
+    module = deepcopy(decomposed.graph_module)
+    nodes = {node.name: node for node in module.graph.nodes}
+    module.graph.output_node().args = ([nodes[name] for name in names],)
+    module.recompile()
+    with torch.no_grad():
+        return [value.numpy() for value in module(*arguments)]
+
+
+def supported_operators() -> frozenset[str]:
+    """Names of the operators that TVM's importer and Chameleon's converters read."""
+    return frozenset({*ExportedProgramImporter().convert_map, *CONVERTERS})
+
+
+_IN_FLOAT32 = "Its weights are torch.float64; return the module in float32 (`.float()`)."
+
+
+def _convert(convert: Converter, node: Any, importer: Any) -> Any:
+    """Convert a node with a converter of Chameleon, called with the arguments of TVM's importer."""
+    return convert(TorchCall(node, importer))
+
+
+def _unsupported_result(node: Any) -> str:
+    """The reason why TVM cannot compute a node's result; empty if TVM can."""
+    value = node.meta.get("val")
+    if free_unbacked_symbols(value):
+        return "the shape of its result depends on its numbers"
+    # TVM's compiler crashes at some bfloat16 operators.
+    if getattr(value, "dtype", None) is getattr(torch, BFLOAT16):
+        return f"it gives {BFLOAT16}, which the compiler does not compute"
+    # TVM's importer would compute it in float32.
+    if node.target is torch.ops.aten.convolution.default and value.dtype is torch.float64:
+        return "it is in float64, in which the compiler does not compute convolutions"
+    return ""
+
+
+def _has_shape(result: Any, value: Any) -> bool:
+    """Whether an importer's result has the shape of torch's, as far as both are known."""
+    shape = getattr(getattr(result, "ty", None), "shape", None)
+    if not isinstance(shape, relax.ShapeExpr) or not isinstance(value, torch.Tensor):
+        return True
+    is_static = all(isinstance(extent, tvm.tirx.IntImm) for extent in shape)
+    return not is_static or [int(extent) for extent in shape] == list(value.shape)
+
+
+def _convert_as_vectors(convert: Callable[[], Any], node: Any, importer: Any) -> Any:
+    """Convert a node with each scalar tensor replaced by a vector of one element."""
+    emit, saved_env = importer.block_builder.emit, dict(importer.env)
+    for argument in node.all_input_nodes:
+        if is_scalar(argument):
+            importer.env[argument] = emit(relax.op.reshape(importer.env[argument], [1]))
+    try:
+        result = convert()
+    finally:
+        importer.env.update(saved_env)
+    values = node.meta["val"]
+    if not isinstance(values, list | tuple):
+        return emit(relax.op.reshape(result, list(values.shape)))
+    parts = result if isinstance(result, list | tuple) else [result[n] for n in range(len(values))]
+    shaped = [
+        emit(relax.op.reshape(emit(part), list(value.shape)))
+        for part, value in zip(parts, values, strict=True)
+    ]
+    return emit(relax.Tuple(shaped))
+
+
+class _Importer(ExportedProgramImporter):
+    """Notes the node that each variable comes from, and continues after unsupported nodes."""
+
+    def __init__(self, hint: str) -> None:
+        super().__init__()
+        self._hint = hint
+        self.locations: dict[str, SourceLocation] = {}
+        self.survey = OperatorSurvey()
+
+    def create_input_vars(self, exported_program: Any) -> Any:
+        """See the base class. Reports missing operators before problems with inputs."""
+        calls = function_calls(exported_program)
+        self.survey.operators.update(
+            source_location.operator_of(node) for node in calls if node.target is not getitem
+        )
+        self._refuse({node: reason for node in calls if (reason := _unsupported_result(node))})
+        has_unsupported_result = bool(self.survey.unsupported)
+        unsupported_calls = [node for node in calls if node.target.__name__ not in self.convert_map]
+        self._refuse(dict.fromkeys(unsupported_calls, "the compiler has no such operator"))
+        if has_unsupported_result:
+            self.survey.check()
+        self.convert_map.update({node.target.__name__: self.zeros for node in unsupported_calls})
+        return super().create_input_vars(exported_program)
+
+    def _refuse(self, reasons: Mapping[Any, str]) -> None:
+        for node, reason in reasons.items():
+            operator = source_location.operator_of(node)
+            sentence = source_location.location_of(node).sentence
+            unsupported = UnsupportedNode(
+                operator=operator, sentence=sentence, reason=reason, hint=self._hint
+            )
+            self.survey.unsupported.append(unsupported)
+
+    def update_convert_map(self, custom_convert_map: Mapping[str, Any]) -> None:
+        """See the base class."""
+        converters: dict[Any, Any] = {**self.create_convert_map(), **custom_convert_map}
+        self.convert_map = {name: self._with_location(item) for name, item in converters.items()}
+
+    def _with_location(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+        def convert_with_location(node: Any, *importer: Any) -> Any:
+            converted = partial(convert, node, *importer)
+            try:
+                result = (
+                    _convert_as_vectors(converted, node, self)
+                    if reduces_scalar(node)
+                    else converted()
+                )
+            except ConfigError:
+                raise
+            except Exception as error:  # noqa: BLE001 - TVM's converters raise whatever comes
+                self._refuse({node: first_line(error)})
+                return self.zeros(node)
+            if isinstance(result, relax.Call):
+                # TVM's importer needs the shapes of its results, so bind them.
+                result = self.block_builder.emit(result)
+            if not _has_shape(result, node.meta.get("val")):
+                self._refuse({node: "the compiler gives it another shape than torch"})
+                return self.zeros(node)
+            for item in result if isinstance(result, list | tuple) else [result]:
+                if isinstance(item, relax.Var):
+                    self.locations.setdefault(str(item.name), source_location.location_of(node))
+            return result
+
+        return convert_with_location
+
+    def zeros(self, node: Any) -> Any:
+        """Zeros in place of an unsupported operator's result, to find all such operators."""
+        return pytree.tree_map_only(
+            torch.Tensor,
+            lambda tensor: self.block_builder.emit(
+                relax.op.zeros(list(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+            ),
+            node.meta["val"],
+        )
+
+    def _cond(self, node: Any) -> list[Any]:
+        """``torch.cond``: both branches run, and the network chooses between their outputs."""
+        condition, *branches, operands = node.args
+        chosen = self.block_builder.emit(relax.op.reshape(self.env[condition], []))
+        outputs = []
+        for branch in branches:
+            nodes = self.env[branch].graph.nodes
+            self.env.update(zip(nodes, (self.env[item] for item in operands), strict=False))
+            converters = frozenset(CONVERTERS)
+            outputs.append(self._translate_fx_graph(self.env[branch], nodes, {}, converters))
+        return [
+            self.block_builder.emit(relax.op.where(chosen, *branch_outputs))
+            for branch_outputs in zip(*outputs, strict=True)
+        ]
+
+    @staticmethod
+    def _has_cond_op(_nodes: Any) -> bool:
+        """Whether a Relax function needs branches, which ``_cond`` never does."""
+        return False
+
+    def _check_unsupported_func_type(self, nodes: Any) -> None:
+        """Do nothing, since ``create_input_vars`` has already checked the operators."""

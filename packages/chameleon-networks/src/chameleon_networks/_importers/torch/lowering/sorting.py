@@ -1,0 +1,164 @@
+"""Converts torch operators that order numbers: sorting, ranks, running maxima, histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+_ATEN = torch.ops.aten
+
+
+def _kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """``kthvalue``: the number with a rank, and its index."""
+    if x.ndim == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    return tuple(
+        part.narrow(dim, k - 1, 1) if keepdim else part.select(dim, k - 1)
+        for part in torch.sort(x, dim)
+    )
+
+
+def _stable_sort(
+    x: Any, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> Any:
+    """``sort``; TVM's sort is always stable."""
+    del stable
+    return torch.sort(x, dim, descending)
+
+
+def _median(x: Any, dim: int, keepdim: bool = False, *, skips_nan: bool = False) -> Any:
+    """``median`` and ``nanmedian``: the lower one of two. NaN comes after all numbers."""
+    if x.ndim == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    count = x.shape[dim] - x.isnan().sum(dim, keepdim=True)
+    rank = ((count - 1) // 2).clamp(min=0)
+    if not skips_nan:
+        rank = torch.where(count < x.shape[dim], count, rank)
+    results = (part.gather(dim, rank) for part in torch.sort(x, dim))
+    return tuple(result if keepdim else result.squeeze(dim) for result in results)
+
+
+def _scan(join: Callable[..., Any], numbers: tuple[Any, ...], dim: int) -> tuple[Any, ...]:
+    """Combine each number along an axis with all before it, by Hillis and Steele's scan."""
+    length, reach = numbers[0].shape[dim], 1
+    while reach < length:
+        earlier = [x.narrow(dim, 0, length - reach) for x in numbers]
+        joined = join(*earlier, *(x.narrow(dim, reach, length - reach) for x in numbers))
+        pairs = zip(numbers, joined, strict=True)
+        numbers = tuple(torch.cat([x.narrow(dim, 0, reach), new], dim) for x, new in pairs)
+        reach *= 2
+    return numbers
+
+
+def _cumulative_extremum(reaches: Any, x: Any, dim: int) -> Any:
+    """``cummax`` and ``cummin``; the index is that of the last of equal numbers."""
+    if x.ndim == 0:
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+
+    def join(before: Any, earlier: Any, value: Any, place: Any) -> Any:
+        later = reaches(value, before) | (value != value)  # noqa: PLR0124 - NaN stays
+        return torch.where(later, value, before), torch.where(later, place, earlier)
+
+    places = torch.arange(x.shape[dim]).reshape(-1, *[1] * (x.ndim - 1 - dim % x.ndim))
+    return _scan(join, (x, places.expand(x.shape)), dim)
+
+
+def _logcumsumexp(x: Any, dim: int) -> Any:
+    """``logcumsumexp``."""
+    return _scan(lambda *pair: (torch.logaddexp(*pair),), (x,), dim)[0] if x.ndim else x.clone()
+
+
+def _searchsorted(sequence: Any, numbers: Any, **options: Any) -> Any:
+    """``searchsorted``: the count of numbers in a sorted sequence that are smaller."""
+    if options.get("sorter") is not None:
+        sequence = sequence.gather(-1, options["sorter"])
+    pairs = (sequence if sequence.ndim == 1 else sequence.unsqueeze(-2), numbers.unsqueeze(-1))
+    right = options.get("right") or options.get("side") == "right"
+    less = torch.le(*pairs) if right else torch.lt(*pairs)
+    return less.sum(-1).to(torch.int32 if options.get("out_int32") else torch.int64)
+
+
+def _unsorted_topk(
+    x: Any, k: int, dim: int = -1, largest: bool = True, in_order: bool = True
+) -> Any:
+    """``topk`` with ``sorted=False``, for which any order of the results is right."""
+    return NotImplemented if in_order else torch.topk(x, k, dim, largest)
+
+
+def _bin_edges(x: Any, count: int, ends: Any) -> Any:
+    """Edges of equal intervals, as ``linspace`` computes them."""
+    if ends is None and x.numel():
+        low, high = x.min(), x.max()
+    else:
+        low, high = (torch.full((), end, dtype=x.dtype) for end in ends or (0.0, 1.0))
+    low, high = torch.where(low == high, low - 0.5, low), torch.where(low == high, high + 0.5, high)
+    step, places = (high - low) / count, torch.arange(count + 1)
+    return torch.where(
+        places < (count + 1) // 2, low + step * places, high - step * (count - places)
+    )
+
+
+def _histogram_counts(x: Any, edges: Any, *, weight: Any = None, density: bool = False) -> Any:
+    """A histogram: weights of the points of each cell, whose last edges belong to it."""
+    axes = len(edges)
+    x = x.reshape(-1, axes)
+    counts = torch.ones_like(x[:, 0]) if weight is None else weight.reshape(-1)
+    for axis, axis_edges in enumerate(edges):
+        numbers, last = (x[:, axis, None], torch.arange(len(axis_edges) - 1) == len(axis_edges) - 2)
+        member = (numbers >= axis_edges[:-1]) & (
+            (numbers < axis_edges[1:]) | (last & (numbers == axis_edges[1:]))
+        )
+        counts = counts.unsqueeze(-1) * member.reshape(len(x), *[1] * axis, len(axis_edges) - 1)
+    result = counts.sum(0)
+    if density:
+        result = result / result.sum()
+        for axis, axis_edges in enumerate(edges):
+            result = result / (axis_edges[1:] - axis_edges[:-1]).reshape(
+                -1, *[1] * (axes - 1 - axis)
+            )
+    return result
+
+
+def _histogram(x: Any, bins: int, *, range: Any = None, **options: Any) -> Any:  # noqa: A002
+    edges = _bin_edges(x, bins, range)
+    return _histogram_counts(x, [edges], **options), edges
+
+
+def _histogramdd_edges(x: Any, bins: list[int], *, range: Any = None, **_: Any) -> Any:  # noqa: A002
+    ends = [None] * len(bins) if range is None else zip(range[::2], range[1::2], strict=True)
+    points = x.reshape(-1, len(bins)).unbind(-1)
+    return [_bin_edges(*arguments) for arguments in zip(points, bins, ends, strict=True)]
+
+
+def _histogramdd(x: Any, bins: list[int], *, range: Any = None, **options: Any) -> Any:  # noqa: A002
+    return _histogram_counts(x, _histogramdd_edges(x, bins, range=range), **options)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _ATEN.topk.default: _unsorted_topk,
+    _ATEN.kthvalue.default: _kthvalue,
+    _ATEN.searchsorted.Tensor: _searchsorted,
+    _ATEN.searchsorted.Scalar: lambda sequence, number, **options: _searchsorted(
+        sequence, torch.full((), number, dtype=sequence.dtype), **options
+    ),
+    _ATEN.histogram.bin_ct: _histogram,
+    _ATEN.histogram.bins_tensor: lambda x, edges, **options: (
+        _histogram_counts(x, [edges], **options),
+        edges.clone(),
+    ),
+    _ATEN._histogramdd_bin_edges.default: _histogramdd_edges,  # noqa: SLF001 - it is called so
+    _ATEN._histogramdd_from_bin_cts.default: _histogramdd,  # noqa: SLF001
+    _ATEN._histogramdd_from_bin_tensors.default: _histogram_counts,  # noqa: SLF001
+    _ATEN.sort.stable: _stable_sort,
+    _ATEN.median.dim: _median,
+    _ATEN.median.default: lambda x: _median(x.reshape(-1), 0)[0],
+    _ATEN.nanmedian.dim: partial(_median, skips_nan=True),
+    _ATEN.nanmedian.default: lambda x: _median(x.reshape(-1), 0, skips_nan=True)[0],
+    _ATEN.cummax.default: partial(_cumulative_extremum, torch.ge),
+    _ATEN.cummin.default: partial(_cumulative_extremum, torch.le),
+    _ATEN.logcumsumexp.default: _logcumsumexp,
+}
+"""Functions of torch that are traced instead of an operator, by operator."""

@@ -1,0 +1,187 @@
+"""Runs client threads that call one network at the same time: ``python clients.py REQUEST``.
+
+To measure what a user's process would, this program imports nothing of Chameleon: only NumPy and
+the framework of the network. The request and the answer are JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+Arrays = list[np.ndarray[Any, Any]]
+Call = Callable[[Arrays], Arrays]
+Request = Mapping[str, Any]
+"""A request or an answer, as JSON values."""
+
+Calls = tuple[list[Call], str | None]
+"""A function for each client, and the dtype that the framework reports to compute in."""
+
+WARM_UP = 3
+"""Number of calls of each client that do not count."""
+
+
+def load_network(request: Request) -> Calls:
+    """Load a delivered network once by its ``load.py``, as users do, for all clients."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, request["path"])
+    load = importlib.import_module("load").load
+    network = load(request["path"], threads=request["threads"], instances=request["instances"])
+
+    def call(inputs: Arrays) -> Arrays:
+        outputs = network(*inputs)
+        return outputs if isinstance(outputs, list) else [outputs]
+
+    return [call] * request["streams"], None
+
+
+def compile_openvino(request: Request) -> Calls:
+    """Compile a model with OpenVINO once, with an inference request for each client."""
+    openvino: Any = importlib.import_module("openvino")
+    settings = {"PERFORMANCE_HINT": request["mode"]}
+    if request["mode"] == "THROUGHPUT":
+        settings["PERFORMANCE_HINT_NUM_REQUESTS"] = request["streams"]
+    if request["threads"]:
+        settings["INFERENCE_NUM_THREADS"] = request["threads"]
+    if request["hint"]:
+        settings["INFERENCE_PRECISION_HINT"] = request["hint"]
+    compiled = openvino.Core().compile_model(request["path"], "CPU", settings)
+
+    def call(inference: Any, inputs: Arrays) -> Arrays:
+        outputs = inference.infer(inputs, share_inputs=True)
+        return [np.asarray(outputs[output]) for output in compiled.outputs]
+
+    clients = range(request["streams"])
+    precision = str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+    return [partial(call, compiled.create_infer_request()) for _ in clients], precision
+
+
+def open_onnxruntime(request: Request) -> Calls:
+    """Open a model in ONNX Runtime, whose sessions the clients share."""
+    runtime: Any = importlib.import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = request["threads"]
+    sessions = [
+        runtime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
+        for _ in range(request["sessions"])
+    ]
+    names = [tensor.name for tensor in sessions[0].get_inputs()]
+
+    def call(session: Any, inputs: Arrays) -> Arrays:
+        outputs: Arrays = session.run(None, dict(zip(names, inputs, strict=True)))
+        return outputs
+
+    clients = range(request["streams"])
+    return [partial(call, sessions[client % len(sessions)]) for client in clients], None
+
+
+CALLS: dict[str, Callable[[Request], Calls]] = {
+    "network": load_network,
+    "openvino": compile_openvino,
+    "onnxruntime": open_onnxruntime,
+}
+"""Functions that open a network for the clients, by name."""
+
+
+_BUSY = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(10**6):
+        pass
+"""
+"""A program that computes as long as its parent process lives."""
+
+
+@contextlib.contextmanager
+def busy_processes(neighbours: int) -> Iterator[None]:
+    """Keep cores busy by processes of this session, to which Linux may grant time as a group."""
+    # In sessions of their own, Linux might count the processes as one.
+    command = [sys.executable, "-c", _BUSY, str(os.getpid())]
+    with contextlib.ExitStack() as stack:
+        for _ in range(neighbours):
+            stack.callback(stack.enter_context(subprocess.Popen(command)).kill)
+        yield
+
+
+def torch_preprocessing() -> Callable[[], Any]:
+    """A torch operation on all threads, such as resizing an image, that runs before each call."""
+    torch: Any = importlib.import_module("torch")
+    image = torch.rand(1, 3, 480, 640)
+    return partial(
+        torch.nn.functional.interpolate, image, size=(224, 224), mode="bilinear", antialias=True
+    )
+
+
+def run_clients(request: Request) -> Request:
+    """Let several clients call a network at the same time for some seconds."""
+    step = torch_preprocessing() if request.get("torch") else None
+    with np.load(request["inputs"]) as stored:
+        inputs = [stored[f"arr_{number}"] for number in range(len(stored.files))]
+    calls, precision = CALLS[request["by"]](request)
+    # OpenVINO's first inference sets up parts of its module, and two threads at once wait for ever.
+    outputs = calls[0](inputs)
+    if "outputs" in request:
+        np.savez(request["outputs"], *outputs)
+    start = threading.Barrier(len(calls))
+
+    def client(call: Call) -> tuple[float, float, list[float]]:
+        try:
+            for _ in range(WARM_UP):
+                call(inputs)
+        except BaseException:
+            start.abort()
+            raise
+        start.wait()
+        latencies: list[float] = []
+        begun = ended = time.perf_counter()
+        while not latencies or ended - begun < request["seconds"]:
+            if step is not None and request.get("before"):
+                step()
+            called = time.perf_counter()
+            call(inputs)
+            ended = time.perf_counter()
+            latencies.append(ended - called)
+        return begun, ended, latencies
+
+    with busy_processes(request.get("neighbours", 0)), ThreadPoolExecutor(len(calls)) as pool:
+        clients = [pool.submit(client, call) for call in calls]
+        # A client that failed tells more than those that waited for it.
+        failed = [future.exception() for future in clients if future.exception() is not None]
+        for exc in sorted(failed, key=lambda exc: isinstance(exc, threading.BrokenBarrierError)):
+            raise exc  # type: ignore[misc] # none of them is None
+    times = [future.result() for future in clients]
+    return {
+        "latencies": [seconds for _, _, latencies in times for seconds in latencies],
+        "seconds": max(ended for _, ended, _ in times) - min(begun for begun, _, _ in times),
+        "precision": precision,
+        "variables": sorted(os.environ),
+    }
+
+
+def main() -> None:
+    """Answer the request of the command line on standard output."""
+    # The answer has the standard output to itself: libraries print what they like.
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    try:
+        answer = run_clients(json.loads(sys.argv[1]))
+    except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+        words = str(error).strip().splitlines()
+        answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}
+    print(json.dumps(answer), file=stream, flush=True)
+
+
+if __name__ == "__main__":
+    main()

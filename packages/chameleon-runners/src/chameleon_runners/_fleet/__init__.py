@@ -1,0 +1,8 @@
+"""Measuring on many devices at the same time: GPUs, remote boards or nodes of a cluster.
+
+Builders export kernels to folders (artifacts), and device workers load and time them.
+"""
+
+from chameleon_runners._fleet.options import FleetOptions
+
+__all__ = ["FleetOptions"]

@@ -1,0 +1,1 @@
+"""Child processes: their start, isolation, time limits, and the end of all that they started."""

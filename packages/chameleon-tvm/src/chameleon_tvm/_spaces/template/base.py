@@ -1,0 +1,108 @@
+"""The base class of templates, and the builder of their configurations' programs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+from chameleon_core.plugin_api import Arrays, DesignSpace, InvalidConfigurationError, Task
+
+from chameleon_tvm._building.builder import TVMBuilder
+from chameleon_tvm._building.kernel import Program
+from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.base import Operator
+from chameleon_tvm._spaces.template.options import TemplateOptions
+
+
+class Template(ABC):
+    """A hand-written way to compute an operator, with its open choices as knobs.
+
+    Args:
+        task: The task of the operator.
+
+    Raises:
+        ConfigError: The template does not support the task; the hint names a space that does.
+    """
+
+    plain_loops: ClassVar[bool] = True
+    """Whether functions are loops over arrays, without TVM's blocks (see :class:`.Program`)."""
+
+    _latest: tuple[Mapping[str, Any], tirx.PrimFunc] | None = None
+
+    @abstractmethod
+    def __init__(self, task: Task, options: TemplateOptions) -> None: ...
+
+    @abstractmethod
+    def space(self) -> DesignSpace:
+        """The design space: knobs, constraints, features and first guesses."""
+
+    @cached_property
+    def design_space(self) -> DesignSpace:
+        """The result of the first call of ``space``."""
+        return self.space()
+
+    @abstractmethod
+    def function(self, values: Mapping[str, Any]) -> tirx.PrimFunc:
+        """The TensorIR function of a legal configuration.
+
+        Its parameters are the operator's inputs, then the output, in the operator's physical
+        shapes. Only constant inputs have packed shapes.
+        """
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        """Convert logical constants (weights, [bias]) to the form that ``function`` takes.
+
+        A delivered network packs its weights once, with this method.
+        """
+        del values
+        return constants
+
+    @property
+    def tolerance(self) -> float:
+        """The error that the template's algorithms may have beyond the operator's tolerance.
+
+        It is usually 0. An error is the largest |difference| over the largest |expected|.
+        """
+        return 0.0
+
+    def program(self, values: Mapping[str, Any], operator: Operator, inputs: Arrays) -> Program:
+        """The program of a legal configuration, with constants packed for it."""
+        places = sorted(operator.constants)
+        arrays = [
+            array if index in places else operator.arranged(index, array)
+            for index, array in enumerate(inputs)
+        ]
+        packed = self.pack(values, [inputs[index] for index in places])
+        for index, array in zip(places, packed, strict=True):
+            arrays[index] = array
+        # Networks have the same operator with other constants many times.
+        latest = self._latest  # another thread may replace it
+        if latest is None or latest[0] != values:
+            self._latest = latest = dict(values), self.function(values)
+        return Program(
+            function=latest[1],
+            inputs=arrays,
+            unpack=operator.logical,
+            plain_loops=self.plain_loops,
+        )
+
+
+class TemplateBuilder(TVMBuilder):
+    """Builds kernels of a template's configurations."""
+
+    def __init__(self, template: Template, task: Task, *, threads: int) -> None:
+        super().__init__(task, threads=threads)
+        self.template = template
+        self.space = template.design_space
+
+    def reference(self) -> tuple[Arrays, float]:
+        arrays, tolerance = super().reference()
+        return arrays, max(tolerance, self.template.tolerance)
+
+    def program(self, config: Sequence[int]) -> Program:
+        reason = self.space.why_illegal(config)
+        if reason is not None:
+            raise InvalidConfigurationError(f"not a legal configuration: {reason}")
+        return self.template.program(self.space.decode(config), self.operator, self.inputs)

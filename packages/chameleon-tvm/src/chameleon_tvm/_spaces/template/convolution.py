@@ -1,0 +1,140 @@
+"""The template of convolutions: direct or Winograd's. Weights are packed before timing."""
+
+from __future__ import annotations
+
+import attrs
+from chameleon_core.plugin_api import Task
+
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._operators.layouts import with_rank
+from chameleon_tvm._operators.specs import ConvolutionSpec, convolution_of, physical_shape
+from chameleon_tvm._spaces.template.algorithms import (
+    Algorithm,
+    MultiAlgorithmTemplate,
+    allowed_winograd,
+    select_algorithms,
+)
+from chameleon_tvm._spaces.template.arithmetic import arithmetic_of
+from chameleon_tvm._spaces.template.direct_algorithm import DirectAlgorithm, padded_channels
+from chameleon_tvm._spaces.template.geometry import (
+    Geometry,
+    OuterAxis,
+    groups_per_vector,
+    taps_as_channels_pay,
+)
+from chameleon_tvm._spaces.template.options import DIRECT, TemplateOptions
+from chameleon_tvm._spaces.template.planar import PlanarAlgorithm
+from chameleon_tvm._spaces.template.split_algorithm import SplitAlgorithm
+from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm
+from chameleon_tvm._spaces.template.winograd import WinogradAlgorithm
+from chameleon_tvm._spaces.template.winograd_tiling import supports_winograd
+from chameleon_tvm._types import FLOAT32
+
+PLANE = 2
+"""Number of axes of a tile's positions: height and width."""
+
+
+def geometry_of(spec: ConvolutionSpec, lanes: int) -> Geometry:
+    """The sizes of a convolution, for vectors of ``lanes`` elements."""
+    axes = [
+        OuterAxis(size=size, out=out, kernel=kernel, stride=stride, dilation=dilation, pad=pad)
+        for size, out, kernel, stride, dilation, pad in zip(
+            spec.input[2:],
+            spec.output_shape[2:],
+            spec.kernel_size,
+            spec.strides,
+            spec.dilations,
+            spec.pads[: spec.rank],
+            strict=True,
+        )
+    ]
+    missing = max(0, PLANE - len(axes))
+    axes = [OuterAxis(size=1, out=1, kernel=1)] * missing + axes
+    *outer, rows, columns = axes
+    batch = spec.input[0]
+    layouts = {with_rank(layout, PLANE) for layout in (spec.layout, spec.output_layout)}
+    while layouts == {"NHWC"} and outer and outer[0].independent:
+        batch *= outer.pop(0).size
+    return Geometry(
+        batch=batch,
+        groups=spec.group_count,
+        ic=spec.input[1] // spec.group_count,
+        oc=spec.output_channels // spec.group_count,
+        size=(rows.size, columns.size),
+        out=(rows.out, columns.out),
+        kernel=(rows.kernel, columns.kernel),
+        stride=(rows.stride, columns.stride),
+        dilation=(rows.dilation, columns.dilation),
+        pads=(rows.pad, columns.pad),
+        layout=with_rank(spec.layout, PLANE),
+        out_layout=with_rank(spec.output_layout, PLANE),
+        lanes=lanes,
+        outer=tuple(outer),
+    )
+
+
+def parameter_shapes(spec: ConvolutionSpec) -> dict[str, tuple[int, ...]]:
+    """The physical shapes of a convolution's data, residual and output, by name."""
+    out = physical_shape(spec.output_shape, spec.output_layout)
+    return {"data": physical_shape(spec.input, spec.layout), "residual": out, "out": out}
+
+
+class ConvolutionTemplate(MultiAlgorithmTemplate):
+    """Template of all convolutions on a CPU: any rank, grouped and dilated ones included.
+
+    Several groups are computed together if one group is too small to fill a vector.
+    """
+
+    def __init__(self, task: Task, options: TemplateOptions) -> None:
+        info = target_info(task.target)
+        spec = convolution_of(task)
+        # Sums are 32 bits wide, whatever is added up.
+        geometry = geometry_of(spec, info.lanes("float32"))
+        self.shapes = parameter_shapes(spec)
+        direct = _direct(geometry, spec, task.target)
+        exact: list[Algorithm] = [direct]
+        products = TileAlgorithm.of(geometry, spec, task.target) or PlanarAlgorithm.of(
+            geometry, spec, info
+        )
+        if products is not None:
+            exact.append(products)
+        rounded: list[Algorithm] = []
+        if spec.dtype == FLOAT32 and supports_winograd(direct.geometry):
+            names = allowed_winograd(options, direct.geometry.ic)
+            if names:
+                rounded.append(WinogradAlgorithm(direct.geometry, spec, info, names))
+        split = SplitAlgorithm.of_options(geometry, spec, task.target, options)
+        if split is not None:
+            rounded.append(split)
+        self.algorithms = select_algorithms(exact, rounded, options)
+
+
+def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectAlgorithm:
+    """The direct algorithm of a convolution."""
+    # There are no planes of zeros in a copy.
+    skipping = any(axis.padded for axis in geometry.outer)
+    arithmetic = arithmetic_of(spec, target, skipping=skipping)
+    depth = arithmetic.dot.depth
+    merged = groups_per_vector(geometry)
+    merged_geometry = attrs.evolve(
+        geometry,
+        groups=geometry.groups // merged,
+        ic=padded_channels(geometry.ic * merged, depth),
+        oc=geometry.oc * merged,
+    )
+    # What lies beyond a row is multiplied by zero, which is zero if it is a whole number.
+    copy_geometry = None
+    if arithmetic.quantized and taps_as_channels_pay(geometry, depth):
+        copy_geometry = geometry
+        run = padded_channels(geometry.ic * geometry.kernel[1], depth)
+        merged_geometry = attrs.evolve(merged_geometry, ic=run, kernel=(geometry.kernel[0], 1))
+    return DirectAlgorithm(
+        geometry=merged_geometry,
+        spec=spec,
+        info=target_info(target),
+        channels=spec.input[1],
+        arithmetics={DIRECT: arithmetic},
+        copy_geometry=copy_geometry,
+        groups=spec.group_count,
+        merged_groups=merged,
+    )

@@ -1,0 +1,85 @@
+"""Options of the space ``template``. This module is cheap to import, so checks stay fast."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import attrs
+from attrs import validators
+
+Algorithm = Literal[
+    "direct", "winograd2", "winograd4", "split3", "split6", "bfloat16_weights", "float16_weights"
+]
+
+WINOGRAD_TILES: dict[str, int] = {"winograd2": 2, "winograd4": 4}
+"""Winograd's algorithms by name, with the rows of their tiles of outputs."""
+
+SPLIT_PARTS: dict[str, int] = {"split3": 2, "split6": 3}
+"""Algorithms of float32 products by tiles of bfloat16, with the number of parts of a float32
+number. Their names have the number of tile products."""
+
+WEIGHT_DTYPES: dict[str, str] = {"bfloat16_weights": "bfloat16", "float16_weights": "float16"}
+"""Algorithms of float32 products with 16-bit weights by name, with the dtype of the weights.
+Reading the weights takes half as many bytes."""
+
+MAX_ERROR: float | None = 1e-4
+"""The default of ``max_error``: four times the error of F(4x4, 3x3) with 512 channels. This is a
+tenth of the error of TF32, with which GPUs multiply by default."""
+
+DIRECT = "direct"
+"""Name of the direct algorithm, which every layer has. Its sums have only the usual rounding
+errors."""
+
+
+def _distinct(_: object, attribute: Any, chosen: tuple[str, ...]) -> None:
+    if len(set(chosen)) != len(chosen):
+        raise ValueError(f"{attribute.name} names an algorithm twice: {', '.join(chosen)}")
+
+
+@attrs.frozen(kw_only=True, slots=False)  # AutoOptions has a second base, whose options are slots
+class TemplateOptions:
+    """Options of the space ``template``.
+
+    Attributes:
+        algorithms: Algorithms to choose from. An algorithm is left out if ``max_error`` excludes
+            it, or if it does not support the operator. For example, Winograd's algorithms need 3x3
+            filters without strides, those with split numbers need AMX, and those with 16-bit
+            weights need a dense layer. If none is left, the operator gets the direct algorithm.
+        max_error: Largest expected error of an algorithm in float32, as largest |difference| over
+            the largest |output|. None for no limit beyond the check of every kernel. ``direct`` is
+            always allowed if it is named.
+        templates: Names of templates that take precedence over this package's own, for the
+            operators and targets that they support. Write ``distribution:name`` if two have the
+            same name.
+    """
+
+    algorithms: tuple[Algorithm, ...] = attrs.field(
+        default=(DIRECT, *WINOGRAD_TILES, *SPLIT_PARTS),
+        converter=tuple,
+        validator=[
+            validators.min_len(1),
+            validators.deep_iterable(
+                validators.in_((DIRECT, *WINOGRAD_TILES, *SPLIT_PARTS, *WEIGHT_DTYPES))
+            ),
+            _distinct,
+        ],
+        metadata={
+            "help": "algorithms to choose from; convolutions: direct, winograd2, winograd4; "
+            "with AMX: split3, split6; dense layers: bfloat16_weights, float16_weights"
+        },
+    )
+    max_error: float | None = attrs.field(
+        default=MAX_ERROR,
+        validator=validators.optional(validators.gt(0.0)),
+        metadata={"help": "largest relative error an algorithm may be expected to have"},
+    )
+    templates: tuple[str, ...] = attrs.field(
+        default=(),
+        converter=tuple,
+        metadata={
+            "help": "names of templates that go before the built-in ones",
+            "names": "templates",
+            # Folders of runs that knew no such option stay theirs.
+            "unwritten_default": True,
+        },
+    )

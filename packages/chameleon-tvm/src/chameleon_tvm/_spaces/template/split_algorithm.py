@@ -1,0 +1,272 @@
+"""Convolutions and matrix products of float32 by tile products of bfloat16 (AMX).
+
+A float32 number is a sum of bfloat16 numbers, its parts (Henry, Tang and Heinecke, "Leveraging the
+bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", 2019). With two parts,
+three products of parts have 16 to 17 bits. With three parts, six products have the 24 bits of
+float32. The sums are float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._arrays import contiguous
+from chameleon_tvm._emit import Buffer, Expr, Stmt
+from chameleon_tvm._instructions.base import BFLOAT16_BITS
+from chameleon_tvm._instructions.selection import tile_products_of
+from chameleon_tvm._instructions.tiles import TileProduct
+from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.spec import FusedSpec
+from chameleon_tvm._spaces.template import tile_tiling
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM, allowed_splits
+from chameleon_tvm._spaces.template.arithmetic import TileArithmetic
+from chameleon_tvm._spaces.template.geometry import Geometry
+from chameleon_tvm._spaces.template.input import Input
+from chameleon_tvm._spaces.template.options import SPLIT_PARTS, TemplateOptions
+from chameleon_tvm._spaces.template.tile_algorithm import TileAlgorithm, TileConvolution
+from chameleon_tvm._types import BFLOAT16, FLOAT32, STORAGE
+
+_MAGNITUDE = (1 << 31) - 1
+_HALF = 1 << 15
+"""Half a unit in the last place of a bfloat16 number, in the bits of a float32 number."""
+_INFINITY = 0x7F800000
+_LARGEST = 0x7F7F
+"""Bits of the largest finite bfloat16 number."""
+_TOO_LARGE = (_LARGEST << 16) + _HALF
+"""Bits of the smallest float32 magnitude that rounds to an infinite bfloat16 number."""
+_NAN, _SIGN = 0x7FC0, 0x8000
+
+
+@attrs.frozen(kw_only=True)
+class SplitArithmetic(TileArithmetic):
+    """Float32 numbers as sums of several bfloat16 numbers."""
+
+    def store_weights(self, packed: NDArray[Any]) -> NDArray[Any]:
+        """The parts of packed weights, of shape (steps, parts x elements of a step)."""
+        half = STORAGE[BFLOAT16]
+        rest = packed.astype(np.float32, copy=False)
+        largest = half.real(np.array(_LARGEST, np.uint16))
+        parts = []
+        for _ in range(self.parts):
+            part = half.stored(np.clip(rest, -largest, largest))
+            rest = rest - half.real(part)
+            parts.append(part)
+        return contiguous(np.concatenate(parts, axis=1))
+
+
+class SplitInput(Input):
+    """The copy of a float32 input as bfloat16 parts, with one more part for infinities and NaN.
+
+    An infinity times the low part of a weight has the wrong sign or is NaN. So low parts of weights
+    multiply another first part, in which infinities and NaN are 0. The fast copy notices such
+    numbers and numbers that round to infinity, and the copy is then made again.
+
+    Attributes:
+        exact: Whether the copy is made for such numbers.
+        largest: The largest magnitude of a row, as the bits of a float32 number.
+        rows_largest: The same of each row.
+        finite: Number of images between the first part and the part without infinities.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        *,
+        arithmetic: TileArithmetic,
+        channels: int,
+        pitch: int,
+    ) -> None:
+        super().__init__(
+            geometry,
+            geometry.ic,
+            rows=False,
+            arithmetic=arithmetic,
+            channels=channels,
+            parts=arithmetic.parts + 1,
+            pitch=pitch,
+        )
+        self.parts = arithmetic.parts
+        self.exact = False
+        count = geometry.batch * self.blocks * geometry.planes * geometry.padded_size[0]
+        self.largest = _register()
+        self.rows_largest = emit.buffer("rows_largest", (count,), dtype="int32")
+        self.finite = emit.buffer("finite", (1,), dtype="int32")
+
+    def make_copy(self) -> Stmt:
+        """Make the copy, and again if it has infinities, NaN or numbers that round to infinity."""
+        (count,) = self.rows_largest.shape
+        fast = super().make_copy()
+        self.exact = True
+        exact = super().make_copy()
+        self.exact = False
+        self.largest = _register()
+
+        def compare(row: Expr) -> Stmt:
+            return self._compare(emit.load(self.rows_largest, [row]))
+
+        clear = emit.assign(self.largest, tirx.const(0, "int32"))
+        images = self.geometry.batch * self.parts
+        exact_copy = emit.sequence(
+            [exact, emit.store(self.finite, [0], tirx.const(images, "int32"))]
+        )
+        repeat = emit.branch(
+            [(emit.read(self.largest) >= _TOO_LARGE, exact_copy)],
+            emit.store(self.finite, [0], tirx.const(0, "int32")),
+        )
+        statements = [clear, emit.loop("row", int(count), compare), repeat]
+        comparison = emit.allocate(self.largest, emit.sequence(statements))
+        return emit.allocate(self.rows_largest, emit.sequence([fast, comparison]))
+
+    def _compare(self, magnitude: Expr) -> Stmt:
+        """Statement that keeps the larger magnitude."""
+        return emit.assign(self.largest, tirx.max(emit.read(self.largest), magnitude))
+
+    def _make_row(self, index: Expr) -> Stmt:
+        # Each loop has a register of its own.
+        self.largest = _register()
+        row = super()._make_row(index)
+        if self.exact:
+            return row
+        clear = emit.assign(self.largest, tirx.const(0, "int32"))
+        store_largest = emit.store(self.rows_largest, [index], emit.read(self.largest))
+        return emit.allocate(self.largest, emit.sequence([clear, row, store_largest]))
+
+    def _store_padding(self, place: list[Expr]) -> Stmt:
+        parts = self.parts + self.exact
+        return self._store_parts(place, [tirx.const(0, self.arithmetic.input_dtype)] * parts)
+
+    def _store_element(self, place: list[Expr], value: Expr) -> Stmt:
+        bits = tirx.reinterpret("int32", value)
+        magnitude = bits & _MAGNITUDE
+        if not self.exact:
+            stores = self._store_parts(place, self._split(value, self.parts))
+            return emit.sequence([stores, self._compare(magnitude)])
+        finite = magnitude < _INFINITY
+        nonfinite = tirx.Select(magnitude > _INFINITY, _word(_NAN), _word(_INFINITY >> 16))
+        sign = tirx.Select(bits < 0, _word(_SIGN), _word(0))
+        saturated = sign | tirx.Select(finite, _word(_LARGEST), nonfinite)
+        first = tirx.Select(magnitude >= _TOO_LARGE, saturated, _round_to_part(value))
+        rest = tirx.Select(finite, value - _widen(first), emit.zero())
+        lower = self._split(rest, self.parts - 1)
+        return self._store_parts(place, [first, *lower, tirx.Select(finite, first, _word(0))])
+
+    def _split(self, value: Expr, count: int) -> list[Expr]:
+        """The parts of a number, none of which rounds to infinity."""
+        parts = []
+        for _ in range(count):
+            part = _round_to_part(value)
+            parts.append(part)
+            value = value - _widen(part)
+        return parts
+
+    def _store_parts(self, place: list[Expr], parts: list[Expr]) -> Stmt:
+        """Statement that stores parts of a number, each in its part of the copy."""
+        n, *rest = place
+        images = self.geometry.batch
+        return emit.sequence(
+            [
+                emit.store(self.copy_buffer, [n + number * images, *rest], part)
+                for number, part in enumerate(parts)
+            ]
+        )
+
+
+def _register() -> Buffer:
+    """A register for a magnitude, as the bits of a float32 number."""
+    (register,) = emit.registers(1, 1, name="largest", dtype="int32")
+    return register
+
+
+def _word(bits: int) -> Expr:
+    """A constant bfloat16 number, by its bits."""
+    return tirx.IntImm(BFLOAT16_BITS, bits)
+
+
+def _round_to_part(value: Expr) -> Expr:
+    """The bits of the nearest bfloat16 number, for numbers that do not round to infinity."""
+    bits = tirx.reinterpret("uint32", value) + tirx.const(_HALF, "uint32")
+    return tirx.Cast(BFLOAT16_BITS, bits >> tirx.const(16, "uint32"))
+
+
+def _widen(part: Expr) -> Expr:
+    """The float32 number of a bfloat16 number's bits."""
+    return emit.widening(STORAGE[BFLOAT16], part)
+
+
+class SplitConvolution(TileConvolution):
+    """Writes the function of a convolution of float32 by products of bfloat16 tiles."""
+
+    input: SplitInput
+
+    def _make_input(self) -> SplitInput:
+        g = self.geometry
+        if g.kernel == (1, 1) and g.size == g.out and not any(g.padded):
+            # Threads share the rows of a copy: each pixel is one.
+            column = (math.prod(g.size), 1)
+            g = attrs.evolve(g, size=column, out=column)
+        return SplitInput(g, arithmetic=self.arithmetic, channels=self.channels, pitch=self.pitch)
+
+    def function(self) -> tirx.PrimFunc:
+        body = emit.sequence([self._alias, self._compute()])
+        copied = emit.sequence([self.input.make_copy(), body])
+        local = emit.allocate([self.input.copy_buffer, self.input.finite], copied)
+        more = self.output.epilogue.parameters
+        return emit.function([self.input.data, self.weights, *more, self.output.out], local)
+
+    def _image(self, n: Expr, part: int) -> Expr:
+        if part == self.arithmetic.parts:
+            return n + emit.load(self.input.finite, [0])
+        return n + part * self.geometry.batch
+
+
+def fills_tile(geometry: Geometry, product: TileProduct) -> bool:
+    """Whether a convolution has enough outputs, channels and products to fill tiles.
+
+    Otherwise vectors are about as fast, and more precise.
+    """
+    outputs = geometry.batch * math.prod(geometry.out)
+    reduced = geometry.ic * geometry.taps
+    sizes = outputs, geometry.oc, reduced
+    least = product.rows, product.columns, product.depth
+    return all(a >= b for a, b in zip(sizes, least, strict=True))
+
+
+class SplitAlgorithm(TileAlgorithm):
+    """Algorithms of float32 products by tiles of bfloat16: ``split3`` and ``split6``."""
+
+    loops = SplitConvolution
+
+    @classmethod
+    def of_options(
+        cls, geometry: Geometry, spec: FusedSpec, target: str, options: TemplateOptions
+    ) -> SplitAlgorithm | None:
+        """The allowed split algorithms of a convolution; None if there are none."""
+        names = allowed_splits(options)
+        if not names or spec.dtype != FLOAT32 or not tile_tiling.supports(geometry):
+            return None
+        # Workers load no plugins for operators of float32.
+        products = tile_products_of(target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
+        fitting = [product for product in products if product.data == BFLOAT16_BITS]
+        if not fitting or not fills_tile(geometry, fitting[0]):
+            return None
+        split = cls(geometry, spec, target, SplitArithmetic(product=fitting[0]))
+        split.names = names
+        return split
+
+    @property
+    def _parts(self) -> Mapping[str, int]:
+        return {name: SPLIT_PARTS[name] for name in self.names}
+
+    @property
+    def _in_place(self) -> bool:
+        return False
+
+    def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
+        return attrs.evolve(self.arithmetic, parts=SPLIT_PARTS[values[ALGORITHM]])

@@ -1,0 +1,320 @@
+"""Convolutions by tile products (such as AMX), as one of a convolution's algorithms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+from chameleon_core.plugin_api import Arrays, DesignSpace
+
+from chameleon_tvm import _emit as emit
+from chameleon_tvm._device.targets import target_info
+from chameleon_tvm._emit import Expr, Stmt
+from chameleon_tvm._instructions.emission import with_instructions
+from chameleon_tvm._instructions.selection import tile_products_of
+from chameleon_tvm._instructions.tiles import DATA, SUMS, WEIGHTS, Register
+from chameleon_tvm._late_tvm import tirx
+from chameleon_tvm._operators.spec import FusedSpec
+from chameleon_tvm._spaces.template import tile_tiling
+from chameleon_tvm._spaces.template.algorithms import Algorithm
+from chameleon_tvm._spaces.template.arithmetic import TileArithmetic, epilogue_constants
+from chameleon_tvm._spaces.template.geometry import Geometry
+from chameleon_tvm._spaces.template.input import Input
+from chameleon_tvm._spaces.template.output import JoinedOutput, StoredOutput, TilePosition
+from chameleon_tvm._types import COMPUTE, FLOAT32
+
+PARTS_PER_CORE = 4
+"""Number of parts of the work per core. With more parts, setting up registers costs more. With
+fewer parts, cores get less equal shares."""
+
+
+PART_PRODUCTS: dict[int, Sequence[tuple[int | None, int | None]]] = {
+    1: [(0, 0)],
+    2: [(1, 2), (0, 1), (None, 0)],
+    3: [(2, 3), (1, None), (None, 1), (0, None), (None, 2), (None, 0)],
+}
+"""For each number of parts, the products: the part of the weights and the part of the data that are
+loaded before, or None for those that are in the registers. Small products come first. The last part
+of the data is the first one without infinities, see ``SplitInput``."""
+
+
+class TileConvolution:
+    """Writes the function of a convolution by tile products for one configuration."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        block: tile_tiling.TileBlock,
+        spec: FusedSpec,
+        *,
+        arithmetic: TileArithmetic,
+        channels: int,
+        cores: int,
+    ) -> None:
+        self.geometry = geometry
+        self.block = block
+        self.product = product = arithmetic.product
+        self.cores = cores
+        self.extents = (1, tile_tiling.joined_width(geometry)) if block.joined else geometry.out
+        self.pitch = tile_tiling.column_pitch(geometry, product) if block.copy else geometry.ic
+        self.runs = tile_tiling.Runs.of(geometry, product, separate=self.pitch > geometry.ic)
+        sums = block.rows * block.columns * block.vectors * product.columns
+        self.sums = emit.buffer("sums", (sums,), dtype=product.sums)
+        output = JoinedOutput if block.joined else StoredOutput
+        self.output = output(geometry, block, spec, self.sums)
+        self.arithmetic = arithmetic
+        self.channels = channels
+        self.input = self._make_input()
+        self.blocks = math.ceil(self.output.channels / self.output.block)
+        whole = self.blocks * self.runs.steps * block.vectors * self.runs.depth * product.columns
+        whole *= arithmetic.parts
+        self.weights = emit.buffer("weights", (whole,), dtype=product.weights)
+        source = self.input.copy_buffer if block.copy else self.input.data
+        self.source = emit.buffer("pixels", (math.prod(source.shape),), dtype=product.data)
+        self._alias = tirx.DeclBuffer(self.source, data=source.data)
+        self.registers = self._make_registers()
+
+    def _make_input(self) -> Input:
+        return Input(
+            self.geometry,
+            self.geometry.ic,
+            rows=True,
+            arithmetic=self.arithmetic,
+            channels=self.channels,
+            zero_point=self.output.epilogue.zero_point,
+            pitch=self.pitch,
+        )
+
+    def function(self) -> tirx.PrimFunc:
+        """The complete function; parameters: data, packed weights, constants, [residual], out."""
+        body = emit.sequence([self._alias, self._compute()])
+        if self.block.copy:
+            body = emit.allocate(
+                self.input.copy_buffer, emit.sequence([self.input.make_copy(), body])
+            )
+        more = self.output.epilogue.parameters
+        return emit.function([self.input.data, self.weights, *more, self.output.out], body)
+
+    @property
+    def _positions(self) -> tuple[int, int, int]:
+        """Number of images, and of blocks of outputs down and across an image."""
+        down = math.ceil(self.extents[0] / self.block.rows)
+        return self.geometry.batch, down, math.ceil(self.extents[1] / self.block.columns)
+
+    def _compute(self) -> Stmt:
+        block = self.block
+        positions, channels = self._positions, (self.blocks,)
+        extents = channels + positions if block.channels_outermost else positions + channels
+        count = math.prod(extents)
+        parts = min(count, PARTS_PER_CORE * self.cores)
+
+        def tile(index: Expr) -> Stmt:
+            digits = emit.split(index, extents)
+            if block.channels_outermost:
+                channel, *position = digits
+            else:
+                *position, channel = digits
+            return self._block(position, channel)
+
+        def part(index: Expr) -> Stmt:
+            first = tirx.floordiv(index * count, parts)
+            rest = tirx.floordiv((index + 1) * count, parts) - first
+            body = emit.loop("block", rest, lambda at: tile(first + at))
+            body = emit.allocate(self.output.buffers, body)
+            return self.product.around([*self.registers.values()], body)
+
+        return emit.parallel("part", parts, part)
+
+    def _make_registers(self) -> dict[tuple[str, int], Register]:
+        """The tile registers by contents and number; sums are numbered by pixels, then channels."""
+        block, rows = self.block, {WEIGHTS: 0, SUMS: self.block.pixels, DATA: self.block.pixels}
+        counts = {SUMS: block.tiles * block.vectors, DATA: block.tiles, WEIGHTS: block.vectors}
+        contents = [(holds, tile) for holds, count in counts.items() for tile in range(count)]
+        return {
+            key: self.product.register(number, key[0], rows[key[0]], self.runs.depth)
+            for number, key in enumerate(contents)
+        }
+
+    def _block(self, position: list[Expr], channel: Expr) -> Stmt:
+        g, block, product = self.geometry, self.block, self.product
+        n, yo, xo = position
+        y = emit.tile_start(yo, block.rows, self.extents[0])
+        x = emit.tile_start(xo, block.columns, self.extents[1])
+        sums = [register for (holds, _), register in self.registers.items() if holds == SUMS]
+        stored = [
+            product.store(
+                sums[tile * block.vectors + v],
+                self.sums,
+                tile * block.pixels * self.output.block + v * product.columns,
+                self.output.block,
+            )
+            for tile in range(block.tiles)
+            for v in range(block.vectors)
+        ]
+        at = TilePosition(
+            n=n,
+            outer=(),
+            group=0,
+            block=channel,
+            y=y,
+            x=x,
+            sums=(self.sums,),
+            valid=np.ones((block.columns, g.kernel[1]), np.bool_),
+        )
+        zeros = [product.zero(register) for register in sums]
+        return emit.sequence([*zeros, self._steps(at), *stored, self.output.write(at)])
+
+    def _steps(self, at: TilePosition) -> Stmt:
+        """Add the products of all pieces of all runs."""
+        runs = self.runs
+
+        def step(ry: Expr, run: Expr, piece: Expr) -> Stmt:
+            number = emit.join((ry, run, piece), (runs.rows, runs.count, runs.pieces))
+            return self._multiply(at, (ry, run, piece), number)
+
+        extents = {"ry": runs.rows, "run": runs.count, "piece": runs.pieces}
+        return emit.loops(extents, step)
+
+    def _multiply(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], step: Expr) -> Stmt:
+        """Add the products of a piece of a run, for each pair of parts of the numbers."""
+        statements = []
+        for weights, data in PART_PRODUCTS[self.arithmetic.parts]:
+            if weights is not None:
+                statements += self._load_weights(at, step, weights)
+            if data is not None:
+                statements += self._load_data(at, tap, data)
+            statements += self._products()
+        return emit.sequence(statements)
+
+    def _products(self) -> list[Stmt]:
+        """Multiply all tiles of data in registers with all tiles of weights."""
+        block, registers = self.block, self.registers
+        return [
+            self.product.product(
+                registers[SUMS, tile * block.vectors + v],
+                registers[DATA, tile],
+                registers[WEIGHTS, v],
+            )
+            for tile in range(block.tiles)
+            for v in range(block.vectors)
+        ]
+
+    def _load_weights(self, at: TilePosition, step: Expr, part: int) -> list[Stmt]:
+        """Load a part of the weights of a step."""
+        product, parts = self.product, self.arithmetic.parts
+        first = emit.join((at.block, step), (self.blocks, self.runs.steps)) * parts + part
+        first = first * self.block.vectors
+        statements = []
+        for v in range(self.block.vectors):
+            start = (first + v) * (self.runs.depth * product.columns)
+            register = self.registers[WEIGHTS, v]
+            statements.append(product.load(register, self.weights, start, register.width))
+        return statements
+
+    def _load_data(self, at: TilePosition, tap: tuple[Expr, Expr, Expr], part: int) -> list[Stmt]:
+        """Load a part of the inputs of a piece of a run."""
+        g, block = self.geometry, self.block
+        ry, run, piece = tap
+        statements = []
+        for tile in range(block.tiles):
+            yi, strip = divmod(tile, block.strips)
+            row = (at.y + yi) * g.stride[0] + ry * g.dilation[0]
+            column = (at.x + strip * block.pixels) * g.stride[1] + run * g.dilation[1]
+            start = self._pixel(self._image(at.n, part), row, column) + piece * self.runs.depth
+            stride = g.stride[1] * self.pitch
+            register = self.registers[DATA, tile]
+            statements.append(self.product.load(register, self.source, start, stride))
+        return statements
+
+    def _image(self, n: Expr, part: int) -> Expr:
+        """Index of an image in a part of the copy, or of the input."""
+        del part  # there is one
+        return n
+
+    def _pixel(self, n: Expr, row: Expr, column: Expr) -> Expr:
+        """Index of the first channel at a row and column of the padded input."""
+        g = self.geometry
+        if self.block.copy:
+            rows, columns = g.padded_size
+            return ((n * rows + row) * columns + column) * self.pitch
+        return ((n * g.size[0] + row) * g.size[1] + column) * g.ic
+
+
+class TileAlgorithm(Algorithm):
+    """The tile-product algorithm of an operator: design space, functions and packed weights."""
+
+    names: Sequence[str] = (tile_tiling.TILE_PRODUCTS,)
+    loops: ClassVar[type[TileConvolution]] = TileConvolution
+
+    def __init__(
+        self, geometry: Geometry, spec: FusedSpec, target: str, arithmetic: TileArithmetic
+    ) -> None:
+        self.arithmetic = arithmetic
+        self.product = arithmetic.product
+        self.channels = geometry.ic
+        flat = tile_tiling.flatten_image(attrs.evolve(geometry, lanes=self.product.columns))
+        self.geometry = attrs.evolve(flat, ic=tile_tiling.best_padded_channels(flat, self.product))
+        self.spec = spec
+        self.info = target_info(target)
+
+    @classmethod
+    def of(cls, geometry: Geometry, spec: FusedSpec, target: str) -> TileAlgorithm | None:
+        """The tile-product algorithm of a convolution; None if no instruction fits."""
+        kind = COMPUTE[spec.dtype]
+        if kind.name == FLOAT32 or not tile_tiling.supports(geometry):
+            return None
+        products = tile_products_of(target, data=kind.data.name, weights=kind.weights.name)
+        fitting = [product for product in products if product.data == kind.data.storage_dtype]
+        if not fitting:
+            return None
+        return cls(geometry, spec, target, TileArithmetic(product=fitting[0], data=kind.data))
+
+    def space(self) -> DesignSpace:
+        return tile_tiling.TileTiling(
+            self.geometry, self.info, self.product, in_place=self._in_place, parts=self._parts
+        ).space()
+
+    @property
+    def _parts(self) -> Mapping[str, int]:
+        """Number of parts of a number, by the name of the algorithm."""
+        return {tile_tiling.TILE_PRODUCTS: 1}
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether tile products may read the input in place, without a copy."""
+        g = self.geometry
+        return g.layout == "NHWC" and g.ic == self.channels and not any(g.padded)
+
+    def function(
+        self, values: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+    ) -> tirx.PrimFunc:
+        block = tile_tiling.TileBlock.of(values, self.geometry.ic)
+        loops = self.loops(
+            self.geometry,
+            block,
+            self.spec,
+            arithmetic=self._arithmetic(values),
+            channels=self.channels,
+            cores=self.info.cores,
+        )
+        return with_instructions(emit.with_shapes(loops.function(), shapes), [self.product])
+
+    def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
+        weights, *rest = constants
+        block = tile_tiling.TileBlock.of(values, self.geometry.ic)
+        channels = max(self.geometry.oc, block.vectors * self.product.columns)
+        arithmetic = self._arithmetic(values)
+        more = epilogue_constants(weights, rest, 1, channels, arithmetic)
+        numbers = arithmetic.weights(weights)
+        packed = tile_tiling.pack_tiles(numbers, self.geometry, block, self.product)
+        runs = tile_tiling.Runs.of(self.geometry, self.product)
+        step = packed.reshape(-1, block.vectors * runs.depth * self.product.columns)
+        return [arithmetic.store_weights(step).reshape(-1), *more]
+
+    def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
+        """The arithmetic of a configuration."""
+        del values  # there is one
+        return self.arithmetic

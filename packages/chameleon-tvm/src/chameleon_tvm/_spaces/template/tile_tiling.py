@@ -1,0 +1,387 @@
+"""Convolutions by tile products (such as AMX), and the design space of their loops.
+
+A tile of data holds the inputs of up to 16 neighbouring outputs of one image row, one tile row for
+each output. The instruction loads tile rows directly from the padded input, one stride apart. So
+the input is not rearranged into a matrix, as im2col would do (Chellapilla et al., "High Performance
+Convolutional Neural Networks for Document Processing", 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from chameleon_core.plugin_api import Choice, Constraint, Values
+from numpy.typing import NDArray
+
+from chameleon_tvm._arrays import contiguous
+from chameleon_tvm._device.targets import TargetInfo
+from chameleon_tvm._instructions.tiles import TileProduct
+from chameleon_tvm._spaces.template.algorithms import ALGORITHM
+from chameleon_tvm._spaces.template.direct_tiling import tile_sizes
+from chameleon_tvm._spaces.template.estimates import (
+    COPY_COST,
+    TILE_CYCLES,
+    Numbers,
+    Tiling,
+    as_floats,
+    by_algorithm,
+)
+from chameleon_tvm._spaces.template.geometry import Geometry, Tile, overlapping_blocks
+from chameleon_tvm._types import FLOAT32
+
+TILE_PRODUCTS = "tiles"
+"""Name of the tile-product algorithm."""
+
+BLOCK_KNOBS = ("product_pixels", "product_strips", "product_rows", "product_vectors")
+"""Knobs of the inner loops. Configurations with equal values of these run the same inner loops."""
+
+PRODUCTS_OF_PARTS = {1: 1, 2: 3, 3: 6}
+"""Number of tile products for each piece of the reduction, by the number of parts of a number."""
+
+CACHE_SETS = 64
+"""Number of sets of a first-level cache with 4 KiB in each way, as on all x86 CPUs."""
+
+LEAST_JOIN_GAIN = 1.15
+"""Least ratio of the numbers of tiles for which rows may be joined. Outputs between rows cost a
+little, too."""
+
+LOAD_SHARE = 0.5
+"""Time of loading a tile over the time of a product."""
+FINISH_CYCLES = 8.0
+"""Cycles for storing a vector of sums, applying the epilogue and storing the output."""
+
+
+@attrs.frozen(kw_only=True)
+class TileBlock(Tile):
+    """A decoded configuration: the block of outputs in registers, and how it is computed.
+
+    The vectors of a ``Tile`` are tiles of output channels here.
+
+    Attributes:
+        pixels: Outputs of a row in a tile of data.
+        strips: Tiles of data beside each other in a row.
+        joined: Whether all rows of the padded image form one row, so that a tile may hold outputs
+            of several rows. Outputs between the rows are computed and not stored.
+    """
+
+    pixels: int
+    strips: int
+    joined: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], channels: int) -> TileBlock:
+        """The block of a decoded configuration."""
+        pixels, strips = values["product_pixels"], values["product_strips"]
+        return cls(
+            pixels=pixels,
+            strips=strips,
+            rows=values["product_rows"],
+            columns=pixels * strips,
+            vectors=values["product_vectors"],
+            channels=channels,
+            copy=values["product_input"] == "copy",
+            channels_outermost=values["product_outermost"] == "channels",
+            joined=values.get("product_positions", "row") == "image",
+        )
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles of data."""
+        return self.rows * self.strips
+
+
+@attrs.frozen(kw_only=True)
+class Runs:
+    """The inputs that one output reads, divided into pieces for one tile product each.
+
+    A run is a series of neighbouring elements in memory. Its pieces have equal sizes, because an
+    infinity or NaN beyond the run would spoil the output even if its weight is zero.
+
+    Attributes:
+        rows: Rows of the filter.
+        count: Runs in each row of the filter: one if its taps are neighbours, else one per tap.
+        pieces: Pieces of a run.
+        depth: Elements of a piece.
+    """
+
+    rows: int
+    count: int
+    pieces: int
+    depth: int
+
+    @classmethod
+    def of(cls, geometry: Geometry, product: TileProduct, *, separate: bool = False) -> Runs:
+        """The runs of a one-group convolution with the channels of ``best_padded_channels``."""
+        g = geometry
+        neighbours = (g.dilation[1] == 1 and not separate) or g.kernel[1] == 1
+        elements = g.ic * g.kernel[1] if neighbours else g.ic
+        depth = max(d for d in _depths(product) if elements % d == 0)
+        return cls(
+            rows=g.kernel[0],
+            count=1 if neighbours else g.kernel[1],
+            pieces=elements // depth,
+            depth=depth,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Number of tile products that are added up for each tile of sums."""
+        return self.rows * self.count * self.pieces
+
+
+def best_padded_channels(geometry: Geometry, product: TileProduct) -> int:
+    """The number of padded input channels that takes the fewest tile products."""
+    most = geometry.ic + product.depth
+    step = _depths(product)[0]
+    every = range(-(-geometry.ic // step) * step, most + 1, step)
+    return min(every, key=lambda ic: (Runs.of(attrs.evolve(geometry, ic=ic), product).steps, ic))
+
+
+def _depths(product: TileProduct) -> Sequence[int]:
+    """The possible depths of a piece, ascending."""
+    least = product.pack if product.shorter else product.depth
+    return range(least, product.depth + 1, product.pack)
+
+
+def supports(geometry: Geometry) -> bool:
+    """Whether tile products can compute a convolution: one group, at most two spatial axes."""
+    return geometry.groups == 1 and not geometry.outer
+
+
+def flatten_image(geometry: Geometry) -> Geometry:
+    """The sizes with the image as one row, if each output reads only its own pixel."""
+    g = geometry
+    own = g.kernel == (1, 1) and g.stride == (1, 1) and g.size == g.out and not any(g.padded)
+    if not own:
+        return g
+    row = (1, g.size[0] * g.size[1])
+    return attrs.evolve(g, size=row, out=row)
+
+
+def column_pitch(geometry: Geometry, product: TileProduct) -> int:
+    """Number of elements from a column of a copied input to the next one.
+
+    Columns a multiple of many cache lines apart share few sets of L1, so a line is added then.
+    """
+    lines, rest = divmod(geometry.ic, product.depth)
+    shared = rest == 0 and math.gcd(lines, CACHE_SETS) > CACHE_SETS // product.rows
+    return geometry.ic + product.depth * shared
+
+
+def joined_width(geometry: Geometry) -> int:
+    """Number of outputs of all rows as one row, those between the rows included."""
+    return (geometry.out[0] - 1) * geometry.padded_size[1] + geometry.out[1]
+
+
+def joining_pays(geometry: Geometry, product: TileProduct) -> bool:
+    """Whether tiles hold notably more needed outputs if all rows of an image form one row."""
+    g = geometry
+    if g.stride != (1, 1) or g.out[0] == 1 or joined_width(g) < product.rows:
+        return False
+    separate = g.out[0] * math.ceil(g.out[1] / product.rows)
+    return math.ceil(joined_width(g) / product.rows) * LEAST_JOIN_GAIN <= separate
+
+
+def pack_tiles(
+    weights: NDArray[Any], geometry: Geometry, block: TileBlock, product: TileProduct
+) -> NDArray[Any]:
+    """Weights (O, I, rows, columns) in the order in which a tile product reads them.
+
+    The array is one-dimensional: blocks of output channels, steps of the reduction, tiles of
+    channels, rows of a tile. The last block starts earlier if it would exceed the channels.
+    """
+    runs = Runs.of(geometry, product)
+    oc, ic = weights.shape[:2]
+    width = block.vectors * product.columns
+    channels = max(oc, width)
+    last = weights.reshape(oc, ic, *geometry.kernel).transpose(0, 2, 3, 1)
+    whole = np.pad(last, ((0, channels - oc), (0, 0), (0, 0), (0, geometry.ic - ic)))
+    ordered = whole.reshape(channels, -1)
+    blocked = ordered[overlapping_blocks(channels, width)]
+    groups = runs.depth // product.pack
+    tiles = blocked.reshape(
+        len(blocked), block.vectors, product.columns, runs.steps, groups, product.pack
+    )
+    return contiguous(tiles.transpose(0, 3, 1, 4, 2, 5)).reshape(-1)
+
+
+@attrs.frozen(kw_only=True)
+class TileEstimates:
+    """Estimates for n configurations of tile products, without building kernels.
+
+    Every field has shape (n,).
+
+    Attributes:
+        registers: Tiles that are held in registers.
+        loads: Tiles loaded for each product.
+        rows_used: Share of a tile's rows that hold a pixel.
+        waste: Number of computed outputs over the number of needed outputs.
+        tasks: Number of blocks of outputs.
+        imbalance: Time of the busiest core over its time if work were divided evenly.
+        steps: Number of tile products that are added to each tile of sums.
+        input_bytes: Bytes of the inputs that a block reads.
+        weight_bytes: Bytes of the weights that a block reads.
+        copied: Bytes written while copying the input, over the number of tile products. 0 if the
+            input is not copied.
+    """
+
+    registers: Numbers
+    loads: Numbers
+    rows_used: Numbers
+    waste: Numbers
+    tasks: Numbers
+    imbalance: Numbers
+    steps: Numbers
+    input_bytes: Numbers
+    weight_bytes: Numbers
+    copied: Numbers
+
+
+class TileTiling(Tiling):
+    """The design space of a convolution by tile products."""
+
+    tile_knobs = BLOCK_KNOBS
+    estimates = TileEstimates
+    log_fields = frozenset({"tasks", "steps", "input_bytes", "weight_bytes"})
+    groups = (
+        ("tile", ("registers", "loads", "rows_used", "waste")),
+        ("parallel loop", ("tasks", "imbalance")),
+        ("innermost loop", ("steps",)),
+        ("input", ("input_bytes", "copied")),
+        ("weights", ("weight_bytes",)),
+    )
+    prefix = "product"
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        info: TargetInfo,
+        product: TileProduct,
+        *,
+        in_place: bool,
+        parts: Mapping[str, int],
+    ) -> None:
+        self.geometry = geometry
+        self.info = info
+        self.product = product
+        self.parts = parts
+        self.runs = Runs.of(geometry, product)
+        width = geometry.out[1]
+        sizes = tile_sizes(width, product.rows)
+        # A tile of few pixels takes as long as a whole one.
+        pixels = tuple(size for size in sizes if 2 * size >= max(sizes))
+        self.can_join = joining_pays(geometry, product)
+        if self.can_join:
+            pixels, width = (*pixels, product.rows), joined_width(geometry)
+        channels = math.ceil(geometry.oc / product.columns)
+        counts = range(1, product.registers)
+        self.knobs = (
+            Choice(name=ALGORITHM, options=tuple(parts)),
+            Choice(name="product_pixels", options=pixels),
+            Choice(
+                name="product_strips",
+                options=tuple(n for n in counts if n * min(pixels) <= width)[:3],
+            ),
+            Choice(
+                name="product_rows", options=tuple(n for n in counts if n <= geometry.out[0])[:3]
+            ),
+            Choice(name="product_vectors", options=tuple(n for n in counts if n <= channels)[:3]),
+            Choice(name="product_input", options=("copy", "in_place") if in_place else ("copy",)),
+            Choice(name="product_outermost", options=("channels", "positions")),
+        )
+        if self.can_join:
+            self.knobs += (Choice(name="product_positions", options=("row", "image")),)
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        most, width = self.product.registers, self.geometry.out[1]
+        return (
+            Constraint(
+                reason=f"the block needs more than {most} tiles",
+                holds=lambda v: self.estimate(v).registers <= most,
+            ),
+            Constraint(
+                reason="the block is wider than the output",
+                holds=lambda v: (
+                    v["product_pixels"] * v["product_strips"]
+                    <= np.where(self._joined(v), joined_width(self.geometry), width)
+                ),
+            ),
+            Constraint(
+                reason="joined rows are a single row, in whole tiles",
+                holds=lambda v: (
+                    ~self._joined(v)
+                    | (v["product_rows"] == 1) & (v["product_pixels"] == self.product.rows)
+                ),
+            ),
+        )
+
+    def _joined(self, values: Values) -> NDArray[np.bool_]:
+        """Whether the rows of each of n configurations are joined, shape (n,)."""
+        if not self.can_join:
+            return np.zeros(len(values["product_rows"]), np.bool_)
+        return np.asarray(values["product_positions"] == "image")
+
+    def estimate(self, values: Values) -> TileEstimates:
+        g, product, runs = self.geometry, self.product, self.runs
+        pixels, strips, rows, vectors = as_floats(values, *BLOCK_KNOBS)
+        columns, tiles, channels = pixels * strips, strips * rows, vectors * product.columns
+        joined = self._joined(values)
+        down = np.where(joined, 1.0, np.ceil(g.out[0] / rows))
+        across = np.ceil(np.where(joined, joined_width(g), g.out[1]) / columns)
+        blocks = np.ceil(g.oc / channels)
+        tasks = g.batch * down * across * blocks
+        products = tasks * tiles * vectors * runs.steps
+        in_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1
+        in_columns = (columns - 1) * g.stride[1] + (g.kernel[1] - 1) * g.dilation[1] + 1
+        staged = math.prod(g.padded_size) * g.batch * g.ic
+        parts = by_algorithm(values, self.parts)
+        return TileEstimates(
+            registers=tiles * vectors + tiles + vectors,
+            loads=(tiles + vectors) / (tiles * vectors),
+            rows_used=pixels / product.rows,
+            waste=down * rows * across * columns * blocks * channels / (g.out[0] * g.out[1] * g.oc),
+            tasks=tasks,
+            imbalance=self.imbalance(tasks),
+            steps=np.full(len(tasks), float(runs.steps)),
+            input_bytes=parts * in_rows * in_columns * g.ic * np.dtype(product.data).itemsize,
+            weight_bytes=parts
+            * (channels * runs.steps * runs.depth * np.dtype(product.weights).itemsize),
+            copied=np.where(values["product_input"] == "copy", parts * staged / products, 0.0),
+        )
+
+    def guessed_cost(self, values: Values) -> Numbers:
+        """A relative cost to order first guesses, of shape (n,); lower is better.
+
+        It is the estimated number of cycles over the least number of tile products. Products, loads
+        of
+        tiles and reads from L3 overlap, so only the longest counts.
+        """
+        e, product = self.estimate(values), self.product
+        products = by_algorithm(
+            values, {name: PRODUCTS_OF_PARTS[n] for name, n in self.parts.items()}
+        )
+        tiles = values["product_strips"] * values["product_rows"]
+        vectors = values["product_vectors"]
+        multiplied = (tiles * vectors).astype(np.float64) * self.runs.steps
+        inner = products * product.cost * np.maximum(1.0, LOAD_SHARE * e.loads)
+        shared = np.where(values["product_outermost"] == "channels", 0.0, e.weight_bytes)
+        far = shared * (e.weight_bytes > self.info.l2_bytes / 2) / self.info.l3_bytes_per_cycle
+        outputs = tiles * values["product_pixels"] * vectors
+        ends = (TILE_CYCLES + FINISH_CYCLES * outputs) / multiplied
+        copies = COPY_COST * e.copied / self.info.l3_bytes_per_cycle
+        work = e.waste / e.rows_used * e.imbalance
+        cycles = work * (np.maximum(inner, far / multiplied) + ends) + copies
+        return np.asarray(cycles / self._unit)
+
+    @property
+    def _unit(self) -> float:
+        """Cycles of a tile product in the unit of the costs of other algorithms."""
+        if TILE_PRODUCTS in self.parts:
+            return 1.0
+        product = self.product
+        vectors = product.rows * product.columns * product.depth / self.info.lanes(FLOAT32)
+        return vectors / self.info.fma_per_cycle
