@@ -164,7 +164,8 @@ class RunFolder:
         changed = versions.changes(stored, now)
         if changed:
             log.warning(
-                "the run is continued with other versions than it was begun with; it may "
+                "versions_changed",
+                reason="the run continues with other versions than it was begun with; it may "
                 "propose and measure otherwise than it would have",
                 versions=changed,
             )
@@ -221,7 +222,7 @@ class RunFolder:
         aside.mkdir()
         for file in old:
             file.rename(aside / file.name)
-        log.warning("the earlier run of this folder was moved aside", to=str(aside))
+        log.warning("earlier_run_moved_aside", to=str(aside))
 
 
 def _identity(pipeline: ResolvedPipeline) -> Any:

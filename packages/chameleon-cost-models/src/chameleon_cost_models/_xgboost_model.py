@@ -14,8 +14,8 @@ from chameleon_cost_models._tree_model import TreeModel
 
 _OBJECTIVES: dict[str, dict[str, Any]] = {
     "reg": {"objective": "reg:squarederror"},
-    # Pairs are drawn evenly over the whole list: which of two mediocre configurations is better
-    # matters too, since a walk has to climb past them. xgboost's own default looks at the top.
+    # Pairs are drawn evenly over the whole list, since a walk also has to choose between mediocre
+    # configurations. The default of XGBoost draws them from the top of the list.
     "rank": {
         "objective": "rank:pairwise",
         "lambdarank_pair_method": "mean",

@@ -24,10 +24,10 @@ DEFAULT = PresetRecord(
     summary="Two cost models take turns, and prefer configurations about which they are uncertain",
     pipeline={
         **_OTHER_STAGES,
-        # A small space is scored as a whole. In others, chains at temperature 0 that start at the
-        # best configurations reach AutoTVM's final score in a fraction of its steps
-        # (benchmarks/search_steps.py, "annealing elites, cold"). Neighbours of the best get a
-        # quarter of the measurements, because the model may be wrong about them.
+        # A small space is scored as a whole. In a large space, chains at temperature 0 that start
+        # at the best configurations need a fraction of AutoTVM's steps to reach its final score.
+        # The row "annealing elites, cold" of benchmarks/search_steps.py shows this. Neighbours of
+        # the best get a quarter of the measurements, because the model may be wrong about them.
         "explorer": {
             "name": "annealing",
             "chains": 128,

@@ -67,7 +67,8 @@ def location_of(node: Any) -> SourceLocation:
 
 def operator_of(node: Any) -> str:
     """The name of the operator that a program's node calls."""
-    # What has an effect, such as an error, is called by an operator that orders effects.
+    # An operator with an effect, such as raising an error, is called through ``with_effects``,
+    # which orders effects.
     effect = getattr(node.target, "__name__", "") == "with_effects"
     target = node.args[1] if effect else node.target
     return str(getattr(target, "__name__", target)).removesuffix(".default")

@@ -156,7 +156,7 @@ def time_kernel(
 ) -> Timing:
     """Time a kernel that has run at least once."""
     cold = policy.cold_bytes
-    # The first run warms up caches and threads. Of two probes, one may be disturbed.
+    # The first run warms up caches and threads. There are two probes because one may be disturbed.
     kernel.time(1, cold_bytes=cold)
     probe = min(kernel.time(1, cold_bytes=cold) for _ in range(2))
     number = policy.runs_per_repeat(probe)

@@ -1,7 +1,7 @@
 """The number of threads that this process may use, from its cores and its CPU quota.
 
 If threads exceed the quota, the kernel stops all of them for the rest of a period, usually a tenth
-of a second (docs/measuring.md has times).
+of a second. The page docs/measuring.md has times.
 """
 
 from __future__ import annotations

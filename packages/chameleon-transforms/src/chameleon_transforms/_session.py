@@ -177,7 +177,7 @@ class Session:
                 hint=f"There are points 0 to {len(points) - 1}." if points else "It is empty.",
             )
         if not self.source.trained:
-            log.warning("the_original_is_not_trained", network=self.pipeline.model.name)
+            log.warning("original_not_trained", network=self.pipeline.model.name)
         folder = self.folder / f"point_{number}"
         point = Point.from_json(points[number])
         return folder, write_point(self.space, point, self.source.images, self.data(), folder)

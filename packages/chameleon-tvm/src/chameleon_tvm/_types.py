@@ -146,9 +146,9 @@ STORAGE = {
             tolerance=1.6e-2,
             rounding=2.0**-8,
         ),
-        # A difference of one is accepted and of two is not, if the largest number is near 255:
-        # what is almost half-way between two numbers may be rounded to either, since products and
-        # sums of float32 may be computed in one instruction, or in two.
+        # If the largest number is near 255, a difference of one passes and a difference of two does
+        # not. A result almost half-way between two integers may be rounded to either. The reason is
+        # that a product and a sum of float32 may be one instruction or two.
         StorageType(name=UINT8, bits=8, high=255, operands=(UINT8, _INT16), tolerance=1.5 / 255.0),
         StorageType(
             name=INT8, bits=8, low=-128, high=127, operands=(INT8, _INT16), tolerance=1.5 / 255.0

@@ -132,7 +132,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
         why = str(error) if error.hint is None else f"{error} ({error.command_hint})"
         result = CellResult.failed(cell, why)
     except Exception as error:  # any plugin's code; the other cells are worth running
-        log.exception("a cell failed", cell=cell.name)
+        log.exception("cell_failed", cell=cell.name)
         result = CellResult.failed(cell, f"{type(error).__name__}: {error}")
     result = attrs.evolve(result, versions=cell.versions)
     result.write(cell.result)

@@ -66,7 +66,7 @@ def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
     denied: list[OSError] = []
     for path, inner, names in os.walk(folder, onerror=denied.append):
         is_run = RunFile.RECORDS in names or RunFile.EVENTS in names
-        # What was moved aside by --fresh is a run, too; a delivered network is none.
+        # A folder that --fresh moved aside is a run, too; the folder of a delivered network is not.
         hidden = {RunFile.NETWORK} if is_run else set()
         inner[:] = sorted(name for name in inner if name[0] != "." and name not in hidden)
         if is_run:

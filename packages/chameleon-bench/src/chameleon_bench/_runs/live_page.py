@@ -163,7 +163,7 @@ def _made(folder: Path, look: Look) -> str:
         said = str(error)
     except Exception as error:
         # Records may be anybody's. A page without what loads it again would stay for good.
-        log.exception("the page of a run cannot be made", run=str(folder))
+        log.exception("run_page_not_made", run=str(folder))
         said = f"the page cannot be made: {type(error).__name__}: {error}"
     if said:
         text = _PAGE.substitute(title=html.escape(folder.name), said=html.escape(said))
@@ -237,7 +237,7 @@ class _Server(ThreadingHTTPServer):
         """Log an error in a request, unless the browser only closed the connection."""
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError):
-            log.warning("a request failed", error=f"{type(error).__name__}: {error}")
+            log.warning("request_failed", error=f"{type(error).__name__}: {error}")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -295,4 +295,4 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
         """Log a request for debugging only, because stderr is for the command's own messages."""
-        log.debug("request", what=format % args)
+        log.debug("request_answered", request=format % args)

@@ -81,7 +81,7 @@ class _SuiteReader(DocumentReader):
         if not compare:
             document["baselines"] = []
         document.pop("require", None)
-        # What somebody measured before must not decide between pipelines.
+        # Records of earlier runs must not decide which pipeline is better.
         document.pop("records", None)
         measures_hardware = pipeline.rival is not None
         with self.collecting():
@@ -89,7 +89,7 @@ class _SuiteReader(DocumentReader):
             measures_hardware = measures_hardware or bool(
                 getattr(load_factory(resolved.runner.factory), "measures_hardware", True)
             )
-        # What the pipeline leaves open, and who competes in its place.
+        # The default target resolver, and the rival that runs instead of the pipeline.
         more = {"target": getattr(resolved.target_resolver, "name", None), "rival": pipeline.rival}
         return Pairing(
             pipeline=pipeline.name,

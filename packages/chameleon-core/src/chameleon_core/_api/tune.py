@@ -146,7 +146,7 @@ def _installed(stream: TextIO) -> object:
         try:
             return point.load()(stream)
         except Exception:  # anyone's code; watching a run must not end it
-            log.exception("a display cannot be made and is left out", display=point.value)
+            log.exception("display_left_out", display=point.value)
     return TextProgress(stream)
 
 

@@ -298,7 +298,7 @@ class _Plugin:
 
 
 def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:
-    """Of the plugins that share a name, keep only those of the kind's own distribution."""
+    """If plugins share a name, keep only those of the kind's own distribution."""
     owners: dict[str, list[str]] = {}
     for entry in loaded.entries:
         if entry.kind == kind.name:

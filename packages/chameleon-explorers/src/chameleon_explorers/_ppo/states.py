@@ -56,7 +56,7 @@ class VectorStates:
 class TokenStates:
     """Encodes states with one token per knob, whose width is the same for every design space.
 
-    The token contains a hash of the knob's name, so that a policy with shared weights can use in
+    The token contains a hash of the knob's name. With shared weights, a policy can therefore use in
     the next task what it learnt about a knob such as ``tile_h``.
     """
 

@@ -33,7 +33,7 @@ class Machine:
         import tvm  # noqa: PLC0415 - most networks need no TVM
         from tvm import relax  # noqa: PLC0415
 
-        # What TVM holds as it starts its threads would be waited for in a child process for good.
+        # A forked child process would wait forever for the threads that TVM started in the parent.
         if vars(tvm).setdefault("_process_of_threads", os.getpid()) != os.getpid():
             raise RuntimeError(FORKED)
         check_processor(manifest)

@@ -173,7 +173,7 @@ class Delivery:
             digest = digest_of(self._graph, self._arguments, self._weights)
             if digest != self._home.name:
                 raise FallbackError("weights have changed, and the exported graph was removed")
-        log.info("a graph is compiled", folder=str(self._folder))
+        log.info("compiling_graph", folder=str(self._folder))
         if (self._folder / "run" / _RESULT).exists():  # of a network that was damaged and removed
             shutil.rmtree(self._folder / "run")
         try:

@@ -188,7 +188,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the parent shows whatever it is
         answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
     answers.send({**answer, "step_seconds": steps.until_now()})
-    # What is left of a network of this size takes seconds to be freed one by one.
+    # Python would take seconds to free the objects of a large network one by one.
     os._exit(0)
 
 
@@ -261,8 +261,9 @@ class NetworkCheck:
         if verdict.problem is not None:
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}")
         conditioning = expected.conditioning
-        # Without tuned kernels it may take many times as long as it will, in which what takes long
-        # later is lost; the framework's time is the scale that is there before anything is tuned.
+        # An untuned network may be many times slower than the tuned one. Functions that matter
+        # after tuning would seem cheap in comparison, so the framework's time is the scale if it is
+        # shorter.
         seconds = min(sum(kernel.seconds for kernel in kernels), reference.seconds)
         return CheckReport(
             layout=layout,

@@ -95,7 +95,7 @@ class Baselines:
             self._first.opened()
         except ChameleonError as error:
             if self._reader is not None:  # the system may have killed it for its memory
-                log.debug("reference_starts_again", problem=str(error))
+                log.debug("reference_restarted", problem=str(error))
                 self._reader = None
                 del self._first
                 return self.reference

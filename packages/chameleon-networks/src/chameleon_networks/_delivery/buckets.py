@@ -192,8 +192,8 @@ def delivered(
         whole = plain = Path(scratch, "network")
         padded = any(dimension.padded for dimension in bucketed.dimensions)
         if padded and any(network.precision is not None for network in settled.values()):
-            # What padding changes could not be told from what types lose, so that it is looked for
-            # in the network without them.
+            # Errors of padding and errors of reduced dtypes look alike. The check of padding
+            # therefore uses the network without reduced dtypes.
             plain = Path(scratch, "plain")
         for name, bucket in buckets.items():
             log.info("bucket_begun", bucket=name)

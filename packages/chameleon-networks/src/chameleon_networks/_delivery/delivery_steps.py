@@ -111,7 +111,7 @@ class DeliverySteps:
     def __init__(
         self, settled: DeliverableNetwork, delivery: Delivery, stack: contextlib.ExitStack
     ) -> None:
-        # What cannot be compiled or run here is told before anything starts.
+        # A target or compiler that cannot be used raises its error before any work starts.
         check_target(delivery.target)
         compiler_command()
         self.seconds = Stopwatch(COMPILING)
@@ -169,7 +169,8 @@ class DeliverySteps:
         if self._kept is None:
             return
         network.keep()
-        # What TVM computes without tuning depends on more than the network.
+        # Outputs of the untuned network of TVM depend on more than the network, so they are not
+        # stored.
         if self._known is None and self.answers.reference in network.frameworks:
             self._kept.store_outputs(self.answers, self._samples)
 
@@ -328,7 +329,7 @@ class DeliverySteps:
         try:
             reduced = self._settled.reduced_comparison(self._reference_outputs)
         except ChameleonError as error:
-            log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
+            log.warning("reduced_precision_not_compared", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)
         by_default = ReducedComparison(
             precisions=(AS_IT_COMES,),

@@ -107,8 +107,8 @@ def choose(
     estimated = _cycles(groups[:MOST], trials)
     sure = estimated is not None and _ratio(estimated) >= SURE
     for count, group in enumerate(() if sure else groups[:MOST]):
-        # What one more convolution takes is not known before it is measured; the first one is the
-        # heaviest, so that the others should take no longer.
+        # The time for one more convolution is estimated from the earlier ones. The first one is the
+        # heaviest, so the others should take no longer.
         passed = time.perf_counter() - started
         if count and passed * (count + 1) / count > trials.seconds:
             break

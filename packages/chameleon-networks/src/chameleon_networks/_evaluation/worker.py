@@ -112,7 +112,8 @@ class Server:
     def _open(self, request: Message) -> Message:
         with pause_garbage_collection():  # of imports, which make no garbage
             self._network = network = ROLES.get(request["role"], self._framework)(request)
-        # What is compiled ahead does the same in its first run as in any other.
+        # A network that is compiled ahead of time needs no warm-up: its first run is like any
+        # other.
         self._ran = request["role"] == "delivered"
         if "warm_up" in request:
             batches = read_batches(Path(request["inputs"]), request["warm_up"])

@@ -183,7 +183,7 @@ def _header(winner: Winner, program: Program, constants: Collection[int]) -> lis
         f"# Operator {task.name} ({task.operator}), configuration {list(winner.config)},",
         f"# {took} on {task.target}.",
     ]
-    if task.operator != "primfunc":  # that one's arguments are the whole function
+    if task.operator != "primfunc":  # the arguments of a primfunc are the whole function
         lines += [f"# {name}: {value}" for name, value in task.arguments.items()]
     for number, parameter in enumerate(program.function.params):
         role = "input" if number < len(program.inputs) else "output"

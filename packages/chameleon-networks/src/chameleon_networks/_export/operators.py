@@ -150,7 +150,7 @@ class Recorded(np.ndarray[Any, Any]):
     number: int
 
     def __array_finalize__(self, source: Any) -> None:
-        # What NumPy makes without asking is no part of the recording.
+        # Arrays that NumPy makes by itself, such as views, are not part of the recording.
         self.recording, self.number = None, -1
 
     def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **options: Any) -> Any:
@@ -395,7 +395,7 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
         "outputs": outputs,
         "constants": [f"arr_{number}" for number in range(len(recording.constants))],
     }
-    # Weights that were packed for another kernel are told from one's own by this number.
+    # This number distinguishes weights that were packed for another kernel from the kernel's own.
     facts["layout"] = 1 + zlib.crc32(json.dumps(facts, sort_keys=True).encode())
     packing = Packing(facts=json.loads(json.dumps(facts)), constants=recording.constants)
     _check(packing, builder, winner, refused, hint)

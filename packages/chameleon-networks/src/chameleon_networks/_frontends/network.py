@@ -131,7 +131,7 @@ class NetworkFrontend(DeliverableNetwork):
             log.warning(
                 "operators_in_default_loops",
                 share=", ".join(f"{name} {part:.0%}" for name, part in report.unscheduled.items()),
-                why="no schedule fits them, so that tuning cannot make them faster",
+                reason="no schedule fits them, so that tuning cannot make them faster",
             )
         return report.to_json()
 
@@ -141,7 +141,7 @@ class NetworkFrontend(DeliverableNetwork):
             return None
         if auto:
             choice = self._chosen(trials)
-            log.info("layout_chosen", layout=choice.layout, why=choice.summary)
+            log.info("layout_chosen", layout=choice.layout, reason=choice.summary)
             self._take(choice)
         if self.precision is not None:
             self.precision.decide(trials.target)
@@ -195,7 +195,7 @@ class NetworkFrontend(DeliverableNetwork):
         if not specs:
             log.warning(
                 "nothing_to_tune",
-                why="the network has no convolution and no matrix product in float32; it is "
+                reason="the network has no convolution and no matrix product in float32; it is "
                 "compiled with default schedules",
             )
         module, fusions = prepared_network(self.network)

@@ -1,9 +1,9 @@
 """Draws tasks that resemble the operators of networks.
 
-Prior-guided sampling draws the arguments of an operator one after another, each by its distribution
-in networks, given the arguments before (One-Shot Tuner, Ryu et al., CC 2022, section 4.2).
-Operators with other arguments count too, with a weight that falls with the difference, and sizes
-may lie between two sizes of networks. Otherwise each draw would repeat an existing operator.
+Prior-guided sampling draws the arguments of an operator one after another (One-Shot Tuner, Ryu et
+al., CC 2022, section 4.2). Each is drawn by its distribution in networks, given the arguments
+before. Operators with other arguments count too, with a weight that falls with the difference, and
+sizes may lie between two sizes of networks. Otherwise each draw would repeat an existing operator.
 """
 
 from __future__ import annotations

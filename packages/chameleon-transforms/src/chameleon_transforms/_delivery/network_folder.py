@@ -73,7 +73,7 @@ def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
         size += batch[0].numel() * batch[0].element_size()
         if size > _MOST_BYTES:
             samples = sum(len(labels) for _, labels in batches)
-            log.warning("data_is_cut", samples=samples, bytes=size)
+            log.warning("data_truncated", samples=samples, bytes=size)
             break
     folder.mkdir(exist_ok=True)
     pictures, labels = map(torch.cat, zip(*batches, strict=True))

@@ -95,7 +95,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
             hint="Transforms need 2-D convolutions; tune the network with `chameleon run`.",
         )
     for name, why in unchanged.items():
-        log.info("convolution_stays_as_it_is", layer=name, because=why)
+        log.info("convolution_not_transformable", layer=name, reason=why)
     return TracedNetwork(
         module=module, shapes=shapes, layers=tuple(layers), untransformable=unchanged
     )

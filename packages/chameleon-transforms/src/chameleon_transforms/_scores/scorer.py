@@ -187,7 +187,8 @@ class _Run(fx.Interpreter):
         if isinstance(part, NORMALISATIONS):
             if not self._normalised:
                 return args[0]
-            # Of fewer channels if those before are; weights of a normalisation begin as ones.
+            # The layers before may have fewer channels now, so the stored weights do not fit.
+            # Initial weights of a normalisation are ones.
             return nn.functional.batch_norm(args[0], None, None, training=True, eps=part.eps)
         return part(*args, **kwargs)
 

@@ -98,7 +98,7 @@ class OperatorTimes:
             "budget": {"measurements": self._measurements},
             "output": str(folder),
         }
-        log.info("operators_are_measured", operators=len(named), folder=str(folder))
+        log.info("measuring_operators", operators=len(named), folder=str(folder))
         run_pipeline(
             from_dict(document), listeners=self._listeners, interruption=self._interruption
         )

@@ -68,7 +68,7 @@ class TransformSearch:
             while len(self._points) - 1 < until:
                 fresh = self._propose(min(_GENERATION, until - len(self._points) + 1))
                 if not len(fresh):
-                    log.info("space_is_exhausted", judged=len(self._points) - 1)
+                    log.info("network_space_exhausted", judged=len(self._points) - 1)
                     break
                 for point in self._score_configs([tuple(row) for row in fresh.tolist()]):
                     self._points[point.config] = point

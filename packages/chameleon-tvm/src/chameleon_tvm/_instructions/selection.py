@@ -158,7 +158,7 @@ def _is_permitted(permission: str, target: str) -> bool:
         return True
     reason = request_permission(permission)
     if reason:
-        log.warning("instructions_left_out", permission=permission, because=reason)
+        log.warning("instructions_left_out", permission=permission, reason=reason)
     return not reason
 
 

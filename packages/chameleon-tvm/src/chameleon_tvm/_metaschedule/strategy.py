@@ -324,7 +324,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         if database is not None and database.has_workload(work.module):
             workload = database.commit_workload(work.module)
             known = search.adopt(database.get_top_k(workload, _MAX_RECORDS))
-        log.info("design_space", task=task.name, knobs=len(space.knobs), records_known=known)
+        log.info("design_space_made", task=task.name, knobs=len(space.knobs), records_known=known)
         return search
 
     def post_tuning(self) -> None:

@@ -158,9 +158,7 @@ class Baselines:
             with contract.call(f"say whether it computes task {task.name!r}"):
                 baseline: Baseline = spec.create()
                 if not baseline.supports(task):
-                    log.info(
-                        "a baseline does not compute a task", baseline=spec.name, task=task.name
-                    )
+                    log.info("task_not_supported", baseline=spec.name, task=task.name)
                     continue
                 variants = list(baseline.variants(task))
                 if baseline.vendor:
@@ -260,7 +258,7 @@ def compared(
         }
         for config, measurement in wrong.items():
             log.warning(
-                "a record of another run fails here and is not used",
+                "failing_record_not_used",
                 task=task_run.task.name,
                 config=config,
                 failure=f"{measurement.failure}: {measurement.message}",

@@ -122,7 +122,7 @@ class Candidates:
         except ChameleonError as error:
             return Candidate(point=point, error=math.inf, problem=str(error))
         except Exception as error:  # noqa: BLE001 - float32 remains
-            fall_back("types_not_compiled", error)
+            fall_back("dtypes_not_compiled", error)
             problem = f"it cannot be compiled: {first_line(error)}"
             return Candidate(point=point, error=math.inf, problem=problem)
 
@@ -171,7 +171,7 @@ def choose_dtypes(
         try:
             return _TypedDelivery(steps, settled, staged, stack).chosen(result)
         except ChameleonError as error:
-            log.warning("types_not_chosen", problem=str(error), hint=error.hint)
+            log.warning("dtypes_not_chosen", problem=str(error), hint=error.hint)
             summary = f"{FLOAT32}, since types could not be chosen: {error}"
             return staged, attrs.evolve(result, precision_summary=summary)
 
@@ -233,7 +233,7 @@ class _TypedDelivery:
         candidates = self._chosen()
         single = self._front.uniform(self._bound)
         if single is not None and all(single.types != rival.point.types for rival in candidates):
-            # What is chosen is to be no slower than the best type alone, as measured.
+            # The choice must be no slower, as measured, than the best dtype used for all operators.
             beside = self._candidates.tried(single)
             candidates += [beside] if beside.problem is None else []
         best, seconds = self._fastest(candidates)
@@ -242,7 +242,7 @@ class _TypedDelivery:
         for point in points:
             log.info("precision_point", point=point.line(self._fusions))
         summary = "; ".join([self._summary(best, seconds), *self._front.notes, *self._staying])
-        log.info("precision_chosen", why=summary)
+        log.info("precision_chosen", summary=summary)
         folder = self._staged
         result = attrs.evolve(
             result,
@@ -331,7 +331,7 @@ class _TypedDelivery:
             candidate = self._candidates.tried(point)
             if candidate.problem is None:
                 return candidate
-            log.warning("types_fail", point=point.line(self._fusions), problem=candidate.problem)
+            log.warning("dtypes_fail", point=point.line(self._fusions), problem=candidate.problem)
             limit = point.error / 2.0
             if point.error < candidate.error < math.inf and candidate.error > self._bound:
                 limit = min(self._bound * point.error / candidate.error, point.error)

@@ -69,9 +69,9 @@ def evaluated(network: Any) -> Any:
         log.warning(
             "network_in_training_mode",
             modules=changed if len(changed) <= _MAX_SHOWN else [*changed[:_MAX_SHOWN], "..."],
-            why="these compute otherwise in training; the network is delivered as `.eval()` makes "
-            "it, without dropout and with the running statistics of its batch norms",
-            next="call `.eval()` on the module before you return it",
+            reason="these compute otherwise in training; the network is delivered as `.eval()` "
+            "makes it, without dropout and with the running statistics of its batch norms",
+            hint="Call `.eval()` on the module before you return it.",
         )
     try:
         return network.eval()
@@ -112,7 +112,7 @@ def disable_dropout(program: Any) -> Any:
         log.warning(
             "dropout_left_out",
             operators=len(dropouts),
-            why="the network leaves out numbers at random, as in training; a delivered network "
+            reason="the network leaves out numbers at random, as in training; a delivered network "
             "does not",
         )
     return program
@@ -239,8 +239,8 @@ def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:
             log.warning(
                 "checks_left_out",
                 checks=len(answers),
-                why="the network raises an error for some values of tensors; a delivered network "
-                "does not",
+                reason="the network raises an error for some values of tensors; a delivered "
+                "network does not",
             )
             return program
 

@@ -1,7 +1,7 @@
 """Decodes a processor from the numbers that it and the system report to a program.
 
-On x86-64 these are CPUID (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2),
-XCR0, and Linux's answer about AMX; on ARM, Linux's ``AT_HWCAP`` words and MIDR_EL1
+On x86-64 these are CPUID, XCR0, and Linux's answer about AMX (Intel 64 and IA-32 Architectures
+Software Developer's Manual, volume 2). On ARM they are Linux's ``AT_HWCAP`` words and MIDR_EL1
 (arch/arm64/include/uapi/asm/hwcap.h).
 """
 

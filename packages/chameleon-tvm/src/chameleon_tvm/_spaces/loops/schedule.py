@@ -1,7 +1,7 @@
 """Schedules a network's fused functions, such as a softmax, in one pass over rows if possible.
 
-Blocks with equal leading axes are computed row by row in one parallel loop, so that a row stays in
-L1 between its maximum, its sum and its values.
+Blocks with equal leading axes are computed row by row in one parallel loop. A row therefore stays
+in L1 between its maximum, its sum and its values.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ def transposed_axis(block: Any) -> int | None:
 def reduces_contiguous(block: Any, reduced: Sequence[int]) -> bool:
     """Whether the numbers that a block adds up are neighbours in memory.
 
-    It is False for a matrix product, one factor of which is contiguous along an output axis, and
-    for windows that move along memory, whose sums are neighbours instead.
+    It is False for a matrix product, one factor of which is contiguous along an output axis. It is
+    also False for windows that move along memory, whose sums are neighbours instead.
     """
 
     def occur(index: Any) -> bool:
@@ -383,7 +383,8 @@ def _inline(schedule: Schedule, root: Any) -> None:
     """Compute element-wise blocks where their values are used, unless this repeats much work."""
     for block in schedule.get_child_blocks(root):
         consumers = schedule.get_consumers(block)
-        # What two others read is computed once: exponentials cost more than memory does.
+        # A block that two others read is computed once, since exponentials cost more than memory
+        # accesses.
         if iterator_positions(schedule, block)[1] or len(consumers) != 1:
             continue
         repeated = iteration_count(schedule, consumers[0]) > iteration_count(schedule, block)

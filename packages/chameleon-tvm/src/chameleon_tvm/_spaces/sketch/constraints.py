@@ -76,7 +76,8 @@ def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
 
         return holds
 
-    # Where outputs are staged makes no difference here, and that is mostly all that differs.
+    # The position at which outputs are staged makes no difference here, and most nests differ in
+    # nothing else.
     unstaged = [None if nest is None else attrs.evolve(nest, staged_at=None) for nest in nests]
     common = bool(unstaged) and all(nest == unstaged[0] for nest in unstaged)
     return Constraint(

@@ -32,7 +32,7 @@ class NestModel:
 
     Attributes:
         rewritten: Whether sums are kept in registers and products of padding are skipped.
-        stages: For several sketches, each one's ``Nest.staged_at``; otherwise None.
+        stages: For several sketches, ``Nest.staged_at`` of each; otherwise None.
     """
 
     nest: Nest

@@ -221,8 +221,8 @@ def lanewise_arithmetic(spec: FusedSpec) -> Arithmetic:
     kind = COMPUTE[spec.dtype]
     if not kind.quantized:
         return Arithmetic(data=kind.data)
-    # Multiply-adds of whole numbers in float32 are exact as long as their sums are small, and a
-    # vector of them is one instruction; few targets multiply 32-bit integers as fast.
+    # Multiply-adds of integers in float32 are exact as long as their sums are small, and a vector
+    # of them is one instruction. Few targets multiply 32-bit integers as fast.
     largest = spec.reduced * LARGEST_PRODUCT
     dot: Dot = MultiplyAdd() if largest <= EXACT_FLOAT else IntegerMultiplyAdd()
     return Arithmetic(dot=dot, data=kind.data)

@@ -122,7 +122,8 @@ def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectAlg
         ic=padded_channels(geometry.ic * merged, depth),
         oc=geometry.oc * merged,
     )
-    # What lies beyond a row is multiplied by zero, which is zero if it is a whole number.
+    # Integers that are read beyond a row are multiplied by zero, and the product is zero. Floats
+    # could be infinite or NaN.
     copy_geometry = None
     if arithmetic.quantized and taps_as_channels_pay(geometry, depth):
         copy_geometry = geometry

@@ -168,9 +168,9 @@ class DirectTiling(Tiling):
     def _registers(self, positions: Any, vectors: Any) -> Any:
         """Vector registers of the inner loop: sums, a row of weights and a broadcast."""
         info = self.info
-        # A broadcast that several vectors multiply with gets a register of its own; one that
-        # a single vector multiplies with is a memory operand where the target has those.
-        # Elsewhere the next broadcast is loaded while this one, which is used once, is multiplied.
+        # A broadcast that several vectors multiply with gets a register of its own. A broadcast for
+        # a single vector is a memory operand if the target has those. Otherwise the next broadcast
+        # is loaded while this one is multiplied.
         dot = self.arithmetic.dot
         operand = broadcast_is_operand(info) and dot.depth == 1
         broadcast = np.where(vectors > 1, 1.0, 0.0 if operand else 2.0)
@@ -314,8 +314,8 @@ class DirectTiling(Tiling):
         sums, dot = e.accumulators, self.arithmetic.dot
         reduction_channels = self.geometry.taps * self.reduction_channels / dot.depth
         products = np.maximum(1.0, reduction_channels * (1.0 - e.skipped))
-        # The next tile starts while sums are stored, as far as instructions in flight reach;
-        # those of more sums than half of the registers hold are waited for.
+        # The next tile starts while sums are stored, as far as instructions in flight reach. Only
+        # the stores of sums beyond half of the registers cost time.
         exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)
         ends = TILE_CYCLES + STORE_CYCLES * exposed
         cycles = LOOP_CYCLES / (e.run * sums) + ends / (products * sums) + 0.3 / sums

@@ -36,8 +36,8 @@ PART_PRODUCTS: dict[int, Sequence[tuple[int | None, int | None]]] = {
     2: [(1, 2), (0, 1), (None, 0)],
     3: [(2, 3), (1, None), (None, 1), (0, None), (None, 2), (None, 0)],
 }
-"""For each number of parts, the products: the part of the weights and the part of the data that are
-loaded before, or None for those that are in the registers. Small products come first. The last part
+"""For each number of parts, the products. A product is the part of the weights and the part of the
+data to load before; None for a part that is in registers. Small products come first. The last part
 of the data is the first one without infinities, see ``SplitInput``."""
 
 

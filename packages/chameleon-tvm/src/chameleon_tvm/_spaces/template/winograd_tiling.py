@@ -53,8 +53,8 @@ class WinogradTile:
         rows: Tiles whose sums are in registers at once.
         vectors: Vectors of output channels whose sums are in registers at once.
         steps: Number of groups of ``rows`` tiles in a block, which use the same weights in L1.
-        shared: Whether the inputs of all blocks are transformed first and weights are read once,
-            instead of each block transforming its own inputs, which stay in L2.
+        shared: Whether the inputs of all blocks are transformed first and weights are read once.
+            Otherwise each block transforms its own inputs, which stay in L2.
         unroll: Input channels per iteration of the innermost loop.
     """
 
