@@ -49,7 +49,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 """A comment or a string of Python."""
-_PRAGMA = re.compile(r"^#+\s*((noqa|type)\b.*?( - |$))?\s*")
+_PRAGMA = re.compile(r"^#+\s*((noqa|type|fmt|isort)\b.*?( - |$))?\s*")
 _WORD = re.compile(r"[A-Za-z0-9][\w'.,/:=%+-]*")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _BAD_START = re.compile(r"^[\"'(*_\[]*(What|Who|Where|Of)\b")
@@ -164,16 +164,16 @@ def _comments(text: str) -> Iterator[tuple[int, str]]:
     """Comments with their lines; one that goes on in the next line is a single one."""
     pending: list[str] = []
     start = line = last = 1
-    end = 0
+    end, goes_on = 0, False
     for token in _TOKEN.finditer(text):
         line, end = line + text.count("\n", end, token.start()), token.start()
         if not token[0].startswith("#"):
             continue
         alone = not text[text.rfind("\n", 0, end) + 1 : end].strip()
-        if pending and (line != last + 1 or not alone):
+        if pending and not (goes_on and alone and line == last + 1):
             yield start, " ".join(pending)
             pending = []
-        start, last = (start if pending else line), line
+        start, last, goes_on = (start if pending else line), line, alone
         pending.append(_PRAGMA.sub("", token[0]))
     yield start, " ".join(pending)
 

@@ -81,3 +81,12 @@ def test_identifiers_strings_and_pragmas_pass(language):
     sentences = list(language.sentences_of_code("m.py", inspect.cleandoc(code)))
     assert not [fault for row in sentences for fault in row.faults()]
     assert "slow" in [row.text for row in sentences][-1]
+
+
+def test_a_comment_goes_on_in_the_next_line_unless_it_is_beside_code(language):
+    code = "# One\n# comment.\nx = 1  # beside\n# Below.\ny = 2  # fmt: skip\n"
+    assert [row.text for row in language.sentences_of_code("m.py", code)] == [
+        "One comment.",
+        "beside",
+        "Below.",
+    ]

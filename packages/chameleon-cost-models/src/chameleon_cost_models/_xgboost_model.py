@@ -103,6 +103,6 @@ def average_recall(predicted: NDArray[np.floating], truth: NDArray[np.floating],
     ranks = np.empty((2, count), np.intp)
     for row, values in enumerate((predicted, truth)):
         ranks[row, np.argsort(-values, kind="stable")] = np.arange(count)
-    # A configuration is in both lists of length k from the larger of its ranks on.
+    # The two top-k lists share a configuration as soon as k exceeds the larger of its two ranks.
     recalled = np.cumsum(np.bincount(ranks.max(axis=0), minlength=count))[:top]
     return float(np.mean(recalled / np.arange(1, len(recalled) + 1)))

@@ -58,7 +58,7 @@ def location_of(node: Any) -> SourceLocation:
     inside = f" in module {owner}" if owner else ""
     lines = (node.meta.get("stack_trace") or "").strip().splitlines()
     file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
-    # Lines of code that torch wrote may have thousands of characters.
+    # Torch may generate lines of code with thousands of characters.
     code = textwrap.shorten(lines[-1], _LONGEST, placeholder=" ...") if file else ""
     where = f" ({_spot(file)}: `{code}`)" if file else ""
     sentence = f"operator {operator_of(node)}{inside}{where}"

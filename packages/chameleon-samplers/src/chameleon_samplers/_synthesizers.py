@@ -93,7 +93,7 @@ class CrossoverSynthesizer(Synthesizer):
             return parents[:0]
         count = self._options.tries * wanted
         mothers, fathers = self._rng.integers(0, len(parents), (2, count))
-        from_mother = self._rng.random((count, parents.shape[1])) < 0.5  # noqa: PLR2004 - even
+        from_mother = self._rng.random((count, parents.shape[1])) < 0.5  # noqa: PLR2004 - even odds
         children = np.where(from_mother, parents[mothers], parents[fathers])
         return self._space.canonical(children.astype(np.int32))
 

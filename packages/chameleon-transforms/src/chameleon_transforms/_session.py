@@ -72,7 +72,7 @@ class Session:
     @cached_property
     def classes(self) -> int:
         """Number of outputs of the network."""
-        _ = self.network  # which says in words what is wrong with it
+        _ = self.network  # raises an error that explains a wrong network
         with torch.no_grad():
             outputs = checked_scores(self.source.module.eval()(self.source.images))
         return int(outputs.shape[1])
@@ -186,7 +186,7 @@ class Session:
         """Tune and compile the chosen network, into the folder ``run`` inside its folder."""
         left_out = ("transform", "warm_start")
         rest = {key: item for key, item in self.pipeline.document.items() if key not in left_out}
-        # Options that a torch network has as well, but for its shapes.
+        # A torch network has these options as well, except its shapes.
         names = {field.alias for field in attrs.fields(NetworkOptions)} - {"shapes"}
         values = self.pipeline.model.options_json
         options = {name: value for name, value in values.items() if name in names}

@@ -134,7 +134,7 @@ STORAGE = {
     kind.name: kind
     for kind in (
         StorageType(name=FLOAT32, bits=32, operands=(FLOAT32,), tolerance=_DEFAULT_TOLERANCE),
-        # Half precision rounds an output, and its inputs once.
+        # Half precision rounds each output and each input once.
         StorageType(
             name=FLOAT16, bits=16, operands=(FLOAT16, FLOAT32), tolerance=2e-3, rounding=2.0**-11
         ),
@@ -153,7 +153,7 @@ STORAGE = {
         StorageType(
             name=INT8, bits=8, low=-128, high=127, operands=(INT8, _INT16), tolerance=1.5 / 255.0
         ),
-        # Pairs of products of bytes with such weights fit into 16 bits.
+        # The sum of two products of bytes and int7 weights fits into 16 bits.
         StorageType(
             name=INT7,
             bits=7,

@@ -92,7 +92,7 @@ def _listed(path: Path, folder: Path, reason: str) -> ListedRun:
     except ChameleonError as error:
         return attrs.evolve(broken, because=str(error))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # Rows that somebody else has written, or another version.
+        # Another program, or another version of Chameleon, may have written the rows.
         said = f"{type(error).__name__}: {error}"
         return attrs.evolve(broken, because=f"what it holds cannot be understood ({said})")
 

@@ -202,7 +202,7 @@ def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
 
 def _progress(record: RunRecord) -> list[Plot]:
     """The sum of all operators' best times during the run, and the operator of each batch."""
-    if len(record.tasks) < 2 or not record.rounds:  # noqa: PLR2004 - one has no scheduler
+    if len(record.tasks) < 2 or not record.rounds:  # noqa: PLR2004 - one task needs no scheduler
         return []
     times = np.array([turn.at for turn in record.rounds])
     sums = network_seconds(record)

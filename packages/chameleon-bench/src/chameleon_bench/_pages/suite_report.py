@@ -369,7 +369,7 @@ def _ranking(report: Row, metric: str) -> Ranking:
     return Ranking(
         metric=metric,
         order=order,
-        # Over the tasks that both have; NaN if there are none.
+        # Each ratio is over the tasks that both pipelines have; it is NaN if there are none.
         times={name: ratios[name].get(order[0], math.nan) for name in order} | first,
         won=_won(tests),
         tasks=len({row["task"] for row in tests}),

@@ -65,7 +65,7 @@ def seconds(trajectory: Trajectory) -> dict[str, float]:
     last = trajectory.rounds[-1]
     return {
         **{name: float(last[_COLUMN[name]]) for name in parts},
-        # Learning from the last batch comes after its last measurement.
+        # The total includes the time for learning from the last batch, after its last measurement.
         "total": total,
     }
 

@@ -101,7 +101,7 @@ class _SuiteReader(DocumentReader):
         )
 
     def _resolved(self, pipeline: SuiteEntry, task: SuiteEntry) -> ResolvedPipeline | None:
-        # Seeds are dealt later; the output's place is the suite's.
+        # The suite adds the seeds later, and has its own output folder.
         output = self.root.with_value({"output": "bench"})
         with self.collecting():
             return self.pipeline(self.root.only(SHARED), output, pipeline.sections, task.sections)
@@ -153,7 +153,7 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
     try:
         installed = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
-        return "not installed"  # a registry made in this process
+        return "not installed"  # the plugin was registered in this process
     origin = json.loads(installed.read_text("direct_url.json") or "{}")
     if not origin.get("dir_info", {}).get("editable"):
         return installed.version

@@ -78,7 +78,7 @@ class PluginContract:
         width = len(space.knobs)
         if array.size == 0:
             return np.empty((0, width), np.int32)
-        if array.ndim != 2 or array.shape[1] != width:  # noqa: PLR2004 - rows and knobs
+        if array.ndim != 2 or array.shape[1] != width:  # noqa: PLR2004 - axes: rows and knobs
             raise self.broken(f"returned an array of shape {array.shape} instead of (n, {width})")
         if not np.issubdtype(array.dtype, np.integer):
             raise self.broken(f"returned {array.dtype} values instead of knob indices")

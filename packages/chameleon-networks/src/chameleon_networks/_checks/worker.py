@@ -75,7 +75,8 @@ class Reference:
         self.inputs = self._samples[0]
         self._network = network
         self._threads = threads
-        # One thread for all: OpenMP's number of threads is that of the thread that sets it.
+        # One thread runs all frameworks, because OpenMP's number of threads belongs to the thread
+        # that sets it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reference")
         self._asked = self._pool.submit(self._answers)
 
@@ -141,7 +142,7 @@ class Reference:
             return None
         try:
             return [self._network.framework(exact, self._threads)(_copies(self.inputs))]
-        except Exception as error:  # noqa: BLE001 - torch's own; only a better reason is lost
+        except Exception as error:  # noqa: BLE001 - only a better reason is lost
             log.warning("network_not_run", by=exact, problem=first_line(error))
             return None
 
@@ -310,7 +311,8 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
     profiler = Profiler(folder, inputs)
     runs = [profiler.run()]
     if sum(seconds for _, seconds in runs[0]) < _SLOW_SECONDS:
-        # The first one found cold caches; what the loader does with arguments is seen here.
+        # The first run had cold caches. This call goes through the loader, which checks its
+        # arguments.
         network(*inputs)
         runs = [profiler.run() for _ in range(_RUNS)]
     return profiler.outputs, summed(runs, profiler.tasks)

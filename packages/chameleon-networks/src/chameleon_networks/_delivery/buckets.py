@@ -133,7 +133,7 @@ def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
     front = [
         attrs.evolve(point, bucket=name) for name, own in results.items() for point in own.front
     ]
-    # Without a front types could not be chosen.
+    # A bucket without a front stays in float32, because no dtypes could be chosen.
     kinds = [FLOAT32 for result in results.values() if not result.front]
     kinds += [kind for point in front if point.delivered for kind in point.types]
     return attrs.evolve(

@@ -62,7 +62,8 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         if staged is None:
             return result
         staged, result = choose_dtypes(steps, settled.precision, staged, result)
-        # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
+        # Timing the rivals takes longer than compiling. A user who interrupts it already has the
+        # network.
         replace(staged, delivery.folder)
         seconds, each = time.perf_counter() - started, steps.seconds.until_now()
         result = attrs.evolve(result, delivered_seconds=seconds, delivery_seconds=each)

@@ -193,7 +193,7 @@ class DeliverySteps:
         operators = []
         for task in self._tasks:
             if task.alternative_of:
-                continue  # without a time it is in no network
+                continue  # an alternative that was not measured is not used
             chosen, first = self.kernels.winners.get(task.key), winners.get(task.key)
             if chosen is not None and chosen.measured:
                 continue
@@ -247,7 +247,7 @@ class DeliverySteps:
                 variants.append(kernels)
             if len(variants) == 1:
                 return networks[0].folder
-            _ = self.expected  # what still starts would disturb what is timed
+            _ = self.expected  # a process that still starts would disturb the timing
             try:
                 seconds = kernel_seconds_in_networks(
                     networks, self._samples[0], threads=self.threads
@@ -277,7 +277,7 @@ class DeliverySteps:
         """Compare with the reference, in another process that a wrong kernel may crash."""
         try:
             process = self._waiting.pop() if self._waiting else None
-            if process is None or not process.alive:  # compiling may leave it no memory
+            if process is None or not process.alive:  # it may lack memory during compilation
                 process = self._waiting_process()
             process.open_delivered(folder, self.threads)
         except ChameleonError as error:

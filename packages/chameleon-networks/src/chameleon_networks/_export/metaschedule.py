@@ -190,5 +190,6 @@ def _header(winner: Winner, program: Program, constants: Collection[int]) -> lis
         if number in constants:
             role = "constant input, packed as the function reads it"
         lines.append(f"# Parameter {parameter.name}: {role}.")
-    # Texts of a run folder never end a comment and go on as Python.
+    # Line breaks in texts of the run folder would end the comment, and the rest would be Python
+    # code.
     return [" ".join(line.split()) for line in lines]

@@ -121,7 +121,7 @@ class Recording:
         self.results += 1
         return recorded
 
-    def _written(self, value: Any) -> Any:  # noqa: PLR0911 - one for each kind
+    def _written(self, value: Any) -> Any:  # noqa: PLR0911 - one return for each kind
         if isinstance(value, Recorded):
             return {"array": _number(value)}
         if isinstance(value, np.ndarray):
@@ -231,7 +231,8 @@ Recorded.view = _view  # type: ignore[method-assign,assignment]
 def _step(name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     known = [array.recording for array in _recorded((*args, *kwargs.values())) if array.recording]
     if not known:
-        # It began outside of the recording, or was lost: pack.py is checked before it is written.
+        # The array is not part of the recording, or its recording was lost. A check of pack.py
+        # finds this.
         return function(*_plain(tuple(args)), **_plain(kwargs))
     return known[0].step(name, function, args, kwargs)
 
@@ -429,7 +430,7 @@ def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, 
     """Check that the recorded operations pack other weights as the template does."""
     rng = np.random.default_rng(0)
     logical = [builder.inputs[position] for position in sorted(builder.operator.constants)]
-    # The same numbers in another order are of the same type and range.
+    # Other weights are the same numbers in another order, which keep their dtype and range.
     others = [
         array if fixed is not None else rng.permutation(array.reshape(-1)).reshape(array.shape)
         for array, fixed in zip(logical, packing.facts["fixed"], strict=True)

@@ -107,7 +107,7 @@ def limit_torch(threads: int) -> None:
 def compile_with_torch(network: Any) -> Any:
     """Compile a module with torch.compile, with frozen weights."""
     torch = importlib.import_module("torch")
-    # Freezing is what lets it pack weights; it is off by default.
+    # Inductor packs weights only if freezing is on; it is off by default.
     inductor: Any = importlib.import_module("torch._inductor.config")
     inductor.freezing = True
     return torch.compile(network)

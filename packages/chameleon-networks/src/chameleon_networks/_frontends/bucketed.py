@@ -53,7 +53,7 @@ class BucketedFrontend(Frontend):
 
     @cached_property
     def _dispatch(self) -> Buckets:
-        """Chooses buckets as the delivered network will, and runs none."""
+        """An object that chooses buckets as the delivered network will, and runs none."""
         return uncompiled_buckets(self.network)
 
     def coverage(self) -> Sequence[OperatorCoverage]:

@@ -357,7 +357,7 @@ class _Rewriter(relax.PyExprMutator):
     def _convolution(
         self, conv: ConvolutionCall, data: Any, plans: Sequence[AxisPlan], phases: Sequence[Phases]
     ) -> Any:
-        """The ordinary convolution that computes some phases."""
+        """The ordinary convolution that computes some phases of a transposed convolution."""
         rank, groups = conv.rank, int(conv.call.attrs.groups)
         last = is_channels_last(conv.layout)
         reads = [

@@ -222,7 +222,7 @@ class DtypeAssigner:
     ) -> FusionGroup:
         """Make a fusion group compute in int8, without its bias if sums might exceed 32 bits."""
         spec = fusion.spec
-        assert isinstance(spec, FusedSpec)  # noqa: S101 - only those have operands
+        assert isinstance(spec, FusedSpec)  # noqa: S101 - only fused operators have operands
         bias_values = fusion.constants.bias
         bias = operands.bias(
             np.zeros(spec.output_channels, np.float32) if bias_values is None else bias_values

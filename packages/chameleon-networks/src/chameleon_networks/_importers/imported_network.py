@@ -157,7 +157,7 @@ class ImportedNetwork(ABC):
         """The folder of ``kept_programs``, where another process may write them instead."""
         return ""
 
-    def save_programs(self, folder: str) -> Mapping[str, str]:  # noqa: ARG002 - for others
+    def save_programs(self, folder: str) -> Mapping[str, str]:  # noqa: ARG002 - subclasses use it
         """Write the files of ``kept_programs`` into a folder."""
         return {}
 

@@ -130,7 +130,7 @@ def _written(
     if framework == OPENVINO:
         openvino: Any = importlib.import_module("openvino")
         model = openvino_model(forms) if batches is None else quantized_model(forms, batches)
-        # By itself it would round all weights to float16.
+        # By default, OpenVINO would round all weights to float16.
         openvino.save_model(model, at / "model.xml", compress_to_fp16=False)
         return str(at / "model.xml")
     return forms.onnx_file(at) if batches is None else quantized_file(forms, batches, at)

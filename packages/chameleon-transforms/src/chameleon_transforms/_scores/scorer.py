@@ -83,7 +83,7 @@ class Scorer:
         """Normal random numbers for a module's initial weights, the same for the same name."""
         known = self._numbers.get(name)
         if known is None or len(known) < count:
-            # In pieces, so that the first numbers are the same however many there are.
+            # Numbers are drawn in pieces, so that the first ones do not depend on the count.
             pieces = [self._piece(name, index) for index in range(-(-count // _PIECE))]
             known = self._numbers[name] = torch.cat(pieces)
         return known[:count]
@@ -168,7 +168,7 @@ class _Run(fx.Interpreter):
         self.layer_outputs: dict[str, Tensor] = {}
         self._network = network
         self._normalised = normalised
-        self._names = _layer_names(network._scorer.space)  # noqa: SLF001 - one module, two halves
+        self._names = _layer_names(network._scorer.space)  # noqa: SLF001 - both classes are of this module
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)

@@ -43,7 +43,7 @@ def _key(operator: str, arguments: Mapping[str, Any]) -> str:
 class OperatorTimes:
     """Measures operators, and keeps their seconds from earlier runs and from new runs."""
 
-    def __init__(  # noqa: PLR0917 - one caller, by name
+    def __init__(  # noqa: PLR0917 - called by name
         self,
         pipeline: ResolvedPipeline,
         folder: Path,

@@ -74,7 +74,7 @@ class Rotation:
             for index, start in self._starts.items():
                 like = arguments[index]
                 offset = copy * self._stride + start
-                arguments[index] = self._block._create_view(  # noqa: SLF001 - no public one
+                arguments[index] = self._block._create_view(  # noqa: SLF001 - no public name
                     like.shape, str(like.dtype), relative_byte_offset=offset
                 )
             self._sets[copy] = arguments

@@ -46,8 +46,8 @@ def requantize(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequ
         real = real + residual
     if not quantized:
         return activate(real, spec.activation)
-    # Bounds are whole numbers, so that rounding does not pass them. Products with a positive number
-    # keep their order, so that those of an activation that clips bound them as well.
+    # Bounds are integers, so that rounding does not exceed them. The multiplier is positive, so the
+    # scaled bounds of a clipping activation remain bounds.
     low, high = constant(0.0) - out_zero, constant(LARGEST) - out_zero
     if spec.activation in CLIPPING_ACTIVATIONS:
         least, greatest = CLIPPING_ACTIVATIONS[spec.activation]

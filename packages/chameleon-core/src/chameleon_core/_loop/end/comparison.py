@@ -72,7 +72,7 @@ def ties(measurement: Measurement, fastest: Measurement) -> bool:
 def _half_width(measurement: Measurement) -> float:
     """Half the confidence interval of a median, in seconds; 0 with fewer than three repeats."""
     seconds = measurement.seconds
-    if len(seconds) < 3:  # noqa: PLR2004 - quartiles need as many
+    if len(seconds) < 3:  # noqa: PLR2004 - quartiles need three values
         return 0.0
     low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
     return _NOTCH * (high - low) / math.sqrt(len(seconds))
@@ -282,7 +282,7 @@ def _compared(
     recorded = best is not None and task_run.records.is_recorded(best.config)
     unchecked = recorded and not delivers(run.frontend)
     if run.pipeline.budget.measurements == 0 and not (ours or delivers(run.frontend)):
-        # Nothing else compiles and checks what is recommended without measurements.
+        # Without measurements, nothing else compiles and checks the recommended configurations.
         configs = tuples(task_run.tuner.recommended(FINALISTS)[:FINALISTS])
         ours = tuple(
             Contender(name=TUNED, stage=task_run.space_ref, config=config) for config in configs

@@ -47,7 +47,7 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     if not delivers(run.frontend):
         return NetworkResult()
     measures = pipeline.budget.measurements != 0
-    # Without measurements, only other types are a wish that the budget does not fulfil.
+    # Without measurements, only tasks for other dtypes count as not reached.
     not_reached([row for row in operators if measures or row.task.get("alternative_of")])
     try:
         delivery = Delivery(
@@ -92,7 +92,7 @@ def unless_gone(result: RunResult, frontend: str, registry: Registry | None = No
             load_factory(complete)(folder)
         except RuntimeError as error:
             fault = f"of no use: {error}"
-        except Exception as error:  # noqa: BLE001 - the plugin's fault is none of the network
+        except Exception as error:  # noqa: BLE001 - the network may be right
             fall_back("network_not_checked", error, frontend=frontend)
     if not fault:
         return result

@@ -95,7 +95,8 @@ class SharedRecords:
         started, counts = time.perf_counter(), []
         seconds: dict[str, float] = {}
         suggested: dict[str, list[Config]] = {}
-        # All of them or none: a run that has measurements takes no records any more.
+        # Either all records are copied or none, because a run with measurements takes no more
+        # records.
         with store.statements():
             for task, space in zip(tasks, spaces, strict=True):
                 records = [] if self._fresh else self.known(task, space)

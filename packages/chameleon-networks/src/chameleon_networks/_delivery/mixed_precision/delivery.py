@@ -288,7 +288,7 @@ class _TypedDelivery:
                 inputs, threads = self._candidates.samples[0].inputs, self._steps.threads
                 with self._clock.during(TIMING):
                     seconds = kernel_seconds_in_networks(processes, inputs, threads=threads)
-        except Exception as error:  # noqa: BLE001 - the times alone remain
+        except Exception as error:  # noqa: BLE001 - the times of single operators remain
             if isinstance(error, ChameleonError):
                 log.warning("operators_not_timed_in_networks", problem=str(error))
             else:
@@ -313,7 +313,8 @@ class _TypedDelivery:
         within = self._front.fastest_within(self._bound)
         if self._precision.metric is None:
             return within
-        # By falling seconds, float32 first; all before one that holds are taken to hold as well.
+        # The points are sorted by falling seconds, float32 first. If one has a good metric, the
+        # search assumes this of all before it.
         points = [point for point in self._front.points if point.error <= self._bound]
         low, high = 0, len(points) - 1
         while low < high:

@@ -214,7 +214,7 @@ def _aliases_first_argument(node: Any) -> bool:
 
 
 class _UnresolvedBranchError(BaseException):
-    """A network asks whether a value that depends on its inputs is true; it must not catch this."""
+    """A network branches on a value that depends on its inputs; the network must not catch this."""
 
 
 def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:

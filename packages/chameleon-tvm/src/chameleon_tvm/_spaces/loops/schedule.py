@@ -326,13 +326,15 @@ def _schedule_elementwise(schedule: Schedule, block: Any, plan: LoopPlan, lanes:
         return
     inputs = interleaved_inputs(schedule.get(block))
     if inputs > 1 and len(loops) > 1:
-        # LLVM interleaves vectors of several sources where ours would gather lanes one by one.
+        # LLVM interleaves vectors of several sources; a vectorized loop would gather lanes one by
+        # one.
         schedule.unroll(schedule.split(loops[-1], [None, inputs])[1])
         _parallelize(schedule, loops[:-1], plan)
         return
     input_axis = transposed_axis(schedule.get(block))
     if input_axis is not None and plan.block > 1:
-        # The output's axis is inside, and within it a part of the axis that is read.
+        # The axis that is contiguous in the output is inside, and innermost is a part of the axis
+        # that is contiguous in the input.
         outer_loops = [loops[number] for number in range(len(loops) - 1) if number != input_axis]
         count = math.prod(int(schedule.get(loop).extent) for loop in outer_loops)
         extent = int(schedule.get(loops[input_axis]).extent)

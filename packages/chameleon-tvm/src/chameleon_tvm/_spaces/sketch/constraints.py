@@ -137,7 +137,7 @@ def _fitting_registers(model: NestModel) -> Predicate | None:
 
 
 def _latency_hiding(model: NestModel) -> Predicate | None:
-    # Half as many independent sums as the units can have in flight run at half the peak.
+    # Half as many independent sums as the units can hold in flight reach half of the peak.
     least = model.info.fma_latency * model.info.fma_units // 2
     if model.spatial_points < least * model.lanes:
         return None

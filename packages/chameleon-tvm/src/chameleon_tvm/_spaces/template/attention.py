@@ -190,11 +190,11 @@ class AttentionTiling(Tiling):
         inner, outer = spec.query[3], spec.value[3] / self.lanes
         vectors, rows, outputs, _, block = as_floats(values, *TILE_KNOBS)
         width = vectors * self.lanes
-        # A broadcast that is an operand takes half of what loading it into a register does.
+        # A broadcast as an operand costs half as much as a broadcast into a register.
         broadcast = 0.5 if broadcast_is_operand(info) else 1.0
         score_ports = 1.0 / rows + broadcast / vectors
         value_ports = e.value_loads * (1.0 + broadcast) / 2
-        # Values are read again for every tile of outputs, from L2 where L1 does not hold a block.
+        # Values are read again for every tile of outputs, from L2 if a block exceeds L1.
         exceeds_l1 = e.block_bytes + e.scratch_bytes > info.l1_bytes
         streaming = exceeds_l1 * info.l2_vector_fmas / outputs
         in_place = values["keys"] == "in_place"

@@ -114,7 +114,7 @@ class DirectTiling(Tiling):
         height, width = geometry.out
         self.columns = tile_sizes(width, info.vector_registers - 2)
         available = -(-geometry.oc // geometry.lanes)
-        # Few positions leave only channels to fill the registers with (a matrix times a vector).
+        # With few positions, as in a matrix times a vector, only channels can fill the registers.
         sizes = (1, 2, 3, 4, 6, 8) if height * width > 2 else (2, 4, 6, 8, 12, 16)  # noqa: PLR2004
         self.vectors = tuple(v for v in sizes if v <= available) or (available,)
         self.knobs = self._make_knobs(channel_blocks, in_place=in_place)
@@ -136,8 +136,8 @@ class DirectTiling(Tiling):
     def constraints(self) -> tuple[Constraint, ...]:
         info, geometry = self.info, self.geometry
         depth = self.arithmetic.dot.depth
-        # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
-        # may have no tile with more.
+        # The estimate includes the cost of few sums in flight. Small images may have no tile with
+        # more sums.
         least = min(info.vector_registers // 4, self._largest_tile_sums())
         return (
             *self.register_constraints(least),
@@ -275,13 +275,14 @@ class DirectTiling(Tiling):
         """Time that the busiest unit takes for an instruction of the inner loop."""
         info, cost = self.info, self.arithmetic.dot.cost
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
-        # Each weight serves all positions, each broadcast all vectors of a tile.
+        # Each weight is used for all positions of a tile, and each broadcast for all its vectors.
         loads = 1.0 / (info.loads_per_cycle * positions)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["tile_vectors"])
         reloads = self._spilled(values) / info.loads_per_cycle
         ports = info.fma_per_cycle * (loads + broadcasts + reloads) / cost
         waiting = info.sums_in_flight / e.accumulators / cost
-        # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
+        # Weights come from L2. If L1 cannot hold a block of inputs, it also comes from L2 again for
+        # each tap.
         streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions / cost
         block = np.minimum(values["channel_block"], self.reduction_channels)
         in_l1 = e.input_bytes * block / self.reduction_channels <= info.l1_bytes

@@ -304,7 +304,7 @@ def _cdist(item: Any, two: Any, p: float, _mode: int | None) -> Any:
 
 def _norm_of_difference(difference: Any, p: float) -> Any:
     """The norm of differences along the last axis."""
-    if p == 2.0:  # noqa: PLR2004 - Euclid's
+    if p == 2.0:  # noqa: PLR2004 - the Euclidean norm
         return (difference * difference).sum(-1).sqrt()
     if p == 0.0:
         return (difference != 0).to(difference.dtype).sum(-1)

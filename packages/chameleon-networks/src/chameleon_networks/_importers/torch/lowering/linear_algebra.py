@@ -72,7 +72,7 @@ def _substitute_by_blocks(a: Any, b: Any, *, unit: bool) -> Any:
     """The solution for a lower triangle, whose blocks on the diagonal are inverted at once."""
     count = a.shape[-1]
     size = math.isqrt(count - 1) + 1
-    # The last block may solve rows of the block before it a second time.
+    # The last block may overlap the block before it, and solves these rows again.
     parts = [slice(start, start + size) for start in (*range(0, count - size, size), count - size)]
     blocks = torch.stack([a[..., part, part] for part in parts], -3)
     inverses = _substitute(blocks, torch.eye(size, dtype=a.dtype), upper=False, unit=unit)
@@ -301,7 +301,7 @@ def _orthogonal_columns(a: Any, rows: int) -> Any:
     # A sweep pairs each column with each other one; so many sweeps suffice for float32.
     for _ in range((4 if count <= 3 else 6) * (count - 1 + odd)):  # noqa: PLR2004
         first_half, second_half = _rotate(first_half, second_half, rows)
-        if count == 2:  # noqa: PLR2004 - it is the only pair
+        if count == 2:  # noqa: PLR2004 - two columns are a single pair
             continue
         if odd:
             moved, last = torch.cat([last, first_half[..., :-1]], -1), second_half[..., :1]
