@@ -215,7 +215,7 @@ class RunFolder:
 
     def _move_aside(self) -> None:
         old = [self.path / name for name in RunFile if (self.path / name).exists()]
-        old += self.path.glob(f"{RunFile.RECORDS}-*")  # SQLite's own files
+        old += self.path.glob(f"{RunFile.RECORDS}-*")  # further files of SQLite
         if not old:
             return
         aside = unused_path(self.path, "earlier-{}")

@@ -158,7 +158,7 @@ MODEL_FREE = (LOCAL, DROPLET, GENETIC)
 
 PPO_PAPER: dict[str, Any] = {
     "name": "ppo",
-    # Table 7.
+    # Table 7 of the paper.
     "episodes": 128,
     "steps": 500,
     # Section 3.2: the configuration is the state, an action moves every knob down, up or not at
@@ -177,7 +177,7 @@ PPO_PAPER: dict[str, Any] = {
     "illegal_penalty": 0.0,
     "elites": 0,
     "restarts": 0.0,
-    # Table 9.
+    # Table 9 of the paper.
     "learning_rate": 1e-3,
     "discount": 0.9,
     "gae": 0.99,

@@ -73,7 +73,7 @@ def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
     blocks = [block for block in _blocks(text) if key in block]
     if not blocks:
         return None
-    last = blocks[-1]  # on ARM usually a large core
+    last = blocks[-1]  # on ARM, this is usually a large core
     named = {name: value for block in _blocks(text) for name, value in block.items()}
     return Processor(
         architecture=architecture,

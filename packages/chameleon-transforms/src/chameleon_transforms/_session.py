@@ -235,7 +235,7 @@ def user_network(source: str) -> SourceNetwork:
         module, inputs = named_object(source, "frontend 'torch'")()
     except ConfigError:
         raise
-    except Exception as error:  # the user's code
+    except Exception as error:  # the user's code may raise anything
         raise ConfigError(
             f"{source} did not return a module and example inputs: {type(error).__name__}: {error}",
             hint="Return the torch module and a tuple of example inputs.",

@@ -86,7 +86,7 @@ class StorageType:
     @property
     def array_type(self) -> np.dtype[Any]:
         """NumPy's dtype for numbers of this type, or one of ``ml_dtypes`` if NumPy has none."""
-        import ml_dtypes  # noqa: PLC0415 - only where it is asked for
+        import ml_dtypes  # noqa: PLC0415 - most callers need no NumPy
         import numpy as np  # noqa: PLC0415
 
         dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name, self.storage_dtype))
@@ -102,7 +102,7 @@ class StorageType:
             numbers: Array of float32 or of this type. Numbers beyond the largest number of this
                 type become infinite. An array of ``storage_dtype`` is returned unchanged.
         """
-        import numpy as np  # noqa: PLC0415 - see ``array_type``
+        import numpy as np  # noqa: PLC0415 - most callers need no NumPy
 
         if numbers.dtype == self.storage_dtype:
             return numbers
@@ -247,7 +247,7 @@ def array_type(dtype: str) -> np.dtype[Any]:
     Args:
         dtype: The name, such as ``bfloat16``.
     """
-    import numpy as np  # noqa: PLC0415 - see ``StorageType``
+    import numpy as np  # noqa: PLC0415 - most callers need no NumPy
 
     return STORAGE[dtype].array_type if dtype in STORAGE else np.dtype(dtype)
 

@@ -33,7 +33,7 @@ def comparison(task: TaskRecord) -> Table | None:
         for variant in task.operator.variants
         if variant.seconds is not None
     ]
-    if len(timed) < 2:  # noqa: PLR2004 - nothing to compare
+    if len(timed) < 2:  # noqa: PLR2004 - one variant compares with nothing
         return None
     timed.sort(key=lambda variant: variant[0])
     ours = task.operator.tuned_seconds

@@ -117,7 +117,7 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     difference = np.clip(difference, -most, most)
     if not difference.any():
         return 1.0
-    from scipy import stats  # noqa: PLC0415 - takes half a second
+    from scipy import stats  # noqa: PLC0415 - the import takes half a second
 
     return float(stats.wilcoxon(difference, zero_method="wilcox").pvalue)
 

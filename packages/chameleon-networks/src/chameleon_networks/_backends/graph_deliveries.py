@@ -103,7 +103,7 @@ class Delivery:
     def predicted(self) -> Self:
         """The delivery of the same graph for which nothing is measured."""
         delivery = copy.copy(self)
-        delivery._limit(None)  # noqa: SLF001 - of the same class
+        delivery._limit(None)  # noqa: SLF001 - the object is of this class
         return delivery
 
     def is_there(self) -> bool:
@@ -117,7 +117,7 @@ class Delivery:
         self._folder.mkdir(parents=True, exist_ok=True)
         if exported is not None:
             with contextlib.suppress(OSError):  # otherwise the graph is exported again
-                os.link(exported._program, self._program)  # noqa: SLF001 - of the same class
+                os.link(exported._program, self._program)  # noqa: SLF001 - the object is of this class
         if not self._program.exists():
             graph_exports = _exports()
             program = graph_exports.exported(self._graph, self._arguments, self._weights)
@@ -168,7 +168,7 @@ class Delivery:
 
     def _deliver(self, *, nice: bool) -> None:
         if self._refusal.exists():
-            self.prepare()  # raises the error
+            self.prepare()  # raises the stored error again
         if nice and not self._program.exists():  # calls go on meanwhile, and may change weights
             digest = digest_of(self._graph, self._arguments, self._weights)
             if digest != self._home.name:
@@ -180,7 +180,7 @@ class Delivery:
             with idle_run_process(self._folder, idle=nice) as child:
                 with pause_garbage_collection():  # the objects of torch and TVM stay
                     self.prepare(whole=not nice)
-                    assert child.stdin is not None  # noqa: S101 - it is a pipe
+                    assert child.stdin is not None  # noqa: S101 - standard input is a pipe
                     with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
                         child.stdin.write(os.fsencode(self._folder.absolute()) + b"\n")
                         child.stdin.flush()
@@ -244,7 +244,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
         cores,
         threads,
     ]
-    facts.append(torch.get_default_dtype())  # of tensors that the graph makes
+    facts.append(torch.get_default_dtype())  # the graph may make tensors of it
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):

@@ -127,7 +127,7 @@ def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | N
     network = TorchNetwork(TorchOptions(source=str(file), compare=False))
     vars(network)["program"] = program
     network.kept = kept = cache_of(network)
-    assert kept is not None  # noqa: S101 - a file has an origin
+    assert kept is not None  # noqa: S101 - networks of files have a cache
     try:
         with _tracing():
             network.keep()

@@ -186,7 +186,7 @@ def main() -> None:
             "hint": error.hint,
             "target": isinstance(error, TargetError),
         }
-    except Exception as error:  # noqa: BLE001 - the parent shows whatever it is
+    except Exception as error:  # noqa: BLE001 - the parent shows any error
         answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
     answers.send({**answer, "step_seconds": steps.until_now()})
     # Python would take seconds to free the objects of a large network one by one.

@@ -69,7 +69,7 @@ def serve(answer: Callable[[Message], Message], answers: AnswerStream | None = N
                 "problem": f"{error.name} is not installed",
                 "hint": f"Install it: pip install {error.name}",
             }
-        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+        except Exception as error:  # noqa: BLE001 - the parent shows any error
             reply = {"error": first_line(error)}
         answers.send(reply)
 

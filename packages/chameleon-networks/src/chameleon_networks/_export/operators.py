@@ -198,7 +198,7 @@ class Recorded(np.ndarray[Any, Any]):
         return _read(self).tolist()
 
     @property
-    def T(self) -> Any:  # noqa: N802 - NumPy's name
+    def T(self) -> Any:  # noqa: N802 - NumPy calls it so
         """The array with its axes reversed."""
         return self.transpose()
 

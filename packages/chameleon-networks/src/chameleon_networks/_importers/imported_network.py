@@ -194,7 +194,7 @@ class ImportedNetwork(ABC):
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
         """Compute intermediate values of the network with its framework."""
 
-    def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
+    def precision_of(self, name: str) -> str:  # noqa: ARG002 - subclasses use it
         """The dtype in which a framework computes this network."""
         return FLOAT32
 

@@ -177,7 +177,7 @@ def main() -> None:
     os.dup2(2, 1)
     try:
         answer = run_clients(json.loads(sys.argv[1]))
-    except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+    except Exception as error:  # noqa: BLE001 - the parent shows any error
         words = str(error).strip().splitlines()
         answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}
     print(json.dumps(answer), file=stream, flush=True)

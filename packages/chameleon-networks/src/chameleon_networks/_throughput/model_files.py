@@ -148,7 +148,7 @@ def write_requested_files(request: Message) -> Message:
         try:
             path = _written(forms, framework, batches if reduced else None, at)
             reply = {"path": path, "default": default_precision(framework)}
-        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+        except Exception as error:  # noqa: BLE001 - the parent shows any error
             reply = {"problem": one_line(error)}
         files.append(([framework, reduced], reply))
     return {"files": files}

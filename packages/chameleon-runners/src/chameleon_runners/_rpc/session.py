@@ -234,7 +234,7 @@ class RpcSession:
             for left in (name, f"{name}.so") if path.suffix == ".tar" else (name,):
                 try:
                     self._session.remove(left)
-                except Exception as error:  # noqa: BLE001 - without a connection, or not linked
+                except Exception as error:  # noqa: BLE001 - a lost connection, or no such file
                     # If loading failed too, its error says more.
                     if loaded is not None:
                         problem = telling_line(error)

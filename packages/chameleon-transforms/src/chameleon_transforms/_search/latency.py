@@ -104,7 +104,7 @@ class OperatorTimes:
         )
         self._read(folder)
         for key in unknown:
-            # All its configurations failed: no network with it can be recommended.
+            # All configurations of the operator failed, so no network with it can be recommended.
             self._seconds.setdefault(key, float("inf"))
         return len(named)
 

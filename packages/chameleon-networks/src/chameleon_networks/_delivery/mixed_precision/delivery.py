@@ -257,7 +257,7 @@ class _TypedDelivery:
         return folder, result
 
     def _chosen(self) -> list[Candidate]:
-        """Networks within the bounds, each by the times measured inside the one before."""
+        """Networks within the bounds; each choice uses times measured in the network before it."""
         # All weights together decide what stays in the caches, so an operator's time depends on the
         # dtypes of the others.
         candidates: list[Candidate] = []

@@ -228,7 +228,7 @@ def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:
                 programs[answer] = _export_with_answers(network, export, [*answers, answer])
             except _UnresolvedBranchError:
                 programs[answer] = None
-            except Exception as error:  # noqa: BLE001 - of the network, or of torch
+            except Exception as error:  # noqa: BLE001 - the network or torch raised it
                 if not _is_raised_by_network(error):
                     return None
         if len(programs) != 1:
@@ -250,7 +250,7 @@ def _export_with_answers(network: Any, export: Callable[[], Any], answers: Seque
     torch = importlib.import_module("torch")
     aten, dispatch = torch.ops.aten, importlib.import_module("torch.utils._python_dispatch")
     fake = importlib.import_module("torch._subclasses.fake_tensor")
-    item = aten._local_scalar_dense.default  # noqa: SLF001 - it is called so
+    item = aten._local_scalar_dense.default  # noqa: SLF001 - the operator has this name
     questions = {item, aten.equal.default, aten.allclose.default}
 
     class Answers(dispatch.TorchDispatchMode):  # type: ignore[name-defined]
@@ -321,4 +321,4 @@ def _argument_names(node: Any) -> list[str]:
 
 
 def _schema(node: Any) -> Any:
-    return node.target._schema.arguments  # noqa: SLF001 - there is no other way to ask
+    return node.target._schema.arguments  # noqa: SLF001 - torch has no public name

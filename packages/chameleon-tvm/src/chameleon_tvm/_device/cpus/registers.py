@@ -72,7 +72,7 @@ def _x86(words: Sequence[int]) -> Reported:
     family, model = signature >> 8 & 15, signature >> 4 & 15
     if family in {6, 15}:
         model |= signature >> 12 & 0xF0
-    if family == 15:  # noqa: PLR2004 - the highest family of four bits
+    if family == 15:  # noqa: PLR2004 - higher families need more bits
         family += signature >> 20 & 255
     name = b""
     if _has_leaf(registers, 0x80000004, 0):

@@ -231,7 +231,7 @@ class TileConvolution:
 
     def _image(self, n: Expr, part: int) -> Expr:
         """Index of an image in a part of the copy, or of the input."""
-        del part  # there is one
+        del part  # numbers have a single part
         return n
 
     def _pixel(self, n: Expr, row: Expr, column: Expr) -> Expr:
@@ -316,5 +316,5 @@ class TileAlgorithm(Algorithm):
 
     def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
         """The arithmetic of a configuration."""
-        del values  # there is one
+        del values  # all configurations share one
         return self.arithmetic

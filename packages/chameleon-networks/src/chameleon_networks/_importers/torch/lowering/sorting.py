@@ -149,7 +149,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         _histogram_counts(x, [edges], **options),
         edges.clone(),
     ),
-    _ATEN._histogramdd_bin_edges.default: _histogramdd_edges,  # noqa: SLF001 - it is called so
+    _ATEN._histogramdd_bin_edges.default: _histogramdd_edges,  # noqa: SLF001 - the operator has this name
     _ATEN._histogramdd_from_bin_cts.default: _histogramdd,  # noqa: SLF001
     _ATEN._histogramdd_from_bin_tensors.default: _histogram_counts,  # noqa: SLF001
     _ATEN.sort.stable: _stable_sort,
