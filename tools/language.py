@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
+import inspect
 import re
 import subprocess
 import sys
-import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +41,17 @@ _ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
 _HEADING = re.compile(r"^#+\s+")
 _END = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_`\[]*[A-Z0-9`])")
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|cf|al|Fig|No|approx|etc)\.$")
+_TOKEN = re.compile(
+    r"#[^\n]*"
+    r"|(\"{3}|'{3})(?:\\.|(?!\1).)*\1"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'(?:\\.|[^'\\\n])*'",
+    re.DOTALL,
+)
+"""A comment or a string of Python."""
+_PRAGMA = re.compile(r"^#+\s*((noqa|type|fmt|isort)\b.*?( - |$))?\s*")
 _WORD = re.compile(r"[A-Za-z0-9][\w'.,/:=%+-]*")
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _BAD_START = re.compile(r"^[\"'(*_\[]*(What|Who|Where|Of)\b")
 
 
@@ -54,11 +63,13 @@ class Sentence:
         file: relative to the repository.
         line: at which its paragraph begins.
         text: without markup of code and links.
+        is_event: whether it is the event of a log call instead.
     """
 
     file: str
     line: int
     text: str
+    is_event: bool = False
 
     @property
     def words(self) -> int:
@@ -67,12 +78,14 @@ class Sentence:
 
     def faults(self) -> Iterator[str]:
         """The rules that it breaks."""
+        if self.is_event and not _IDENTIFIER.fullmatch(self.text):
+            yield "is a log event, but no identifier in snake_case"
         if _BAD_START.match(self.text):
             yield "begins with What, Who, Where or Of"
         if self.words > LONGEST:
             yield f"has {self.words} words (at most {LONGEST})"
         for pattern, advice in HOME_MADE.items():
-            if match := re.search(pattern, self.text, re.IGNORECASE):
+            if match := re.search(pattern, self.text.replace("_", " "), re.IGNORECASE):
                 yield f"says {match.group()!r} ({advice})"
 
 
@@ -100,47 +113,68 @@ def sentences_of_document(file: str, text: str) -> Iterator[Sentence]:
 
 
 def sentences_of_code(file: str, text: str) -> Iterator[Sentence]:
-    """The sentences of a module's docstrings and comments, and its log events."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            yield from _of_docstring(file, getattr(node, "lineno", 1), ast.get_docstring(node))
-        elif isinstance(node, ast.Call) and (event := _event(node)):
-            yield Sentence(file=file, line=node.lineno, text=event)
+    """The sentences of a module's docstrings and comments, and its log events with their fields."""
+    for value in _statement_values(ast.parse(text).body):
+        yield from _of_docstring(file, value.lineno, inspect.cleandoc(_constant(value)))
+        if isinstance(value, ast.Call) and value.args and _is_log_call(value.func):
+            # The event may be in a variable, whose content is not known here.
+            if not isinstance(value.args[0], ast.Name):
+                event = _constant(value.args[0])
+                yield Sentence(file=file, line=value.lineno, text=event, is_event=True)
+            for field in value.keywords:
+                yield from _split(file, field.value.lineno, _constant(field.value))
     for line, comment in _comments(text):
         yield from _split(file, line, comment)
 
 
-def _of_docstring(file: str, line: int, documented: str | None) -> Iterator[Sentence]:
-    text = re.sub(r"^\s*(>>>|\.\.\. ).*$", "", documented or "", flags=re.MULTILINE)
+def _of_docstring(file: str, line: int, documented: str) -> Iterator[Sentence]:
+    text = re.sub(r"^\s*(>>>|\.\.\. ).*$", "", documented, flags=re.MULTILINE)
     for block in re.split(r"\n\s*\n|\n\s*(?=\w+: |[-*] )", text):
         body = re.sub(r"^\s*(Args|Returns|Raises|Attributes|Yields):\s*", "", block)
         body = re.sub(r"^\w+:\s+", "", body.strip())
         yield from _split(file, line, " ".join(body.split()))
 
 
-def _event(call: ast.Call) -> str:
-    """The event of a call such as ``log.info("worker_restarted")``, in words."""
-    logs = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
-    named = logs and call.func.value.id == "log" and call.args  # type: ignore[attr-defined]
-    first = call.args[0] if named else None
-    return str(first.value).replace("_", " ") if isinstance(first, ast.Constant) else ""
+def _statement_values(body: Iterable[ast.AST]) -> Iterator[ast.expr]:
+    """The expressions that are statements of their own, such as docstrings and calls."""
+    for node in body:
+        if isinstance(node, ast.Expr):
+            yield node.value
+        for inner in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from _statement_values(getattr(node, inner, ()))
+
+
+def _is_log_call(function: ast.expr) -> bool:
+    """Whether a called function is a method of a module's logger, or ``fall_back``."""
+    if isinstance(function, ast.Attribute):
+        logger = function.value
+        return isinstance(logger, ast.Name) and logger.id.lstrip("_") == "log"
+    return isinstance(function, ast.Name) and function.id == "fall_back"
+
+
+def _constant(value: ast.expr) -> str:
+    """The text of a string constant or f-string, whose expressions become words; else empty."""
+    if isinstance(value, ast.JoinedStr):
+        return "".join(_constant(part) or "Code" for part in value.values)
+    text = value.value if isinstance(value, ast.Constant) else ""
+    return text if isinstance(text, str) else ""
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:
     """Comments with their lines; one that goes on in the next line is a single one."""
     pending: list[str] = []
-    start = last = 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type != tokenize.COMMENT:
+    start = line = last = 1
+    end, goes_on = 0, False
+    for token in _TOKEN.finditer(text):
+        line, end = line + text.count("\n", end, token.start()), token.start()
+        if not token[0].startswith("#"):
             continue
-        line, alone = token.start[0], not token.line[: token.start[1]].strip()
-        if pending and (line != last + 1 or not alone):
+        alone = not text[text.rfind("\n", 0, end) + 1 : end].strip()
+        if pending and not (goes_on and alone and line == last + 1):
             yield start, " ".join(pending)
             pending = []
-        body = re.sub(r"^#+\s*((noqa|type)\b[^-#]*-?)?\s*", "", token.string)
-        start, last = (start if pending else line), line
-        pending.append(body)
+        start, last, goes_on = (start if pending else line), line, alone
+        pending.append(_PRAGMA.sub("", token[0]))
     yield start, " ".join(pending)
 
 

@@ -90,8 +90,8 @@ def test_winners_are_listed_as_far_as_they_can_be(listed):
         },
         **{other.name: {} for other in others},
     }
-    [warning] = [row for row in said if row["event"] == "not every winner has listings"]
-    assert "RuntimeError: not for this one" in warning["said"]
+    [warning] = [row for row in said if row["event"] == "listings_incomplete"]
+    assert "RuntimeError: not for this one" in warning["output"]
     assert not (result.folder / "above.txt").exists()
 
 

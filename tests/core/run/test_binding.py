@@ -133,9 +133,7 @@ def test_a_smaller_budget_says_so_and_keeps_what_there_is(run):
     assert asked == 0
     assert result.operators[0].measurements == 8
     logged = [log for log in logs if log["log_level"] == "warning"]
-    assert [log["event"] for log in logged] == [
-        "more was measured before than this run goes through; all of it counts"
-    ]
+    assert [log["event"] for log in logged] == ["earlier_measurements_exceed_run"]
     assert (logged[0]["measurements"], logged[0]["ended"]) == (8, "the measurement budget is spent")
 
 
@@ -186,7 +184,7 @@ def test_records_of_another_design_space_are_told_of(pipeline, plugin, monkeypat
         store.set_fact("finished", None)
     with capture_logs() as logs:
         result = run()
-    [logged] = [log for log in logs if "design space" in log["event"]]
+    [logged] = [log for log in logs if log["event"] == "operator_tuned_anew"]
     assert (logged["task"], logged["measurements"]) == ("op0", 20)
     assert result.operators[0].measurements == 20
     assert len(log_lines()) == before + 20 + 1

@@ -205,7 +205,7 @@ def test_other_versions_than_before_are_said(run):
         store.set_fact("versions", {**store.fact("versions"), "numpy": "0.1", "gone": "1.0"})
     with capture_logs() as logs:
         result = run(12)
-    [logged] = [log for log in logs if "other versions" in log["event"]]
+    [logged] = [log for log in logs if log["event"] == "versions_changed"]
     assert logged["versions"] == {"numpy": f"0.1 -> {metadata.version('numpy')}"}
     assert result.versions["gone"] == "1.0", "it took part before"
 

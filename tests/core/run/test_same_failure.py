@@ -48,7 +48,7 @@ def run(pipeline, plugin, monkeypatch):
         )
         with capture_logs() as logs:
             result = run_pipeline(resolved)
-        return result, [log for log in logs if "fails alike" in log["event"]]
+        return result, [log for log in logs if log["event"] == "tuning_stopped"]
 
     return made
 

@@ -66,7 +66,7 @@ def test_what_is_not_reached_is_delivered_with_its_first_guess(run):
     assert [winner.measured for winner in values.values()] == [True, True, False]
     assert (values["op2"].config, values["op2"].seconds) == ((0,), None)
     assert result.exit_code is ExitCode.OK
-    [logged] = [log for log in logs if "did not reach" in log["event"]]
+    [logged] = [log for log in logs if log["event"] == "first_guesses_delivered"]
     assert (logged["count"], logged["of"], logged["operators"]) == (1, 3, ["op2"])
     written = json.loads((result.folder / "best.json").read_text())
     assert written["operators"][2]["config"] is None
@@ -180,7 +180,7 @@ def test_a_budget_of_no_measurement_is_told_to_the_frontend(run):
     with capture_logs() as logs:
         run({"measurements": 0})
     assert [row.measures for row in Delivering.seen] == [False]
-    assert not any("did not reach" in log["event"] for log in logs)
+    assert not any("did not reach" in log.get("reason", "") for log in logs)
     run()
     assert [row.measures for row in Delivering.seen] == [True]
 

@@ -42,7 +42,7 @@ class Net(nn.Module):
 
 
 def stays(logs):
-    return [log["reason"] for log in logs if log["event"] == "torch's own code computes a graph"]
+    return [log["reason"] for log in logs if log["event"] == "graph_computed_by_torch"]
 
 
 def unseen(function):

@@ -32,7 +32,7 @@ def test_a_network_computes_what_torch_does(cache, eager_is_slow, monkeypatch):
     with torch.no_grad(), capture_logs() as logs:
         torch.testing.assert_close(compiled(x), net(x))
         assert not stays(logs)
-        assert [log["event"] for log in logs][-1] == "a network computes a graph"
+        assert [log["event"] for log in logs][-1] == "graph_computed_by_network"
         # This process has imported the graph and computed torch's answers for the run.
         [result] = cache.glob("*/predicted*/run/best.json")
         assert json.loads(result.read_text())["network"]["reference_day"] is not None
@@ -65,12 +65,12 @@ def test_a_damaged_network_is_compiled_again(cache, eager_is_slow):
             torch.testing.assert_close(torch.compile(net, backend=chameleon)(x), net(x))
         return [log["event"] for log in logs]
 
-    assert events()[-1] == "a network computes a graph"
+    assert events()[-1] == "graph_computed_by_network"
     [library] = cache.glob("*/predicted*/run/network/network.so")
     library.unlink()
     library.write_bytes(b"cut off")
-    assert events()[-1] == "torch's own code computes a graph"
-    assert events()[-1] == "a network computes a graph"
+    assert events()[-1] == "graph_computed_by_torch"
+    assert events()[-1] == "graph_computed_by_network"
 
 
 def test_a_killed_run_of_another_mode_is_no_refusal(children, tmp_path):
@@ -171,7 +171,7 @@ def test_an_unexpected_error_of_an_import_is_logged(children, monkeypatch):
     monkeypatch.setattr(NetworkCache, "keep_graph", Mock(side_effect=OverflowError("too deep")))
     with torch.no_grad(), capture_logs() as logs:
         torch.compile(lambda value: value * 2.0, backend=chameleon)(torch.ones(3))
-    [entry] = [log for log in logs if log["event"] == "a graph is not kept for its run"]
+    [entry] = [log for log in logs if log["event"] == "graph_not_kept"]
     assert entry["reason"] == "too deep"
 
 

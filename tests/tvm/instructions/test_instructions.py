@@ -263,7 +263,7 @@ def test_what_the_system_refuses_is_left_out_of_this_machine_s_choices(refused, 
             assert not tile_products_of(target, data="bfloat16", weights="bfloat16")
     (line,) = said
     assert line["event"] == "instructions_left_out"
-    assert line["because"] == "Operation not permitted"
+    assert line["reason"] == "Operation not permitted"
 
 
 @pytest.fixture

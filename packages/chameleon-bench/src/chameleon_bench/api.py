@@ -1,4 +1,4 @@
-"""What other packages may import of this one: statistics, and the parts of pages."""
+"""The public names of this package for other packages: statistics, and the parts of pages."""
 
 from __future__ import annotations
 

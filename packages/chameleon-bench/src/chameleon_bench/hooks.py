@@ -29,6 +29,6 @@ def chameleon_run_finished(event: events.RunFinished) -> None:
     Args:
         event: The event at the end of the run.
     """
-    from chameleon_bench._pages.run_page import write_report  # noqa: PLC0415 - rarely needed
+    from chameleon_bench._pages.run_page import write_report  # noqa: PLC0415 - only at the end of a run
 
     write_report(Path(event.folder))

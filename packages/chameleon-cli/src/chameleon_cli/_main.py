@@ -135,7 +135,7 @@ _LOG_FORMAT = "CHAMELEON_LOG_FORMAT"
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from chameleon_core.api import installed  # noqa: PLC0415 - only where it is asked for
+        from chameleon_core.api import installed  # noqa: PLC0415 - only `--version` needs it
 
         click.echo(f"chameleon {installed().get('chameleon-tuner-core')}")
         context.exit()
@@ -263,7 +263,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         try:
             status = _run(arguments)
             problem = output.problem()
-            # An exit code that says more than that stays.
+            # An exit code of a failed command says more than this problem, so it stays.
             return status if status or problem is None else _end_by(problem)
         finally:
             json_lines.end()

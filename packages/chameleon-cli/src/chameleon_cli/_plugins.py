@@ -243,7 +243,7 @@ def _subjects(suite: Any, pipeline: Path | None) -> dict[str, Any]:
     """The attributes that a suite needs to try the plugin in a pipeline; empty without one."""
     if pipeline is None:
         return {}
-    from chameleon_core.api import load_pipeline  # noqa: PLC0415 - only where it is given
+    from chameleon_core.api import load_pipeline  # noqa: PLC0415 - only `--pipeline` needs it
 
     subjects: dict[str, Any] = suite.subjects(load_pipeline(pipeline))
     return subjects

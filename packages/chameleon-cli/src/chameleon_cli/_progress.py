@@ -49,7 +49,7 @@ class _Progress(ABC):
         """Show a line that stays on the screen."""
 
     @hookimpl
-    def chameleon_check_started(self, event: events.CheckStarted) -> None:  # noqa: ARG002 - a hook's
+    def chameleon_check_started(self, event: events.CheckStarted) -> None:  # noqa: ARG002 - the hook passes it
         """See ``EventHooks``."""
         self._say("checking before anything is tuned: compiled once, and run once")
 
@@ -165,7 +165,7 @@ class LiveProgress(_Progress):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
-        from rich.console import Console  # noqa: PLC0415 - only where there is a terminal
+        from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
 
         self._progress: Progress = Progress(

@@ -248,7 +248,7 @@ def front_rows(
         (
             *([] if point.bucket is None else [point.bucket]),
             ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
-            shown(point.seconds) if point.seconds else "-",  # nothing was measured
+            shown(point.seconds) if point.seconds else "-",  # 0 if nothing was measured
             f"{point.error:.1e}",
             "delivered" if point.delivered else "",
         )

@@ -1,4 +1,4 @@
-"""What commands of other packages may import of this one: options, tables, and streams."""
+"""The public names of this package for commands of others: options, tables, and streams."""
 
 from __future__ import annotations
 

@@ -47,14 +47,14 @@ class EventBus:
         try:
             self._manager.register(listener)
         except (Exception, SystemExit):  # anyone's code; watching a run must not end it
-            log.exception("a listener cannot be registered and is left out", listener=listener)
+            log.exception("listener_left_out", listener=listener)
             return
         for caller in self._manager.get_hookcallers(listener) or ():
             for implementation in caller.get_hookimpls():
                 refused = refused_event_hook(implementation)
                 if refused and implementation.plugin is listener:
-                    said = f"a listener implements {caller.name} {refused}"
-                    log.error(said, listener=listener)
+                    reason = f"it implements {caller.name} {refused}"
+                    log.error("event_hook_left_out", listener=listener, reason=reason)
 
     def publish(self, event: Event) -> None:
         """Pass an event to every listener.
@@ -74,10 +74,11 @@ class EventBus:
                 implementation.function(*(event for _ in implementation.argnames))
             except (Exception, SystemExit) as error:  # anyone's; watching a run must not end it
                 if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                    log.warning("the disk is full, so that a file of the run is missing or cut off")
+                    reason = "the disk is full, so a file of the run is missing or cut off"
+                    log.warning("run_file_incomplete", reason=reason)
                 else:
                     listener = implementation.plugin_name
-                    log.exception("a listener failed and is switched off", listener=listener)
+                    log.exception("listener_switched_off", listener=listener)
                 self._manager.unregister(implementation.plugin)
 
 

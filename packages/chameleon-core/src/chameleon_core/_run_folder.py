@@ -164,7 +164,8 @@ class RunFolder:
         changed = versions.changes(stored, now)
         if changed:
             log.warning(
-                "the run is continued with other versions than it was begun with; it may "
+                "versions_changed",
+                reason="the run continues with other versions than it was begun with; it may "
                 "propose and measure otherwise than it would have",
                 versions=changed,
             )
@@ -214,14 +215,14 @@ class RunFolder:
 
     def _move_aside(self) -> None:
         old = [self.path / name for name in RunFile if (self.path / name).exists()]
-        old += self.path.glob(f"{RunFile.RECORDS}-*")  # SQLite's own files
+        old += self.path.glob(f"{RunFile.RECORDS}-*")  # further files of SQLite
         if not old:
             return
         aside = unused_path(self.path, "earlier-{}")
         aside.mkdir()
         for file in old:
             file.rename(aside / file.name)
-        log.warning("the earlier run of this folder was moved aside", to=str(aside))
+        log.warning("earlier_run_moved_aside", to=str(aside))
 
 
 def _identity(pipeline: ResolvedPipeline) -> Any:

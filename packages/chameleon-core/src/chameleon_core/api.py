@@ -1,4 +1,4 @@
-"""What a program may import of Chameleon's core: tuning, runs, pipelines, results, and stores.
+"""The core's public names for programs: tuning, runs, pipelines, results, and stores.
 
 The page "Public names" of the reference lists each name. Each is imported when it is first used.
 """

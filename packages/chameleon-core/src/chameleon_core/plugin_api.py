@@ -1,4 +1,4 @@
-"""What a plugin may import of Chameleon's core: contracts, records, data, spaces, and errors.
+"""The core's public names for plugins: contracts, records, data, spaces, and errors.
 
 The page "Public names" of the reference lists each name. Each is imported when it is first used, so
 hooks load no numerical library.

@@ -29,8 +29,8 @@ class MixedEnsemble(CostModel):
     """Bagged boosted trees: half of the members learn throughput, half its logarithm.
 
     The score is an upper confidence bound, ``mean + kappa * std`` (Srinivas et al. 2010, equation
-    6), lowered by a classifier of failures and, with the option ``price``, by the predicted
-    duration.
+    6). A classifier of failures lowers it, and with the option ``price`` the predicted duration
+    does too.
     """
 
     def __init__(self, options: MixedOptions, context: StageContext) -> None:

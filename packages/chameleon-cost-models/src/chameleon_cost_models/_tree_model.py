@@ -1,7 +1,7 @@
 """The base class of tree models, with transfer from other tasks and earlier runs.
 
-As in AutoTVM, a base model is trained on other tasks (Chen et al. 2018, section 4, call it the
-global model), and the task's own trees learn its errors. The weight of the base model falls with
+As in AutoTVM, a base model is trained on other tasks, and the task's own trees learn its errors.
+Chen et al. (2018, section 4) call it the global model. The weight of the base model falls with
 every measurement of the task.
 """
 
@@ -167,7 +167,7 @@ class TransferModel:
         )
         self._booster = xgboost.train(self._parameters, data, num_boost_round=_ROUNDS)
         self._fitted_rows = rows
-        log.debug("base model fitted to other tasks", task=self._context.task.name, records=rows)
+        log.debug("base_model_fitted", task=self._context.task.name, records=rows)
 
     @property
     def available(self) -> bool:
@@ -220,10 +220,11 @@ class TransferModel:
         records = sum(len(quality) for _, quality in tables)
         if records < self._options.records and not self._options.tasks:
             log.warning(
-                "earlier runs have too few measurements that apply to this task",
+                "base_model_not_fitted",
                 task=self._context.task.name,
                 measurements=records,
                 needed=self._options.records,
+                reason="earlier runs have too few measurements that apply to this task",
                 hint="name more run folders under 'history', or lower 'records'",
             )
         return tables

@@ -14,8 +14,8 @@ from chameleon_cost_models._tree_model import TreeModel
 
 _OBJECTIVES: dict[str, dict[str, Any]] = {
     "reg": {"objective": "reg:squarederror"},
-    # Pairs are drawn evenly over the whole list: which of two mediocre configurations is better
-    # matters too, since a walk has to climb past them. xgboost's own default looks at the top.
+    # Pairs are drawn evenly over the whole list, since a walk also has to choose between mediocre
+    # configurations. The default of XGBoost draws them from the top of the list.
     "rank": {
         "objective": "rank:pairwise",
         "lambdarank_pair_method": "mean",
@@ -103,6 +103,6 @@ def average_recall(predicted: NDArray[np.floating], truth: NDArray[np.floating],
     ranks = np.empty((2, count), np.intp)
     for row, values in enumerate((predicted, truth)):
         ranks[row, np.argsort(-values, kind="stable")] = np.arange(count)
-    # A configuration is in both lists of length k from the larger of its ranks on.
+    # The two top-k lists share a configuration as soon as k exceeds the larger of its two ranks.
     recalled = np.cumsum(np.bincount(ranks.max(axis=0), minlength=count))[:top]
     return float(np.mean(recalled / np.arange(1, len(recalled) + 1)))

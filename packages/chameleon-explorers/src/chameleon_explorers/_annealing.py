@@ -77,7 +77,7 @@ class AnnealingExplorer(Explorer):
         best.offer(chains, scores)
         step, unchanged = 0, 0
         temperatures = np.linspace(options.temperature, 0.0, options.steps, endpoint=False)
-        for step, temperature in enumerate(temperatures.tolist(), start=1):  # noqa: B007 - reported
+        for step, temperature in enumerate(temperatures.tolist(), start=1):  # noqa: B007 - reported after the loop
             proposed = self._space.mutate(chains, self._rng)
             proposed_scores = score(proposed)
             accepted = self._accept(scores, proposed_scores, temperature)

@@ -24,10 +24,10 @@ DEFAULT = PresetRecord(
     summary="Two cost models take turns, and prefer configurations about which they are uncertain",
     pipeline={
         **_OTHER_STAGES,
-        # A small space is scored as a whole. In others, chains at temperature 0 that start at the
-        # best configurations reach AutoTVM's final score in a fraction of its steps
-        # (benchmarks/search_steps.py, "annealing elites, cold"). Neighbours of the best get a
-        # quarter of the measurements, because the model may be wrong about them.
+        # A small space is scored as a whole. In a large space, chains at temperature 0 that start
+        # at the best configurations need a fraction of AutoTVM's steps to reach its final score.
+        # The row "annealing elites, cold" of benchmarks/search_steps.py shows this. Neighbours of
+        # the best get a quarter of the measurements, because the model may be wrong about them.
         "explorer": {
             "name": "annealing",
             "chains": 128,
@@ -158,7 +158,7 @@ MODEL_FREE = (LOCAL, DROPLET, GENETIC)
 
 PPO_PAPER: dict[str, Any] = {
     "name": "ppo",
-    # Table 7.
+    # Table 7 of the paper.
     "episodes": 128,
     "steps": 500,
     # Section 3.2: the configuration is the state, an action moves every knob down, up or not at
@@ -177,7 +177,7 @@ PPO_PAPER: dict[str, Any] = {
     "illegal_penalty": 0.0,
     "elites": 0,
     "restarts": 0.0,
-    # Table 9.
+    # Table 9 of the paper.
     "learning_rate": 1e-3,
     "discount": 0.9,
     "gae": 0.99,

@@ -105,7 +105,7 @@ def dimensions_of(shapes: Mapping[str, Shape]) -> tuple[Dimension, ...]:
     for buckets in [key for key in groups if isinstance(key, tuple)]:
         # Without a name it is the dimension of these extents if only one has a name.
         named = [name for name, (first, *_) in groups.items() if first[0].buckets == buckets]
-        if len(named) == 2:  # noqa: PLR2004 - itself and another one
+        if len(named) == 2:  # noqa: PLR2004 - itself and one named dimension
             [other] = [name for name in named if name != buckets]
             groups[other] += groups.pop(buckets)
     return tuple(_dimension(together) for together in groups.values())

@@ -58,7 +58,7 @@ def location_of(node: Any) -> SourceLocation:
     inside = f" in module {owner}" if owner else ""
     lines = (node.meta.get("stack_trace") or "").strip().splitlines()
     file = next((line.strip() for line in reversed(lines) if line.strip().startswith("File")), "")
-    # Lines of code that torch wrote may have thousands of characters.
+    # Torch may generate lines of code with thousands of characters.
     code = textwrap.shorten(lines[-1], _LONGEST, placeholder=" ...") if file else ""
     where = f" ({_spot(file)}: `{code}`)" if file else ""
     sentence = f"operator {operator_of(node)}{inside}{where}"
@@ -67,7 +67,8 @@ def location_of(node: Any) -> SourceLocation:
 
 def operator_of(node: Any) -> str:
     """The name of the operator that a program's node calls."""
-    # What has an effect, such as an error, is called by an operator that orders effects.
+    # An operator with an effect, such as raising an error, is called through ``with_effects``,
+    # which orders effects.
     effect = getattr(node.target, "__name__", "") == "with_effects"
     target = node.args[1] if effect else node.target
     return str(getattr(target, "__name__", target)).removesuffix(".default")

@@ -115,10 +115,9 @@ class OneShotModel(CostModel):
 def _warn_out_of_distribution(context: StageContext, reason: str, name: str) -> bool:
     """Log that no predictor suits a task; the result is False."""
     log.warning(
-        "a task is unlike those that the predictor was trained on; it is tuned by "
-        "measurement instead, as far as the budget lets it",
+        "task_tuned_by_measurement",
         task=context.task.name,
-        because=reason,
+        reason=f"the task is unlike those that the predictor was trained on: {reason}",
         model=name,
     )
     return False
@@ -132,9 +131,10 @@ def _find_files(targets: str, context: StageContext) -> list[Path]:
         if targets != AUTO:
             raise
         log.warning(
-            "no predictor serves this target; operators begin with the first guesses of their "
-            "space, and the budget decides whether more is measured",
-            because=str(error),
+            "target_without_predictor",
+            reason="operators begin with the first guesses of their space, and the budget decides "
+            "whether more is measured",
+            problem=str(error),
             hint=error.hint,
         )
         return []
@@ -143,7 +143,8 @@ def _find_files(targets: str, context: StageContext) -> list[Path]:
 def _warn_unknown(unknown: Sequence[str], name: str) -> bool:
     """Log, once per run, the parts of a design space that the predictor does not know."""
     log.warning(
-        "the predictor does not know all of a design space; it ignores the rest",
+        "unknown_knobs_ignored",
+        reason="the predictor does not know all of a design space",
         unknown=in_quotes(unknown),
         model=name,
         hint="Configurations that differ in nothing else are the same for it. `chameleon pretrain` "
@@ -161,8 +162,8 @@ def _choose_device(model: Model, tokens: TaskTokens, name: str) -> FixedToken:
     if reason is None:
         return tokens.fixed[1]
     log.warning(
-        "the predictor was trained on other devices; it predicts as for the nearest of them",
-        because=reason,
+        "nearest_device_assumed",
+        reason=f"the predictor was trained on other devices: {reason}",
         model=name,
         hint="Collect data here and train one with `chameleon pretrain` (docs/one-shot.md).",
     )

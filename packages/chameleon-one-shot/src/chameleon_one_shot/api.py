@@ -1,4 +1,4 @@
-"""What programs may import of this package: readers of data sets and of predictors."""
+"""The public names of this package for programs: readers of data sets and of predictors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs may import of this package: tables of records."""
+"""The public names of this package for programs: tables of records."""
 
 from __future__ import annotations
 

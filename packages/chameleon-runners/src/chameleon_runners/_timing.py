@@ -156,7 +156,7 @@ def time_kernel(
 ) -> Timing:
     """Time a kernel that has run at least once."""
     cold = policy.cold_bytes
-    # The first run warms up caches and threads. Of two probes, one may be disturbed.
+    # The first run warms up caches and threads. There are two probes because one may be disturbed.
     kernel.time(1, cold_bytes=cold)
     probe = min(kernel.time(1, cold_bytes=cold) for _ in range(2))
     number = policy.runs_per_repeat(probe)
@@ -173,7 +173,8 @@ def time_kernel(
     ):
         missing = [policy.min_repeats - len(repeats), policy.max_repeats - len(repeats)]
         count = min(_AGREEING, *(some for some in missing if some > 0))
-        # One disturbed repeat spoils all that are taken with it.
+        # If one repeat is disturbed, all repeats taken with it are lost, so they are taken one by
+        # one.
         repeats.take(1 if repeats.disturbed else count)
     return Timing(seconds=counted_repeats(repeats.undisturbed, repeats.disturbed), number=number)
 

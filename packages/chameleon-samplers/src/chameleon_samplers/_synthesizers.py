@@ -54,7 +54,7 @@ class NoSynthesizer(Synthesizer):
     def refine(
         self,
         batch: Configs,
-        candidates: Candidates,  # noqa: ARG002 - part of the contract
+        candidates: Candidates,  # noqa: ARG002 - the contract of stages has it
         visited: Visited,
     ) -> Configs:
         return measurable(self._space, batch, visited)
@@ -75,7 +75,7 @@ class CrossoverSynthesizer(Synthesizer):
     def refine(
         self,
         batch: Configs,
-        candidates: Candidates,  # noqa: ARG002 - part of the contract
+        candidates: Candidates,  # noqa: ARG002 - the contract of stages has it
         visited: Visited,
     ) -> Configs:
         usable = measurable(self._space, batch, visited)
@@ -89,11 +89,11 @@ class CrossoverSynthesizer(Synthesizer):
     def _children(self, wanted: int) -> Configs:
         """Children, shape (n, knobs): more than wanted, since many are illegal or measured."""
         parents = self._parents
-        if not wanted or len(parents) < 2:  # noqa: PLR2004 - a mother and a father
+        if not wanted or len(parents) < 2:  # noqa: PLR2004 - a child has two parents
             return parents[:0]
         count = self._options.tries * wanted
         mothers, fathers = self._rng.integers(0, len(parents), (2, count))
-        from_mother = self._rng.random((count, parents.shape[1])) < 0.5  # noqa: PLR2004 - even
+        from_mother = self._rng.random((count, parents.shape[1])) < 0.5  # noqa: PLR2004 - even odds
         children = np.where(from_mother, parents[mothers], parents[fathers])
         return self._space.canonical(children.astype(np.int32))
 

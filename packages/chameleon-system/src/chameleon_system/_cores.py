@@ -1,7 +1,7 @@
 """Checks whether the cores that kernels run on are separate physical cores at the moment.
 
-The host of a virtual machine may run two virtual cores on the two hardware threads of one physical
-core for seconds, and no system file shows this. A kernel that keeps both busy then takes 1.8 to 2
+For seconds, the host of a virtual machine may run two virtual cores on the two hardware threads of
+one physical core. No system file shows this. A kernel that keeps both busy then takes 1.8 to 2
 times as long, in every repeat. A host moves a virtual core when it wakes up, so cores that slow
 each other down sleep for some milliseconds.
 """

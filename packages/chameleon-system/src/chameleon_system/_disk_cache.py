@@ -62,7 +62,7 @@ def cache_key(distributions: Sequence[str], folders: Sequence[Path]) -> list[Any
 
 
 def read_cached(file: Path, read: Callable[[Path], Value]) -> Value | None:
-    """What ``read`` returns for a cached file; None if the file is missing or damaged."""
+    """The value that ``read`` returns for a cached file; None if the file is missing or damaged."""
     try:
         value = read(file)
         if file.is_relative_to(user_cache_folder()):

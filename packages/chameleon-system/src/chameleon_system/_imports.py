@@ -61,7 +61,7 @@ def pause_garbage_collection() -> Iterator[None]:
         if collecting:
             if not gc.get_freeze_count():
                 gc.freeze()
-                gc.unfreeze()  # into the oldest generation
+                gc.unfreeze()  # moves all objects to the oldest generation
             gc.enable()
 
 

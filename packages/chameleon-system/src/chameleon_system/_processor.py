@@ -1,7 +1,7 @@
 """Facts about the processor from the operating system: its vendor, model and instructions.
 
-Only the flags say which instructions code may use: a virtual machine may report any model number,
-and the system ends a process that uses an instruction whose flag is missing.
+Only the flags say which instructions code may use, since a virtual machine may report any model
+number. If a process uses an instruction whose flag is missing, the system ends the process.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def parse_cpuinfo(text: str, architecture: str) -> Processor | None:
     blocks = [block for block in _blocks(text) if key in block]
     if not blocks:
         return None
-    last = blocks[-1]  # on ARM usually a large core
+    last = blocks[-1]  # on ARM, this is usually a large core
     named = {name: value for block in _blocks(text) for name, value in block.items()}
     return Processor(
         architecture=architecture,

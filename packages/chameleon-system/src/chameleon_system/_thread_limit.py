@@ -1,7 +1,7 @@
 """The number of threads that this process may use, from its cores and its CPU quota.
 
 If threads exceed the quota, the kernel stops all of them for the rest of a period, usually a tenth
-of a second (docs/measuring.md has times).
+of a second. The page docs/measuring.md has times.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _folders(root: Path) -> Iterator[Path]:
     for line in _read(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         mount_fields, type_fields = before.split(), after.split()
-        if len(mount_fields) <= 4 or len(type_fields) <= 2:  # noqa: PLR2004 - a line that is cut off
+        if len(mount_fields) <= 4 or len(type_fields) <= 2:  # noqa: PLR2004 - an incomplete line
             continue
         v1 = type_fields[0] == "cgroup" and "cpu" in type_fields[2].split(",")
         if not v1 and type_fields[0] != "cgroup2":

@@ -1,4 +1,4 @@
-"""What other packages may import of this one: processes, cores, files, and caches."""
+"""The public names of this package for other packages: processes, cores, files, and caches."""
 
 from __future__ import annotations
 

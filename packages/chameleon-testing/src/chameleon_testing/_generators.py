@@ -72,7 +72,7 @@ def trial(where: str = "", **arrays: NDArray[Any]) -> Iterator[None]:
 
 def _global_states() -> dict[str, Any]:
     """The states of the global generators, by name."""
-    legacy: Any = np.random.get_state()  # noqa: NPY002 - this is what is looked at
+    legacy: Any = np.random.get_state()  # noqa: NPY002 - the check is about this generator
     name, keys, position, *_ = legacy
     states: dict[str, Any] = {
         "Python's global generator (random)": hash(random.getstate()),

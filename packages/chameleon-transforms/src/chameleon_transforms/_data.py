@@ -36,7 +36,7 @@ def batches(source: str, shape: Shape, classes: int, batch: int, seed: int = 0) 
     factory = named_object(source, "transform.data")
     try:
         batches: Iterable[Any] = factory()
-    except Exception as error:  # the user's code
+    except Exception as error:  # the user's code may raise anything
         raise ConfigError(
             f"{source} failed: {type(error).__name__}: {error}",
             hint="The function takes no argument and returns a DataLoader.",
@@ -118,7 +118,7 @@ def synthetic(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def digits(shape: Shape, classes: int, seed: int) -> tuple[Tensor, Tensor]:
     """scikit-learn's 1797 images of handwritten digits, resized to the network's input shape."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - only if it is asked for
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - only this data set needs it
 
     if classes < 10:  # noqa: PLR2004
         raise ConfigError(

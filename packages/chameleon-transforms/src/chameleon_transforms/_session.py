@@ -72,7 +72,7 @@ class Session:
     @cached_property
     def classes(self) -> int:
         """Number of outputs of the network."""
-        _ = self.network  # which says in words what is wrong with it
+        _ = self.network  # raises an error that explains a wrong network
         with torch.no_grad():
             outputs = checked_scores(self.source.module.eval()(self.source.images))
         return int(outputs.shape[1])
@@ -177,7 +177,7 @@ class Session:
                 hint=f"There are points 0 to {len(points) - 1}." if points else "It is empty.",
             )
         if not self.source.trained:
-            log.warning("the_original_is_not_trained", network=self.pipeline.model.name)
+            log.warning("original_not_trained", network=self.pipeline.model.name)
         folder = self.folder / f"point_{number}"
         point = Point.from_json(points[number])
         return folder, write_point(self.space, point, self.source.images, self.data(), folder)
@@ -186,7 +186,7 @@ class Session:
         """Tune and compile the chosen network, into the folder ``run`` inside its folder."""
         left_out = ("transform", "warm_start")
         rest = {key: item for key, item in self.pipeline.document.items() if key not in left_out}
-        # Options that a torch network has as well, but for its shapes.
+        # A torch network has these options as well, except its shapes.
         names = {field.alias for field in attrs.fields(NetworkOptions)} - {"shapes"}
         values = self.pipeline.model.options_json
         options = {name: value for name, value in values.items() if name in names}
@@ -235,7 +235,7 @@ def user_network(source: str) -> SourceNetwork:
         module, inputs = named_object(source, "frontend 'torch'")()
     except ConfigError:
         raise
-    except Exception as error:  # the user's code
+    except Exception as error:  # the user's code may raise anything
         raise ConfigError(
             f"{source} did not return a module and example inputs: {type(error).__name__}: {error}",
             hint="Return the torch module and a tuple of example inputs.",

@@ -144,7 +144,7 @@ def widening(kind: StorageType, value: Expr) -> Expr:
     if kind.name == FLOAT32:
         return value
     if kind.storage_dtype == kind.name:
-        # A conversion of the CPU's own (F16C, NEON), denormals included.
+        # The CPU has an instruction for this (F16C, NEON), which also converts denormals.
         return tirx.Cast(vector_dtype(FLOAT32, value), value)
     bits = tirx.Cast(vector_dtype("uint32", value), value) << _word(16, value)
     return tirx.reinterpret(vector_dtype(FLOAT32, value), bits)
@@ -159,7 +159,7 @@ def rounding(kind: StorageType, value: Expr) -> Expr:
     bits = tirx.reinterpret(vector_dtype("uint32", value), value)
     odd = (bits >> _word(16, value)) & _word(1, value)
     nearest = (bits + _word(0x7FFF, value) + odd) >> _word(16, value)
-    # A comparison with itself is one that TVM decides.
+    # TVM would simplify a comparison of the number with itself.
     is_nan = (bits & _word(0x7FFFFFFF, value)) > _word(0x7F800000, value)
     word = tirx.Select(is_nan, _word(0x7FC0, value), nearest)
     return tirx.Cast(vector_dtype(kind.storage_dtype, value), word)
@@ -233,7 +233,7 @@ def join(digits: Sequence[Expr], extents: Sequence[int]) -> Expr:
     """The index of mixed-radix digits, outermost first: the inverse of ``split``."""
     index: Expr = 0
     for digit, extent in zip(digits, extents, strict=True):
-        # A whole zero in front would be an expression that TVM has to simplify away.
+        # A leading zero would add an expression that TVM has to simplify.
         index = digit if isinstance(index, int) and index == 0 else index * extent + digit
     return index
 

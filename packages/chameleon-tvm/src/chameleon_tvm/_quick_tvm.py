@@ -28,7 +28,7 @@ def _patch(owner: Any, name: str, value: Any) -> Iterator[None]:
 @contextmanager
 def cache_function_names() -> Iterator[None]:
     """List TVM's functions again only after one was registered, while the context lasts."""
-    from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``block_import``
+    from tvm_ffi import registry  # noqa: PLC0415 - only after ``block_import``
 
     original: Callable[[], list[str]] = registry.list_global_func_names
     known: list[str] = []
@@ -46,7 +46,7 @@ def cache_function_names() -> Iterator[None]:
 @contextmanager
 def check_types_in_python() -> Iterator[None]:
     """Detect missing types without slow C++ errors while the context lasts."""
-    from tvm_ffi import core, registry  # noqa: PLC0415 - importing it has to wait for ``block_import``
+    from tvm_ffi import core, registry  # noqa: PLC0415 - only after ``block_import``
 
     original = core._object_type_key_to_index  # noqa: SLF001
     known: set[str] = set()
@@ -63,7 +63,7 @@ def check_types_in_python() -> Iterator[None]:
 @contextmanager
 def check_operators_in_python() -> Iterator[None]:
     """Detect missing or twice-named operators without a slow C++ error, while the context lasts."""
-    from tvm_ffi import registry  # noqa: PLC0415 - importing it has to wait for ``block_import``
+    from tvm_ffi import registry  # noqa: PLC0415 - only after ``block_import``
 
     original: Callable[..., Any] = registry.get_global_func
     known: set[str] = set()

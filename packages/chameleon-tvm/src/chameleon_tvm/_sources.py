@@ -61,8 +61,9 @@ def _file_module(file: str, context: str) -> ModuleType:
             hint="Paths are relative to the pipeline file, or without one to the working "
             f"directory, {Path.cwd()}.",
         )
-    # Registered under a name of its own: TVMScript reads the source of the module it runs in.
-    # Two files of one stem are two modules, or the second would take the first one's place.
+    # Registered under a name of its own: TVMScript reads the source of the module it runs in. The
+    # name contains the folder, since a second file with the same stem would replace the first
+    # module.
     folder = hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]
     name = f"_chameleon_user_{folder}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)

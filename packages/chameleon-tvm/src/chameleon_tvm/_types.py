@@ -86,7 +86,7 @@ class StorageType:
     @property
     def array_type(self) -> np.dtype[Any]:
         """NumPy's dtype for numbers of this type, or one of ``ml_dtypes`` if NumPy has none."""
-        import ml_dtypes  # noqa: PLC0415 - only where it is asked for
+        import ml_dtypes  # noqa: PLC0415 - most callers need no NumPy
         import numpy as np  # noqa: PLC0415
 
         dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name, self.storage_dtype))
@@ -102,7 +102,7 @@ class StorageType:
             numbers: Array of float32 or of this type. Numbers beyond the largest number of this
                 type become infinite. An array of ``storage_dtype`` is returned unchanged.
         """
-        import numpy as np  # noqa: PLC0415 - see ``array_type``
+        import numpy as np  # noqa: PLC0415 - most callers need no NumPy
 
         if numbers.dtype == self.storage_dtype:
             return numbers
@@ -134,7 +134,7 @@ STORAGE = {
     kind.name: kind
     for kind in (
         StorageType(name=FLOAT32, bits=32, operands=(FLOAT32,), tolerance=_DEFAULT_TOLERANCE),
-        # Half precision rounds an output, and its inputs once.
+        # Half precision rounds each output and each input once.
         StorageType(
             name=FLOAT16, bits=16, operands=(FLOAT16, FLOAT32), tolerance=2e-3, rounding=2.0**-11
         ),
@@ -146,14 +146,14 @@ STORAGE = {
             tolerance=1.6e-2,
             rounding=2.0**-8,
         ),
-        # A difference of one is accepted and of two is not, if the largest number is near 255:
-        # what is almost half-way between two numbers may be rounded to either, since products and
-        # sums of float32 may be computed in one instruction, or in two.
+        # If the largest number is near 255, a difference of one passes and a difference of two does
+        # not. A result almost half-way between two integers may be rounded to either. The reason is
+        # that a product and a sum of float32 may be one instruction or two.
         StorageType(name=UINT8, bits=8, high=255, operands=(UINT8, _INT16), tolerance=1.5 / 255.0),
         StorageType(
             name=INT8, bits=8, low=-128, high=127, operands=(INT8, _INT16), tolerance=1.5 / 255.0
         ),
-        # Pairs of products of bytes with such weights fit into 16 bits.
+        # The sum of two products of bytes and int7 weights fits into 16 bits.
         StorageType(
             name=INT7,
             bits=7,
@@ -247,7 +247,7 @@ def array_type(dtype: str) -> np.dtype[Any]:
     Args:
         dtype: The name, such as ``bfloat16``.
     """
-    import numpy as np  # noqa: PLC0415 - see ``StorageType``
+    import numpy as np  # noqa: PLC0415 - most callers need no NumPy
 
     return STORAGE[dtype].array_type if dtype in STORAGE else np.dtype(dtype)
 

@@ -1,4 +1,4 @@
-"""What other packages may import of this one: operators, templates, instructions, and targets.
+"""The public names of this package for others: operators, templates, instructions, and targets.
 
 Each name is imported when it is first used. The import of TVM takes long.
 """

@@ -85,7 +85,7 @@ class Workers(Closeable):
     def close(self) -> None:
         """End all processes."""
         for worker in self._workers:
-            worker.conversation.close()  # what it waits for ends, and so does it
+            worker.conversation.close()  # the end of its input ends the process
         for worker in self._workers:
             worker.child.reap(_END_SECONDS)
 
@@ -209,7 +209,7 @@ def move_aside(suite: Suite) -> Path | None:
         try:
             shutil.move(cells, aside / CELLS)
         except OSError:
-            with contextlib.suppress(OSError):  # it may hold a part of the cells
+            with contextlib.suppress(OSError):  # the folder may have some of the cells
                 aside.rmdir()
             raise
     return aside

@@ -127,17 +127,17 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     except RunInterrupted:
         raise
     except ChameleonError as error:
-        # A signal reaches a rival's processes, too: what they die of is no failure.
+        # A signal of the user also reaches a rival's processes. Their end is then no failure.
         interruption.check()
         why = str(error) if error.hint is None else f"{error} ({error.command_hint})"
         result = CellResult.failed(cell, why)
     except Exception as error:  # any plugin's code; the other cells are worth running
-        log.exception("a cell failed", cell=cell.name)
+        log.exception("cell_failed", cell=cell.name)
         result = CellResult.failed(cell, f"{type(error).__name__}: {error}")
     result = attrs.evolve(result, versions=cell.versions)
     result.write(cell.result)
     if not cell.measures_hardware:
-        # A table answers again in a second, so thousands of databases need not be kept.
+        # Recorded times can be replayed in a second, so thousands of databases need not be kept.
         shutil.rmtree(cell.folder, ignore_errors=True)
     return result
 
@@ -214,7 +214,7 @@ def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> Cell
 
 
 def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
-    # Nobody knows how another tuner's seconds divide: all of them count as the run's.
+    # Another tuner does not say how its seconds divide, so all of them count as seconds of the run.
     rounds = np.zeros((len(trace.at_seconds), len(ROUND_FIELDS)))
     rounds[:, 0] = trace.measurements
     rounds[:, 3:] = np.nan

@@ -32,7 +32,7 @@ def main() -> None:
         cores = usable_cores()
         core = claim_core(cores)
         os.sched_setaffinity(0, {cores[first["number"] % len(cores)] if core is None else core})
-    # NumPy and what learns count the cores as they are imported.
+    # NumPy and the learning libraries count the cores when they are imported.
     from chameleon_bench._cells.running import answering  # noqa: PLC0415
 
     for answer in answering(asked, first["registry"]):

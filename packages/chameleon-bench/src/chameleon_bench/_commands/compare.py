@@ -30,7 +30,7 @@ def command(folders: tuple[Path, ...], as_json: bool) -> None:
     above 1 the other run is faster. Operators of two runs are the same if they compute the same
     function, also for different targets.
     """
-    if len(folders) < 2:  # noqa: PLR2004 - there is nothing to compare one with
+    if len(folders) < 2:  # noqa: PLR2004 - a single run cannot be compared
         raise click.UsageError("name two run folders or more")
     comparison = comparison_of(folders)
     if as_json:

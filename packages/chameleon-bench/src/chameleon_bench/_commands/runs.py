@@ -66,7 +66,7 @@ def _run_folders(folder: Path) -> Iterator[tuple[Path, str]]:
     denied: list[OSError] = []
     for path, inner, names in os.walk(folder, onerror=denied.append):
         is_run = RunFile.RECORDS in names or RunFile.EVENTS in names
-        # What was moved aside by --fresh is a run, too; a delivered network is none.
+        # A folder that --fresh moved aside is a run, too; the folder of a delivered network is not.
         hidden = {RunFile.NETWORK} if is_run else set()
         inner[:] = sorted(name for name in inner if name[0] != "." and name not in hidden)
         if is_run:
@@ -92,7 +92,7 @@ def _listed(path: Path, folder: Path, reason: str) -> ListedRun:
     except ChameleonError as error:
         return attrs.evolve(broken, because=str(error))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # Rows that somebody else has written, or another version.
+        # Another program, or another version of Chameleon, may have written the rows.
         said = f"{type(error).__name__}: {error}"
         return attrs.evolve(broken, because=f"what it holds cannot be understood ({said})")
 

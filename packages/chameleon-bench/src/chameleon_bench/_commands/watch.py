@@ -34,7 +34,7 @@ def command(folder: Path, port: int, as_json: bool) -> None:
 
     Ctrl-C ends the command with exit code 130 and does not affect the run.
     """
-    # Without a run, this is an error now, instead of a page with the error.
+    # If the folder has no run, this raises an error now. Otherwise a page would show the error.
     RecordStore.of_run(folder).close()
     run = LiveRun(folder.absolute())
     with PageServer(run, port=port) as server:

@@ -139,7 +139,7 @@ def _marks(
         return
     across, up = x.places(trace["x"]), y.upwards(trace["y"])
     if "scattergap" in plot.layout:
-        # Points of one word stand side by side.
+        # Points of different traces with the same word are side by side.
         width = (1.0 - plot.layout["scattergap"]) / len(x.names)
         across = across + width * ((number + 0.5) / len(traces) - 0.5)
     if "lines" in trace["mode"] and (trace["line"]["width"] or "fill" in trace):
@@ -184,7 +184,7 @@ def _ticks(x: Axis, y: Axis, left: int, *, above: bool) -> Iterator[Markup]:
             yield level.format(at)
         yield text(0.0, at, word, "dx=-7 dy=.35em text-anchor=end")
     yield text(0.5, 1.0, x.title, "dy=38 text-anchor=middle class=title")
-    # Above its axis, where it can be read without a turn of the head.
+    # The title is horizontal and above its axis, so that it is easy to read.
     yield text(0.0, 0.0, y.title, f"dx={8 - left} dy=-14 class=title")
 
 
@@ -367,19 +367,19 @@ def path(way: str, colour: str, *, width: float = 0.0, opacity: float = 1.0, mor
     css, share = paint(colour)
     look = f'style="stroke:{css}" stroke-width="{width:g}"' if width else f'style="fill:{css}"'
     drawn = f'<path d="{way}" {look} opacity="{opacity * share:.2g}"{more}/>'
-    return Markup(drawn)  # noqa: S704 - numbers and names of colours
+    return Markup(drawn)  # noqa: S704 - its parts are numbers and names of colours
 
 
 def text(x: float, y: float, words: str, more: str) -> Markup:
     """An SVG text at a place."""
     opening = f'<text x="{x:.2%}" y="{y:.2%}" {more}>'
-    return Markup("{}{}</text>").format(Markup(opening), words)  # noqa: S704 - of numbers
+    return Markup("{}{}</text>").format(Markup(opening), words)  # noqa: S704 - its parts are numbers
 
 
 def grid(paths: Sequence[str]) -> Markup:
     """The SVG element that stretches paths over the plot."""
     stretched = '<svg viewBox="0 0 {0} {0}" preserveAspectRatio="none">{1}</svg>'
-    return Markup(stretched).format(_GRID, Markup("").join(paths))  # noqa: S704 - a constant
+    return Markup(stretched).format(_GRID, Markup("").join(paths))  # noqa: S704 - the text is a constant
 
 
 def bars(
@@ -451,7 +451,7 @@ def points(marker: Trace, across: Places, up: Places) -> Iterator[tuple[str, boo
         return
     for colour, rows in _coloured(marker, len(across)):
         ends = zip(_units(across[rows]), _units(up[rows]), strict=True)
-        # Square ends of a line without any length are not seen on paper.
+        # A line of length 0 with square ends is invisible in print.
         length = 0 if end == "round" else 1
         way = "".join(f"M{a} {b}h{length}" for a, b in ends)
         look = f' stroke-linecap="{end}"'
@@ -472,7 +472,7 @@ def _coloured(marker: Trace, count: int) -> Iterator[tuple[str, NDArray[np.int64
         return
     shares = (marker["color"] - marker["cmin"]) / (marker["cmax"] - marker["cmin"])
     steps = np.rint(np.clip(shares, 0.0, 1.0) * (_SHADES - 1))
-    # The best ones lie over the others.
+    # The best points are drawn last, over the others.
     for step, colour in reversed(list(enumerate(shades(marker)))):
         rows = np.flatnonzero(steps == step)
         if len(rows):

@@ -77,7 +77,7 @@ def _against(network: NetworkResult, ours: float) -> Table:
         return _with_precisions(network, ours)
     untuned = network.untuned_seconds
     others = {**network.rivals, **({} if untuned is None else {"TVM untuned": untuned})}
-    # One that takes many times as long would make all other bars too short to compare.
+    # A very slow untuned network would make all other bars too short to compare.
     whole = max(ours, *network.rivals.values()) if network.rivals else max([ours, *others.values()])
     times = sorted({_OURS: ours, **others}.items(), key=lambda pair: pair[1])
     table = Table.of(

@@ -294,7 +294,7 @@ def _times_as_fast(
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}" if value < 100 else f"{value:.0f}"  # noqa: PLR2004 - five digits
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"  # noqa: PLR2004 - about three digits
 
 
 def _mean(values: list[float]) -> float | None:

@@ -135,7 +135,7 @@ def _bars(record: RunRecord) -> list[_Bar]:
     replaced = {task.task.name: task.task.alternative_of for task in record.tasks}
     kernels: dict[str, list[KernelTime]] = {name: [] for name in tasks}
     for name, kernel in in_place.items():
-        # What computes the same in another type stands in its operator's row.
+        # Kernels that compute an operator in another dtype belong to the operator's row.
         kernels.setdefault(replaced.get(name) or name, []).append(kernel)
     of_operator: dict[str, dict[str, float | None]] = {}
     delivered: dict[str, str] = {}
@@ -202,7 +202,7 @@ def _cut(bars: list[_Bar]) -> tuple[dict[str, Any], float | None]:
 
 def _progress(record: RunRecord) -> list[Plot]:
     """The sum of all operators' best times during the run, and the operator of each batch."""
-    if len(record.tasks) < 2 or not record.rounds:  # noqa: PLR2004 - one has no scheduler
+    if len(record.tasks) < 2 or not record.rounds:  # noqa: PLR2004 - one task needs no scheduler
         return []
     times = np.array([turn.at for turn in record.rounds])
     sums = network_seconds(record)

@@ -94,7 +94,7 @@ def since(times: NDArray[np.float64], starts: Sequence[float]) -> NDArray[np.flo
     begin = starts[0] if starts else float(times.min())
     idle = np.zeros(len(times))
     for previous, start in itertools.pairwise(starts):
-        # A process was at work until its last measurement, as far as anybody knows.
+        # A process counts as working until its last known measurement.
         last = times[times < start].max(initial=previous)
         idle[times >= start] += start - last
     return np.maximum(times - begin - idle, 0.0)
@@ -104,7 +104,7 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
     """The events that pages use."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            # The results inside other kinds are long.
+            # Other kinds of events contain long results, which are not parsed.
             if any(f'"event": "{kind}"' in line for kind in _KINDS):
                 try:
                     yield json.loads(line)

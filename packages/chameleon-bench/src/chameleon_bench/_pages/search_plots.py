@@ -110,7 +110,7 @@ def _predicted(task: TaskRecord) -> Plot | None:
     """A plot of the cost model's score against the measured time."""
     measured = task.measured
     rows = np.flatnonzero(measured.ok & np.isfinite(measured.scores))
-    if len(rows) < 2:  # noqa: PLR2004 - a point is no relation
+    if len(rows) < 2:  # noqa: PLR2004 - a single point shows no relation
         return None
     columns = {
         "measurement": rows + 1,
@@ -139,7 +139,7 @@ def _predicted(task: TaskRecord) -> Plot | None:
 def _agreement(measured: Measured, rows: NDArray[np.int64]) -> str:
     """A sentence about how well the scores rank the times; empty if either is constant."""
     scores, seconds = measured.scores[rows], measured.seconds[rows]
-    if len(np.unique(scores)) < 2 or len(np.unique(seconds)) < 2:  # noqa: PLR2004 - no ranks
+    if len(np.unique(scores)) < 2 or len(np.unique(seconds)) < 2:  # noqa: PLR2004 - equal values have no ranks
         return ""
     ranked = np.corrcoef(_ranks(scores), _ranks(-seconds))[0, 1]
     return f"Spearman's rank correlation is {ranked:.2f}; 1 would be the same order."
@@ -229,7 +229,7 @@ def _table(task: TaskRecord, slow: float) -> dict[str, Column]:
         **{f"knob {name}": knob for name, knob in measured.knobs.items()},
         "component 1": np.round(places[:, 0], 3),
         "component 2": np.round(places[:, 1], 3),
-        # For the screen.
+        # The colours of the screen use this column.
         "times the best": np.round(np.minimum(finite / slow, 1.0) * _SLOW, 2),
     }
 
@@ -344,7 +344,7 @@ def _map(task: TaskRecord, table: Mapping[str, Column]) -> Plot | None:
         "opacity": 0.85,
     }
     traces: list[dict[str, Any]] = [
-        # Its colours are told beside it, so that it needs no legend.
+        # A scale of colours beside the plot replaces the legend.
         {**point, "showlegend": False, "skip": ["group", _FAILED], "marker": shade}
     ]
     if not measured.ok.all():

@@ -33,11 +33,11 @@ def comparison(task: TaskRecord) -> Table | None:
         for variant in task.operator.variants
         if variant.seconds is not None
     ]
-    if len(timed) < 2:  # noqa: PLR2004 - nothing to compare
+    if len(timed) < 2:  # noqa: PLR2004 - one variant compares with nothing
         return None
     timed.sort(key=lambda variant: variant[0])
     ours = task.operator.tuned_seconds
-    # Whatever takes many times as long would make all other bars too short to tell apart.
+    # A very slow variant would make all other bars too short to compare.
     whole = max(value for value, *_ in timed if value <= _MANY * timed[0][0])
     table = Table.of(
         timed,
@@ -56,7 +56,7 @@ def ten_best(measured: Measured) -> Table | None:
         return None
     best = measured.seconds[rows[0]]
     words = measured.origins.words
-    # Knobs on which all agree, and those that never apply, are told apart from the others.
+    # Knobs with one value in all rows, and knobs that never apply, are listed elsewhere.
     differing = [
         name for name, knob in measured.knobs.items() if len(set(knob.codes[rows].tolist())) > 1
     ]
@@ -72,7 +72,7 @@ def ten_best(measured: Measured) -> Table | None:
         for row in rows
     ]
     names = ("time", "times best", "spread", "measured as", "origin", *differing)
-    # A row for each knob: of these there may be many more than fit beside each other.
+    # Each knob is a row, because there may be too many for columns.
     cells = [list(cells) for cells in zip(names, *columns, strict=True)]
     return Table(header=("rank", *map(str, range(1, len(rows) + 1))), rows=cells)
 
@@ -80,7 +80,7 @@ def ten_best(measured: Measured) -> Table | None:
 def agreed(measured: Measured) -> dict[str, str]:
     """The knobs whose value is the same in all of the ten fastest measurements, with that value."""
     rows = measured.fastest(_TEN).tolist()
-    if len(rows) < 2:  # noqa: PLR2004 - one agrees with itself
+    if len(rows) < 2:  # noqa: PLR2004 - a single measurement always agrees with itself
         return {}
     return {
         name: value
@@ -102,7 +102,7 @@ def winner(task: TaskRecord) -> Table | None:
 def reasons(measured: Measured) -> Table | None:
     """A table of failures by kind and message, the most frequent first; None without any."""
     kinds = measured.failures.words
-    # Numbers of sizes and processes differ in what is one reason.
+    # Messages with the same reason may contain different sizes and process ids.
     counts = Counter(
         (kind, re.sub(r"\d+", "#", message.partition("\n")[0])[:200])
         for kind, message in zip(kinds, measured.messages, strict=True)

@@ -348,7 +348,7 @@ class Ranking:
 
 def rankings(report: Row) -> list[Ranking]:
     """A ranking of the pipelines by each metric; empty if there is only one pipeline."""
-    if len(report["pipelines"]) < 2:  # noqa: PLR2004 - nothing to compare
+    if len(report["pipelines"]) < 2:  # noqa: PLR2004 - one pipeline compares with nothing
         return []
     return [_ranking(report, metric) for metric in METRICS]
 
@@ -369,7 +369,7 @@ def _ranking(report: Row, metric: str) -> Ranking:
     return Ranking(
         metric=metric,
         order=order,
-        # Over the tasks that both have; NaN if there are none.
+        # Each ratio is over the tasks that both pipelines have; it is NaN if there are none.
         times={name: ratios[name].get(order[0], math.nan) for name in order} | first,
         won=_won(tests),
         tasks=len({row["task"] for row in tests}),
@@ -401,7 +401,7 @@ def sentences(ranked: Sequence[Ranking]) -> list[str]:
 
 
 def _sentence(ranking: Ranking, words: str) -> str:
-    if len(ranking.order) < 2:  # noqa: PLR2004 - nothing to compare
+    if len(ranking.order) < 2:  # noqa: PLR2004 - one pipeline compares with nothing
         return f"By {words} too few pipelines can be compared."
     if all(times < _LEVEL for times in ranking.times.values()):
         return f"By {words} all pipelines are level."

@@ -153,7 +153,7 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
     for first, other in itertools.combinations(runs, 2):
         _have_something_in_common(first, other)
     everywhere = shared(runs)
-    # One network's counts for all: layouts apart, it is the same network.
+    # The counts of the first run serve all runs, because the networks differ only in their layouts.
     weights = {key: runs[0].operators[key].weight for key in everywhere}
     return {
         "runs": list(map(_run, runs)),
@@ -172,7 +172,7 @@ def comparison_of(folders: Sequence[Path]) -> dict[str, Any]:
 
 def names_of(folders: Sequence[Path]) -> list[str]:
     """Short distinct names of run folders: as many of a path's last parts as needed."""
-    paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - links stay
+    paths = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - do not resolve links
     for count in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-count:])) for path in paths]
         if len(set(names)) == len(names):

@@ -126,7 +126,7 @@ class LiveRun:
     def _due(self, page: LivePage, look: Look) -> bool:
         if page.version == look.version:
             return False
-        # A run that has ended is not disturbed any more.
+        # Making a page cannot disturb a run that has ended.
         return look.ended or self._clock() - page.made_at >= page.cost / _SHARE
 
 
@@ -162,8 +162,9 @@ def _made(folder: Path, look: Look) -> str:
     except ChameleonError as error:
         said = str(error)
     except Exception as error:
-        # Records may be anybody's. A page without what loads it again would stay for good.
-        log.exception("the page of a run cannot be made", run=str(folder))
+        # Any program may have written the records. The error becomes a page too, because only a
+        # page reloads itself.
+        log.exception("run_page_not_made", run=str(folder))
         said = f"the page cannot be made: {type(error).__name__}: {error}"
     if said:
         text = _PAGE.substitute(title=html.escape(folder.name), said=html.escape(said))
@@ -228,16 +229,16 @@ class PageServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # On Linux this lets a port be taken again right after it was given back, never one in use.
+    # On Linux, a port can then be reused right after another server has closed it, but not before.
     allow_reuse_address = True
-    # Newer versions of Python would share a port with another server of the same user's.
+    # Newer versions of Python would share the port with another server of the same user.
     allow_reuse_port = False
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class has them
         """Log an error in a request, unless the browser only closed the connection."""
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError):
-            log.warning("a request failed", error=f"{type(error).__name__}: {error}")
+            log.warning("request_failed", error=f"{type(error).__name__}: {error}")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -295,4 +296,4 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
         """Log a request for debugging only, because stderr is for the command's own messages."""
-        log.debug("request", what=format % args)
+        log.debug("request_answered", request=format % args)

@@ -108,7 +108,7 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     ``first`` are the values of one pipeline; infinity if censored.
     """
     left, other = np.asarray(first, float), np.asarray(second, float)
-    if len(left) < 2:  # noqa: PLR2004 - a pair of pairs
+    if len(left) < 2:  # noqa: PLR2004 - a test needs two pairs
         return None
     both = np.isinf(left) & np.isinf(other)
     difference = np.where(both, 0.0, np.subtract(left, other, where=~both, out=np.zeros(len(left))))
@@ -117,7 +117,7 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     difference = np.clip(difference, -most, most)
     if not difference.any():
         return 1.0
-    from scipy import stats  # noqa: PLC0415 - takes half a second
+    from scipy import stats  # noqa: PLC0415 - the import takes half a second
 
     return float(stats.wilcoxon(difference, zero_method="wilcox").pvalue)
 
@@ -177,7 +177,7 @@ def geometric_ratio(
         logs.append(math.log(medians[0] / medians[1]))
         resample = resample and min(len(left), len(other)) > 1
         rows = rng.integers(len(left), size=(RESAMPLES, len(left)))
-        # The same seeds for both if they are paired: they start alike, and vary together.
+        # Paired values are drawn with the same seeds, because they vary together.
         others = rows if paired else rng.integers(len(other), size=(RESAMPLES, len(other)))
         tops, bottoms = np.median(left[rows], axis=1), np.median(other[others], axis=1)
         with np.errstate(all="ignore"):

@@ -24,8 +24,8 @@ def reached(trajectory: Trajectory, cost: float) -> tuple[float, float]:
 
     ``cost`` is the cost to reach, in seconds.
     """
-    # Costs are kept to nine digits: equal ones must stay equal.
-    # Where nothing is known to be valid the goal is infinite, as the cost of a failure is.
+    # Costs are kept to nine digits: equal ones must stay equal. If no valid configuration is known,
+    # the goal is infinite, as is the cost of a failure.
     valid = np.isfinite(trajectory.costs)
     there = np.flatnonzero(valid & (trajectory.costs <= cost * (1 + 1e-8)))
     if not len(there):
@@ -65,7 +65,7 @@ def seconds(trajectory: Trajectory) -> dict[str, float]:
     last = trajectory.rounds[-1]
     return {
         **{name: float(last[_COLUMN[name]]) for name in parts},
-        # Learning from the last batch comes after its last measurement.
+        # The total includes the time for learning from the last batch, after its last measurement.
         "total": total,
     }
 

@@ -128,7 +128,7 @@ def groups_of(suite: Suite, results: Mapping[Cell, CellResult]) -> list[Group]:
         mine = [(cell, result) for cell, result in results.items() if cell.task == task]
         operators = list(dict.fromkeys(t.operator for _, r in mine for t in r.trajectories))
         for operator in operators or [task]:
-            name = task if len(operators) < 2 else f"{task}/{operator}"  # noqa: PLR2004 - several
+            name = task if len(operators) < 2 else f"{task}/{operator}"  # noqa: PLR2004 - name several apart
             groups += _groups_of_operator(suite, task, name, operator, mine)
     return groups
 

@@ -81,7 +81,7 @@ class _SuiteReader(DocumentReader):
         if not compare:
             document["baselines"] = []
         document.pop("require", None)
-        # What somebody measured before must not decide between pipelines.
+        # Records of earlier runs must not decide which pipeline is better.
         document.pop("records", None)
         measures_hardware = pipeline.rival is not None
         with self.collecting():
@@ -89,7 +89,7 @@ class _SuiteReader(DocumentReader):
             measures_hardware = measures_hardware or bool(
                 getattr(load_factory(resolved.runner.factory), "measures_hardware", True)
             )
-        # What the pipeline leaves open, and who competes in its place.
+        # The default target resolver, and the rival that runs instead of the pipeline.
         more = {"target": getattr(resolved.target_resolver, "name", None), "rival": pipeline.rival}
         return Pairing(
             pipeline=pipeline.name,
@@ -101,7 +101,7 @@ class _SuiteReader(DocumentReader):
         )
 
     def _resolved(self, pipeline: SuiteEntry, task: SuiteEntry) -> ResolvedPipeline | None:
-        # Seeds are dealt later; the output's place is the suite's.
+        # The suite adds the seeds later, and has its own output folder.
         output = self.root.with_value({"output": "bench"})
         with self.collecting():
             return self.pipeline(self.root.only(SHARED), output, pipeline.sections, task.sections)
@@ -153,7 +153,7 @@ def version_of(distribution: str, packages: Collection[str]) -> str:
     try:
         installed = metadata.distribution(distribution)
     except metadata.PackageNotFoundError:
-        return "not installed"  # a registry made in this process
+        return "not installed"  # the plugin was registered in this process
     origin = json.loads(installed.read_text("direct_url.json") or "{}")
     if not origin.get("dir_info", {}).get("editable"):
         return installed.version

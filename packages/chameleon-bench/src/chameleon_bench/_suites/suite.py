@@ -67,7 +67,8 @@ class Cell(Pairing):
     def identity(self) -> str:
         """A digest of everything that the cell's result depends on."""
         document = {key: value for key, value in self.document.items() if key != "output"}
-        # Results of before versions were kept have the digest of a cell without any.
+        # Results that were stored before versions were noted have the digest of a cell without
+        # versions.
         parts = [document, self.rival, *([self.versions] if self.versions else [])]
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]

@@ -35,7 +35,7 @@ _EACH: Any = type(validators.deep_iterable(validators.ge(0)))
 _COMPARED = {">=": "minimum", ">": "exclusiveMinimum", "<=": "maximum", "<": "exclusiveMaximum"}
 
 
-def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one for each kind
+def bounds_of(validator: Any) -> Schema:  # noqa: PLR0911 - one return for each kind of validator
     """The keywords of JSON Schema for the values that a validator accepts.
 
     Keywords about numbers apply only to numbers, and keywords about lengths only to strings and

@@ -282,7 +282,7 @@ class Measurements(Sequence[Trial]):
             ChameleonError: pandas is not installed.
         """
         try:
-            import pandas as pd  # noqa: PLC0415 - where it is wanted
+            import pandas as pd  # noqa: PLC0415 - pandas is optional
         except ImportError as error:
             raise ChameleonError(
                 "measurements as a data frame need pandas, which is not installed",

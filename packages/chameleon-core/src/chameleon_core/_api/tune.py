@@ -91,7 +91,7 @@ def tune(
     with contextlib.ExitStack() as stack:
         if progress:
             plugins.append(stack.enter_context(display(sys.stderr)))
-        with contextlib.suppress(RunInterrupted):  # a callback's wish, not an error
+        with contextlib.suppress(RunInterrupted):  # a callback asked to stop; this is no error
             run_pipeline(resolved, fresh=fresh, listeners=plugins, interruption=interruption)
     return load_run(resolved.output)
 
@@ -146,7 +146,7 @@ def _installed(stream: TextIO) -> object:
         try:
             return point.load()(stream)
         except Exception:  # anyone's code; watching a run must not end it
-            log.exception("a display cannot be made and is left out", display=point.value)
+            log.exception("display_left_out", display=point.value)
     return TextProgress(stream)
 
 

@@ -87,8 +87,8 @@ OPERATOR = "function"
 """The operator's name in tasks that measure a function of the user's program."""
 
 Stage = Any
-"""A stage as in a pipeline file (its name, or a mapping with ``name`` and options), or its class,
-an object of the class, or None. In a mapping, ``name`` may be a class."""
+"""A stage as in a pipeline file (its name, or a mapping with ``name`` and options). It may also be
+the stage's class, an object of the class, or None. In a mapping, ``name`` may be a class."""
 
 
 class Tuner(Closeable):

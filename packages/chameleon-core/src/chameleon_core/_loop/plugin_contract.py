@@ -78,7 +78,7 @@ class PluginContract:
         width = len(space.knobs)
         if array.size == 0:
             return np.empty((0, width), np.int32)
-        if array.ndim != 2 or array.shape[1] != width:  # noqa: PLR2004 - rows and knobs
+        if array.ndim != 2 or array.shape[1] != width:  # noqa: PLR2004 - axes: rows and knobs
             raise self.broken(f"returned an array of shape {array.shape} instead of (n, {width})")
         if not np.issubdtype(array.dtype, np.integer):
             raise self.broken(f"returned {array.dtype} values instead of knob indices")
@@ -145,7 +145,8 @@ class PluginContract:
         wrong = ~np.isfinite(scores)
         if wrong.any():
             log.warning(
-                "scores that are not finite count as the lowest",
+                "scores_counted_as_lowest",
+                reason="they are not finite",
                 kind=self.noun,
                 plugin=self.name,
                 rows=int(wrong.sum()),
@@ -190,7 +191,8 @@ class PluginContract:
         fresh = visited.unvisited(legal)
         if not fresh.all() or len(legal) < len(configs):
             log.debug(
-                "rows that are illegal, repeated or visited are dropped",
+                "configurations_dropped",
+                reason="they are illegal, repeated or visited",
                 kind=self.noun,
                 plugin=self.name,
                 rows=len(configs) - int(fresh.sum()),

@@ -258,7 +258,7 @@ def _usage(run: RunContext) -> str:
         with contract_of(run.pipeline.model).call("say how its result is used"):
             usage = str(usage_of(run.frontend, run.target) or "")
     except PluginError as error:  # the result is worth more than this sentence
-        log.warning("the frontend does not say how its result is used", problem=str(error))
+        log.warning("usage_not_described", problem=str(error))
         return ""
     trusted = usage.startswith("chameleon ") and run.pipeline.model.sources
     return f"{usage} --trust-source" if trusted else usage
@@ -272,4 +272,4 @@ def _list_winners(run: RunContext, result: RunResult) -> None:
         try:
             load_factory(listings)(run, result)
         except ChameleonError as error:
-            log.warning("listings of the winners cannot be written", problem=str(error))
+            log.warning("listings_not_written", problem=str(error))

@@ -237,9 +237,10 @@ class Tuning:
         if failure is None:
             return
         log.warning(
-            "everything measured fails alike, so nothing more is measured; see to the target, the "
-            "reference or the runner and start anew, or go on all the same with "
-            "`budget: {same_failure: null}`",
+            "tuning_stopped",
+            reason="all measurements fail alike",
+            hint="Check the target, the reference or the runner and start anew, or continue with "
+            "`budget: {same_failure: null}`.",
             tasks=[run.task.name for run in waiting],
             failure=failure,
             measurements=len(measurements),

@@ -16,8 +16,8 @@ from chameleon_core._plugins.kinds import STAGES
 from chameleon_core._plugins.options import former_names, renamed
 
 _FREE = frozenset({"output", "budget", "require", "preset", "baselines", "records"})
-"""Keys of a pipeline that measurements do not depend on: the length of the search, the folder, the
-baselines, and the record databases, whose records a run copies when it begins."""
+"""Keys of a pipeline that measurements do not depend on, such as the length of the search. A run
+copies the records of its databases when it begins."""
 
 _NAMED = 4
 """Number of differences that a message names."""

@@ -159,7 +159,7 @@ class Collecting:
         self._hints = [] if hints is None else hints
 
     def __enter__(self) -> None:
-        """Nothing is set up."""
+        """Enter the context, for which nothing is set up."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if isinstance(error, PipelineError):
@@ -226,7 +226,7 @@ class Node:
                 return cls(value=str(value), mark=at)
             if value is None or isinstance(value, bool | int | float | str):
                 return cls(value=value, mark=at)
-            if isinstance(value, Real):  # NumPy's, whose integers are none of Python's
+            if isinstance(value, Real):  # NumPy's integers are not instances of int
                 number = int(value) if isinstance(value, Integral) else float(value)
                 return cls(value=number, mark=at)
             raise PipelineError.at(at, f"{value!r} is no value that a pipeline can hold")

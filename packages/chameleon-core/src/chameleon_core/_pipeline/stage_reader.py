@@ -67,7 +67,7 @@ def options_for(factory: Callable[..., Any], values: Mapping[str, Any]) -> Any:
 
 def options_class(factory: Callable[..., Any]) -> type | None:
     """The attrs class of a stage's options, from its constructor's annotation; None without one."""
-    constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - mypy
+    constructor = getattr(factory, "__init__") if isinstance(factory, type) else factory  # noqa: B009 - for mypy
     hints = typing.get_type_hints(constructor)
     hints.pop("return", None)
     expected = next(iter(hints.values()), None)

@@ -124,7 +124,7 @@ class Structurer:
             with suppress(OverflowError):
                 value = float(value)
         fits = isinstance(value, wanted) and isinstance(value, bool) is (wanted is bool)
-        if fits and value == value:  # noqa: PLR0124 - not-a-number is no number
+        if fits and value == value:  # noqa: PLR0124 - NaN is unequal to itself, and is refused
             return Path(value) if kind is Path else value
         unquoted = wanted is str and value is not None and not isinstance(value, dict | tuple)
         raise self._wrong(node, NAMES[wanted], "; put it in quotes" if unquoted else "")
@@ -322,7 +322,7 @@ class Structurer:
                 field.validator(half_made, field, values[field.alias])
             except AttributeError:
                 continue  # the validator reads an option that is missing
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's may raise anything
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin may raise anything
                 with self._inside(field.alias):
                     problems += self._failed(value.mark, _words(error)).problems
         return problems

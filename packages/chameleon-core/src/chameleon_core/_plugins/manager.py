@@ -174,7 +174,7 @@ class _Plugin:
             call(*arguments)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - SystemExit and pytest's outcomes as well
+        except BaseException as error:  # noqa: BLE001 - even SystemExit
             self.note(f"{about}: {_in_words(error)}")
             return False
         return True
@@ -298,7 +298,7 @@ class _Plugin:
 
 
 def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:
-    """Of the plugins that share a name, keep only those of the kind's own distribution."""
+    """If plugins share a name, keep only those of the kind's own distribution."""
     owners: dict[str, list[str]] = {}
     for entry in loaded.entries:
         if entry.kind == kind.name:
@@ -322,7 +322,7 @@ def _drop_shared_names(kind: Kind, loaded: LoadedPlugins) -> None:
 def _in_words(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an exception whose own text raises
+    except Exception:  # noqa: BLE001 - the text of an exception may raise another one
         text = ""
     lines = text.strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

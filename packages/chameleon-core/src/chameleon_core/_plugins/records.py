@@ -291,7 +291,7 @@ class Section:
     If a subclass has ``to_json`` and this method returns None, the section counts as absent.
     """
 
-    def problems(self, node: Any, model: Any) -> Iterable[Any]:  # noqa: ARG002 - optional
+    def problems(self, node: Any, model: Any) -> Iterable[Any]:  # noqa: ARG002 - subclasses may use it
         """Check that this section suits the pipeline's model, and return the faults.
 
         An example of a fault is a dtype that the frontend does not support.

@@ -127,7 +127,7 @@ class Registry:
                     kind=kind, name=record.name, record=record, distribution="", plugin="in-process"
                 )
             ]
-        registry._entries = known  # noqa: SLF001 - of the same class
+        registry._entries = known  # noqa: SLF001 - the object is of this class
         return registry
 
     def entries(self, kind: str) -> Sequence[Registration]:

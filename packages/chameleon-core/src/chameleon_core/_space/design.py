@@ -131,8 +131,8 @@ class ConfigSet:
 
 
 Resolve = Callable[[tuple[int, ...]], Sequence[int] | None]
-"""A function of a legal configuration that returns the configuration which is really compiled: the
-same one, another one that the compiler uses instead, or None if there is no such program. A call
+"""A function of a legal configuration that returns the configuration which is really compiled. This
+is the same one, another one that the compiler uses instead, or None if there is no program. A call
 may take milliseconds, so it is made only for configurations that are about to be measured."""
 
 

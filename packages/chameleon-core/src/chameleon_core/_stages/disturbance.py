@@ -8,8 +8,8 @@ from typing import Any, Self
 import attrs
 
 SHARED, TRUSTED = 0.05, 0.75
-"""Limits for a warning: the largest share of the cores' time for other programs, and the smallest
-share of pairs of fast configurations that kept their order."""
+"""Limits for a warning. The first is the largest share of the cores' time for other programs. The
+second is the smallest share of pairs of fast configurations that kept their order."""
 
 
 @attrs.frozen(kw_only=True)

@@ -109,7 +109,7 @@ _COLUMNS = ("config", "seconds", "failure", "message", *Measurement.NUMBERS)
 
 _ADDED = (*("task_id", "identity", "knobs", "measured_at", "origin", "score"), *_COLUMNS)
 _ADD = (
-    f"INSERT OR IGNORE INTO measurements ({', '.join(_ADDED)}) "  # noqa: S608 - constants
+    f"INSERT OR IGNORE INTO measurements ({', '.join(_ADDED)}) "  # noqa: S608 - the names are constants
     f"VALUES ({', '.join('?' for _ in _ADDED)})"
 )
 
@@ -232,7 +232,7 @@ class RecordStore(SQLiteFile):
         """Delete all records and facts, except for the fact named ``but``."""
         with self.statements() as execute:
             for table in ("comparisons", "measurements", "tasks"):
-                execute(f"DELETE FROM {table}", ())  # noqa: S608 - constants
+                execute(f"DELETE FROM {table}", ())  # noqa: S608 - the names are constants
             execute("DELETE FROM facts WHERE name IS NOT ?", (but,))
 
     @property
@@ -397,7 +397,7 @@ class RecordStore(SQLiteFile):
         self, names: str, task_id: int, make: Callable[[tuple[Any, ...]], T] = itemgetter(0)
     ) -> list[T]:
         """Columns of a task's measurements as objects, in order of arrival."""
-        sql = f"SELECT {names} FROM measurements WHERE task_id = ? ORDER BY id"  # noqa: S608 - constants
+        sql = f"SELECT {names} FROM measurements WHERE task_id = ? ORDER BY id"  # noqa: S608 - the names are constants
         return self._select(make, sql, (task_id,))
 
     def places(self, task_id: int) -> list[int]:

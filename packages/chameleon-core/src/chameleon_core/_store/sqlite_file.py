@@ -213,7 +213,7 @@ def _closed_after_errors(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _damaged(error: Exception) -> bool:
     name = getattr(error, "sqlite_errorname", None) or ""
-    # SQLite quotes names of a damaged schema, which are no text then.
+    # SQLite quotes names of a damaged schema, which may not be valid text.
     return isinstance(error, UnicodeDecodeError) or name.startswith(
         ("SQLITE_NOTADB", "SQLITE_CORRUPT")
     )

@@ -104,7 +104,7 @@ class EpisodeBatch:
         """The progress of each episode as network inputs, shape (episodes, 4).
 
         The columns are the score, the distance to the best score, the last gain, and whether the
-        last step was legal; the first three in standard deviations of the starting scores.
+        last step was legal. The first three are in standard deviations of the starting scores.
         """
         return np.column_stack(
             [

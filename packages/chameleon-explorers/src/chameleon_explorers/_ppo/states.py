@@ -56,7 +56,7 @@ class VectorStates:
 class TokenStates:
     """Encodes states with one token per knob, whose width is the same for every design space.
 
-    The token contains a hash of the knob's name, so that a policy with shared weights can use in
+    The token contains a hash of the knob's name. With shared weights, a policy can therefore use in
     the next task what it learnt about a knob such as ``tile_h``.
     """
 
@@ -89,7 +89,7 @@ def _choices(knob: Knob) -> States:
     tiled, symbolic = values.ndim > 1, values.dtype.kind not in "biuf"
     means = np.zeros((cardinality, _CHOICE_FEATURES), np.float32)
     if not symbolic:
-        # Innermost parts last, and always in the same column, however many there are.
+        # The innermost part is always in the last column, for any number of parts.
         own = knob.feature_table[:, -_CHOICE_FEATURES:]
         means[:, _CHOICE_FEATURES - own.shape[1] :] = own / 4.0
     constant = [np.log2(cardinality) / 4.0, float(tiled), float(symbolic), *_code(knob.name)]

@@ -86,7 +86,7 @@ class Buckets:
         outputs = result if isinstance(result, list) else [result]
         for number, axis, extent in self._cuts(shapes):
             outputs[number] = outputs[number][(slice(None),) * axis + (slice(extent),)]
-        # Copies, since what is cut off would stay in memory with a part of it.
+        # Copy the parts, because a view would keep the whole output in memory.
         cut = [np.array(output, order="C") for output in outputs]
         return cut if isinstance(result, list) else cut[0]
 

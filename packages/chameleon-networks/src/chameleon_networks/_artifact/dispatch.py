@@ -16,8 +16,8 @@ from chameleon_networks._importers.imported_network import BucketedNetwork
 from chameleon_networks._shapes import Dimension
 
 BucketSignature = tuple[str, Sequence[int], Manifest]
-"""A bucket: its name, one extent for each dimension, and the ``inputs`` and ``outputs`` of its
-network, as the manifest of the compiled network or ``signature_of`` has them."""
+"""A bucket: its name, one extent for each dimension, and the signature of its network. The
+signature has ``inputs`` and ``outputs``, as a manifest or ``signature_of`` has them."""
 
 
 def dispatch_table(bucketed: BucketedNetwork, buckets: Sequence[BucketSignature]) -> Manifest:

@@ -77,8 +77,8 @@ class Handle:
 
 
 def _library(file: pathlib.Path) -> Any:
-    # A path that the system knows already stands for the library that it has loaded from there,
-    # even if another network was delivered since. So each file gets a path of its own.
+    # For a known path, the system returns the library that it loaded before, even if the file has
+    # been replaced. So each file gets a path of its own.
     try:
         path = "".join("./" if bit == "1" else "/" for bit in f"{file.stat().st_ino:b}")
         return ctypes.CDLL(f"{file.parent}/{path}{file.name}")
@@ -95,7 +95,7 @@ TVM_NAMES = (
 
 def connect_tvm(connect: Any) -> None:
     """Give a C library the addresses of TVM's functions that it calls, such as sorting."""
-    import tvm  # noqa: F401, PLC0415 - registers them
+    import tvm  # noqa: F401, PLC0415 - this import registers TVM's functions
     from tvm_ffi.libinfo import load_lib_ctypes  # noqa: PLC0415
 
     ffi = load_lib_ctypes("apache-tvm-ffi", "tvm_ffi", "RTLD_LOCAL")
@@ -107,7 +107,7 @@ class Library:
     """Runs a network with the functions of its C library, with the arguments of ``Handle``."""
 
     def __init__(self, *arguments: Any) -> None:
-        # A call refers to it as well, so that closing waits for nobody and takes it from nobody.
+        # Each running call has its own reference, so the network can be closed during calls.
         self._handle: Handle | None = Handle(*arguments)
         self.threads, self.kernels = self._handle.threads, self._handle.kernels
 

@@ -33,7 +33,7 @@ class Machine:
         import tvm  # noqa: PLC0415 - most networks need no TVM
         from tvm import relax  # noqa: PLC0415
 
-        # What TVM holds as it starts its threads would be waited for in a child process for good.
+        # A forked child process would wait forever for the threads that TVM started in the parent.
         if vars(tvm).setdefault("_process_of_threads", os.getpid()) != os.getpid():
             raise RuntimeError(FORKED)
         check_processor(manifest)
@@ -46,7 +46,8 @@ class Machine:
         try:
             module = tvm.runtime.load_module(str(file))
             self.machine: Any = relax.VirtualMachine(module, tvm.cpu())
-            # Filled anew by each call, which memory fresh from the system would slow down.
+            # Each call fills the same tensors, because new memory from the system would slow it
+            # down.
             self._tensors = [tvm.runtime.empty(shape, dtype) for shape, dtype in kinds]
         except Exception as error:
             raise RuntimeError(f"TVM cannot load {file}: {error}") from error
@@ -76,7 +77,7 @@ class Machine:
 
     def close(self) -> None:
         """Free the memory of the network after running calls have ended."""
-        # In a child process of a fork, nobody would ever give the lock back.
+        # In a forked child process, the lock may be held by a thread that no longer exists.
         if os.getpid() != self._process:
             self.machine = None
             return

@@ -27,12 +27,12 @@ class FallbackError(Exception):
     """The reason why Chameleon cannot compile a graph, so that torch computes it."""
 
 
-def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - as torch
+def compile(module: nn.Module, example: Any, **options: Any) -> nn.Module:  # noqa: A001 - named as in torch
     """Compile a torch module for the shapes of an example, with ``torch.compile`` and Chameleon."""
     import torch  # noqa: PLC0415 - takes seconds, and ONNX's backend needs none
 
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(Exception):  # the process starts later then
+        with contextlib.suppress(Exception):  # after an error, the process starts later
             known = cache_path(COMPILED_MODULES, repr(module))
             if "torch._dynamo" not in sys.modules and not known.exists() and "mode" not in options:
                 # The process imports TVM while torch imports what it traces with.

@@ -35,7 +35,7 @@ def fallback_reason(example_inputs: Sequence[Any]) -> str | None:
 
 def is_weight(value: Tensor) -> bool:
     """Whether torch marks an argument as a parameter or buffer whose changes it counts."""
-    # A tensor made in inference mode is an input, as torch does not count its changes.
+    # A tensor made in inference mode counts as an input, because torch does not count its changes.
     marked = hasattr(value, "_dynamo_static_input_type") and not value.is_inference()
     return isinstance(value, nn.Parameter) or marked
 
@@ -84,7 +84,7 @@ class Weights:
 
     def are_same(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call has these weights, and they are unchanged."""
-        # Their memory stays while it is read, whatever another thread does.
+        # These references keep the memory alive while it is read, even if another thread frees it.
         samples: Any = [[sample() for sample in group] for group in self._groups]
         return (
             all(
@@ -96,7 +96,7 @@ class Weights:
 
     def are_different(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a call is of another instance of the layer, or has replaced weights."""
-        # Another tensor may have the identity of one that is gone.
+        # A new tensor may get the id of a freed one.
         return any(
             id(arguments[i]) != own or sample() is None for i, own, sample, _ in self._weights
         )
@@ -116,7 +116,7 @@ def _sample(value: Tensor) -> Tensor:
     count = min(max(value.shape, default=1), value.numel(), _SAMPLES)
     steps = [extent // max(count, 1) for extent in value.shape]
     strides = (sum(map(operator.mul, steps, value.stride())),)
-    # A view that torch makes would keep the tensor, which keeps it.
+    # A view made by torch would refer to the tensor, which refers to the view.
     memory, start = value.untyped_storage(), value.storage_offset()
     sample = value.new_empty(0).set_(memory, start, (count,), strides)
     kept: Tensor = vars(value).setdefault(_OWNED, sample)

@@ -103,7 +103,7 @@ class Delivery:
     def predicted(self) -> Self:
         """The delivery of the same graph for which nothing is measured."""
         delivery = copy.copy(self)
-        delivery._limit(None)  # noqa: SLF001 - of the same class
+        delivery._limit(None)  # noqa: SLF001 - the object is of this class
         return delivery
 
     def is_there(self) -> bool:
@@ -116,8 +116,8 @@ class Delivery:
             raise FallbackError(self._refusal.read_text(encoding="utf-8"))
         self._folder.mkdir(parents=True, exist_ok=True)
         if exported is not None:
-            with contextlib.suppress(OSError):  # the graph is exported again
-                os.link(exported._program, self._program)  # noqa: SLF001 - of the same class
+            with contextlib.suppress(OSError):  # otherwise the graph is exported again
+                os.link(exported._program, self._program)  # noqa: SLF001 - the object is of this class
         if not self._program.exists():
             graph_exports = _exports()
             program = graph_exports.exported(self._graph, self._arguments, self._weights)
@@ -132,7 +132,7 @@ class Delivery:
                     write_atomic(self._refusal, reason)
                     raise FallbackError(reason) from error
         # No other process removes the graph while this process lives.
-        with contextlib.suppress(OSError):  # ``_deliver`` exports a graph again that is gone
+        with contextlib.suppress(OSError):  # ``_deliver`` exports a removed graph again
             fcntl.flock(self._used.enter_context(self._program.open("rb")), fcntl.LOCK_SH)
         budget: dict[str, Any] = {"measurements": 0}
         if self._seconds is not None:
@@ -148,7 +148,7 @@ class Delivery:
             "output": "run",
         }
         if self._seconds is None and importlib.util.find_spec("chameleon_one_shot") is not None:
-            pipeline["preset"] = "one-shot"  # its predictions are faster than first guesses
+            pipeline["preset"] = "one-shot"  # predicted kernels are faster than first guesses
         if self._records is not None:
             pipeline["records"] = self._records
         write_atomic(self._folder / "pipeline.yaml", json.dumps(pipeline))
@@ -157,30 +157,30 @@ class Delivery:
         """Return the folder of the delivered network in the cache."""
         with self._used:
             if self.is_there():
-                self._program.unlink(missing_ok=True)  # if it was prepared meanwhile
+                self._program.unlink(missing_ok=True)  # it may have been prepared meanwhile
                 return self._network
             self._folder.mkdir(parents=True, exist_ok=True)
             with (self._folder / "lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # until another process has delivered it
+                fcntl.flock(lock, fcntl.LOCK_EX)  # waits while another process delivers it
                 if not self.is_there():
                     self._deliver(nice=nice)
         return self._network
 
     def _deliver(self, *, nice: bool) -> None:
         if self._refusal.exists():
-            self.prepare()  # raises the error
+            self.prepare()  # raises the stored error again
         if nice and not self._program.exists():  # calls go on meanwhile, and may change weights
             digest = digest_of(self._graph, self._arguments, self._weights)
             if digest != self._home.name:
                 raise FallbackError("weights have changed, and the exported graph was removed")
-        log.info("a graph is compiled", folder=str(self._folder))
-        if (self._folder / "run" / _RESULT).exists():  # of a network that was damaged and removed
+        log.info("compiling_graph", folder=str(self._folder))
+        if (self._folder / "run" / _RESULT).exists():  # the network was damaged and removed
             shutil.rmtree(self._folder / "run")
         try:
             with idle_run_process(self._folder, idle=nice) as child:
-                with pause_garbage_collection():  # of what torch and TVM hold for good
+                with pause_garbage_collection():  # the objects of torch and TVM stay
                     self.prepare(whole=not nice)
-                    assert child.stdin is not None  # noqa: S101 - it is a pipe
+                    assert child.stdin is not None  # noqa: S101 - standard input is a pipe
                     with contextlib.suppress(BrokenPipeError):  # its log says why it has ended
                         child.stdin.write(os.fsencode(self._folder.absolute()) + b"\n")
                         child.stdin.flush()
@@ -209,7 +209,7 @@ def _remove_abandoned(cache: Path) -> None:
     """Remove exported graphs, with all weights, that killed processes have left in the cache."""
     for file in cache.glob(f"*/*/{_PROGRAM}"):
         with (
-            contextlib.suppress(OSError),  # it is in use
+            contextlib.suppress(OSError),  # a locked file is in use
             file.with_name("lock").open("w") as lock,
             file.open("rb") as graph,
         ):
@@ -244,7 +244,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
         cores,
         threads,
     ]
-    facts.append(torch.get_default_dtype())  # of tensors that the graph makes
+    facts.append(torch.get_default_dtype())  # the graph may make tensors of it
     digest.update(repr(facts).encode())
     for name, module in graph.named_modules():
         if not isinstance(module, fx.GraphModule):

@@ -64,8 +64,8 @@ class _Frozen(nn.Module):
 @contextlib.contextmanager
 def _tracing() -> Iterator[None]:
     """Trace in this thread, while other threads see torch's global flag of a compilation."""
-    # While a graph is exported, or traced without the flag of a compilation, torch.compile does
-    # nothing, and calls of compiled functions in other threads may raise an error.
+    # While torch exports a graph, or traces it without the flag of a compilation, torch.compile
+    # does nothing. Calls of compiled functions in other threads may then raise an error.
     compiler: Any = torch.compiler
     own = threading.get_ident()
     with compile_lock:
@@ -127,7 +127,7 @@ def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | N
     network = TorchNetwork(TorchOptions(source=str(file), compare=False))
     vars(network)["program"] = program
     network.kept = kept = cache_of(network)
-    assert kept is not None  # noqa: S101 - a file has an origin
+    assert kept is not None  # noqa: S101 - networks of files have a cache
     try:
         with _tracing():
             network.keep()
@@ -140,7 +140,7 @@ def kept_program(file: Path, program: ExportedProgram) -> Callable[[], None] | N
         kept.forget()
         raise FallbackError(in_one_line(error)) from error
     except Exception as error:  # noqa: BLE001 - the run may succeed, or raises the same error
-        log.info("a graph is not kept for its run", reason=in_one_line(error))
+        log.info("graph_not_kept", reason=in_one_line(error))
         kept.forget()
         return None
     return kept.forget

@@ -49,7 +49,7 @@ def untuned(graph: Any, threads: int = 1) -> Any:
         network: Any = load(folder.name)
     except RuntimeError as error:
         raise ChameleonError(f"the compiled network cannot be loaded: {error}") from error
-    # Copies and other processes load the folder, which exists as long as the network.
+    # The folder stays as long as the network, because copies and other processes load it.
     weakref.finalize(network, folder.cleanup)
     return network
 

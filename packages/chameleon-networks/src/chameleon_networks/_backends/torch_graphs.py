@@ -109,7 +109,7 @@ def _clocked(function: Graph, arguments: Sequence[Tensor]) -> tuple[Any, float]:
 
 
 def _log_fallback(reason: str) -> None:
-    log.info("torch's own code computes a graph", reason=reason)
+    log.info("graph_computed_by_torch", reason=reason)
 
 
 class _Comparisons:
@@ -338,7 +338,7 @@ class CompiledGraph:
                 if self._comparisons is None and self._folder is self._tried:
                     self._stay(in_one_line(error))
                 else:
-                    log.info("no tuned network", reason=in_one_line(error))
+                    log.info("tuned_network_not_made", reason=in_one_line(error))
         finally:
             self._awaits = False
 
@@ -355,7 +355,7 @@ class CompiledGraph:
             raise FallbackError(f"its network cannot be used: {error}") from error
         check_outputs(outputs, answer)
         if not self._takes_over(network, folder, arguments):
-            log.info("a network is not used", reason="it is slower than the earlier network")
+            log.info("network_not_used", reason="it is slower than the earlier network")
         return network
 
     def _takes_over(self, network: Any, folder: Path, arguments: Sequence[Tensor]) -> bool:
@@ -405,7 +405,7 @@ class CompiledGraph:
         self._network = network if comparisons.wins and not self._stays else None
         share = f"{comparisons.share:.2f} times as long as torch's code"
         if comparisons.wins and not before:
-            log.info("a network computes a graph", folder=str(comparisons.folder), takes=share)
+            log.info("graph_computed_by_network", folder=str(comparisons.folder), takes=share)
         elif not comparisons.wins and before is not False:
             _log_fallback(f"its network is slower: it takes {share}")
 
@@ -436,7 +436,7 @@ class CompiledGraph:
         if self._network is network:
             self._network = None
         if self._network is not None or self._awaits:
-            log.info("a network is not used", reason=in_one_line(error))
+            log.info("network_not_used", reason=in_one_line(error))
         else:
             self._stay(in_one_line(error))
 

@@ -92,7 +92,7 @@ def compile_c(source: Path, target: Path, *folders: Path) -> None:
     from tvm_ffi.libinfo import include_paths  # noqa: PLC0415 - needed for linking alone
 
     headers = [f"-I{folder}" for folder in (*folders, SOURCES, *include_paths())]
-    # The compiler may be one for C++, which takes the next file alone for C then.
+    # The option `-x c` lets a C++ compiler read the source file as C.
     run_compiler(*headers, *_FLAGS, "-x", "c", "-c", str(source), "-o", str(target))
 
 

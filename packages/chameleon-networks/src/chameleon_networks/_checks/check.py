@@ -124,8 +124,8 @@ def _asked(
     options: Mapping[str, Any] = {"preloads": network.preloads, "wait": False}
     started = time.monotonic()
     with _CheckProcess("the compiler", None, module=_MODULE, threads=threads, **options) as child:
-        # If it can keep the network's graph, torch is not needed here. Otherwise it imports what it
-        # needs while torch exports the network here, once for all.
+        # If the graph can be cached, the child process reads the network, and this process needs no
+        # torch. Otherwise the child imports its modules while torch exports the network here.
         described = describe_network(
             network, reads=network.kept is not None and not network.programs
         )
@@ -138,7 +138,7 @@ class _CheckProcess(WorkerProcess):
 
     def report(self, network: ImportedNetwork, request: Message) -> CheckReport:
         """Wait for the report, and repeat each step here that the process did without a crash."""
-        # The process removes nothing itself: it ends without finalisers, or in a crash.
+        # The child process removes no files, because it ends without finalisers or crashes.
         try:
             self._tell({**request, "scratch": self._folder.name})
             while "done" in (answer := self._answer(_LIMIT_SECONDS)):

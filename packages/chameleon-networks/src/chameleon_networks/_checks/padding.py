@@ -42,7 +42,7 @@ def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
                 ("padded", probe.padded, _signature(samples, process.outputs(samples))),
             ],
         )
-        # Only what the asked extents are padded to can be run.
+        # The process can only run the padded extents.
         table["buckets"] = table["buckets"][1:]
         dispatched = Buckets(table, lambda _: lambda *arrays: process.outputs(list(arrays)))
         return lambda arrays: dispatched(*arrays)

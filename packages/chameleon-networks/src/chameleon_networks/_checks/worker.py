@@ -75,7 +75,8 @@ class Reference:
         self.inputs = self._samples[0]
         self._network = network
         self._threads = threads
-        # One thread for all: OpenMP's number of threads is that of the thread that sets it.
+        # One thread runs all frameworks, because OpenMP's number of threads belongs to the thread
+        # that sets it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reference")
         self._asked = self._pool.submit(self._answers)
 
@@ -141,7 +142,7 @@ class Reference:
             return None
         try:
             return [self._network.framework(exact, self._threads)(_copies(self.inputs))]
-        except Exception as error:  # noqa: BLE001 - torch's own; only a better reason is lost
+        except Exception as error:  # noqa: BLE001 - only a better reason is lost
             log.warning("network_not_run", by=exact, problem=first_line(error))
             return None
 
@@ -185,10 +186,10 @@ def main() -> None:
             "hint": error.hint,
             "target": isinstance(error, TargetError),
         }
-    except Exception as error:  # noqa: BLE001 - the parent shows whatever it is
+    except Exception as error:  # noqa: BLE001 - the parent shows any error
         answer = {"problem": f"the network cannot be read: {first_line(error)}", "hint": WAY_OUT}
     answers.send({**answer, "step_seconds": steps.until_now()})
-    # What is left of a network of this size takes seconds to be freed one by one.
+    # Python would take seconds to free the objects of a large network one by one.
     os._exit(0)
 
 
@@ -261,8 +262,9 @@ class NetworkCheck:
         if verdict.problem is not None:
             raise _WrongOutputsError(f"compared with {name}, {verdict.problem}")
         conditioning = expected.conditioning
-        # Without tuned kernels it may take many times as long as it will, in which what takes long
-        # later is lost; the framework's time is the scale that is there before anything is tuned.
+        # An untuned network may be many times slower than the tuned one. Functions that matter
+        # after tuning would seem cheap in comparison, so the framework's time is the scale if it is
+        # shorter.
         seconds = min(sum(kernel.seconds for kernel in kernels), reference.seconds)
         return CheckReport(
             layout=layout,
@@ -309,7 +311,8 @@ def _profiled(folder: str, inputs: Arrays) -> tuple[Arrays, list[KernelTime]]:
     profiler = Profiler(folder, inputs)
     runs = [profiler.run()]
     if sum(seconds for _, seconds in runs[0]) < _SLOW_SECONDS:
-        # The first one found cold caches; what the loader does with arguments is seen here.
+        # The first run had cold caches. This call goes through the loader, which checks its
+        # arguments.
         network(*inputs)
         runs = [profiler.run() for _ in range(_RUNS)]
     return profiler.outputs, summed(runs, profiler.tasks)

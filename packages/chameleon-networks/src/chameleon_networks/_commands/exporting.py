@@ -36,7 +36,7 @@ def export_run(
     """Write the winners of a run in another form."""
     with results_alone():
         with RunView(folder) as run:
-            # A MetaSchedule database alone needs the model beside the records.
+            # Only the form `metaschedule` needs the model as well as the records.
             pipeline = pipeline_of(run, trust_source=trust_source or form != METASCHEDULE)
             measured = winners_of(run)
             frontend = frontend_of(pipeline)
@@ -44,7 +44,7 @@ def export_run(
             threads = threads_of(run)
         space = pipeline.space
         network_alone = form == C and not only and isinstance(frontend, LazyFrontend)
-        # The bundle of a network is made of the delivered folder, so predicted kernels will do.
+        # The bundle of a network is made from the delivered folder, whose kernels may be predicted.
         winners = [] if network_alone else _chosen(measured, only, folder)
         if name is not None and not (network_alone or (form == C and len(winners) == 1)):
             raise click.UsageError("--name is for one bundle for C, of a network or an operator")
@@ -73,7 +73,7 @@ def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> l
     names = [winner.task.name for winner in winners]
     chosen: set[str] = set()
     for name in only:
-        # An operator of a network is called by its module and its sizes; its module will do.
+        # The name of an operator is its module and its sizes; the module alone is enough.
         hits = [name] if name in names else [full for full in names if full.split(" ")[0] == name]
         if not hits:
             known = dict.fromkeys(part for full in names for part in (full, full.split(" ")[0]))

@@ -246,7 +246,7 @@ class Comparison:
             first = bisect.bisect_left(before, True, key=fails)
             if first < len(before):
                 variable = before[first]
-            # A place on another branch may fail as well, with right ones after it in the order.
+            # On another branch, an operator may fail although later ones in the order are right.
             failing = next(filter(fails, graph.parents(variable)), None)
             return variable if failing is None else begins(failing)
 

@@ -83,7 +83,7 @@ class Baselines:
     def _sharing(self) -> ImportedNetwork:
         """The network with the files of its programs, which else each process exports."""
         with contextlib.suppress(ChameleonError):
-            # The reference has answered what it was asked before.
+            # The reference has answered its earlier requests, so it can be asked for its programs.
             if self._reader is not None and self.reference is self._reader:
                 self._network.programs = {**self._network.programs, **self._reader.programs()}
         return self._network
@@ -95,7 +95,7 @@ class Baselines:
             self._first.opened()
         except ChameleonError as error:
             if self._reader is not None:  # the system may have killed it for its memory
-                log.debug("reference_starts_again", problem=str(error))
+                log.debug("reference_restarted", problem=str(error))
                 self._reader = None
                 del self._first
                 return self.reference
@@ -181,7 +181,7 @@ class Baselines:
             self._stack.enter_context(self._process(name, warm_up=[inputs], wait=False))
             for name in self._network.frameworks[1:]
         ]
-        # Ours, the reference, those that start, and what TVM makes without tuning.
+        # The networks are Chameleon's, the reference, the starting ones, and TVM's without tuning.
         of = 3 + len(starting)
         self._delivery.plan.tell("built", 2, of)
         plain = self.reference if self.reference.name == UNTUNED else self._untuned()

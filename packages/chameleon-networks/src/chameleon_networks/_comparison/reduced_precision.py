@@ -31,7 +31,7 @@ def reduced_comparison(
     calibrated = any(form.calibrated for form in select_frameworks(network.forms, named))
     batches = batches_of(network, source) if calibrated else None
     calibration = [] if batches is None else list(batches)
-    # The user's are read once.
+    # The user's batches can be read only once.
     samples = batches.samples if batches and source else held_out_samples(network, source)
     return ReducedComparison(
         precisions=named,

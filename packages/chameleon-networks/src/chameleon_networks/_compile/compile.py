@@ -126,7 +126,7 @@ def compile_network(
             network = _call_sequence(module, target, kernels.loops, wait=wait)
             return attrs.evolve(network, permissions=permissions)
         except NotStaticError as reason:
-            log.info("network_needs_the_virtual_machine", because=str(reason))
+            log.info("network_needs_the_virtual_machine", reason=str(reason))
             executable = compile_bytecode(module, target, kernels.loops)
             return CompiledNetwork(
                 executable=executable, virtual_machine=str(reason), permissions=permissions

@@ -47,7 +47,7 @@ def apply_default_schedules(
         except REFUSED as error:
             log.debug("default_schedule_refused", problem=telling_line(error))
             continue
-        except Exception as error:  # noqa: BLE001 - TVM's own schedule replaces it
+        except Exception as error:  # noqa: BLE001 - the default schedule of TVM replaces it
             fall_back("default_schedule_failed", error, function=variable.name_hint)
             continue
         module.update_func(variable, loops)

@@ -74,7 +74,7 @@ class Kernels:
 
     def like(self, fusion: FusionGroup) -> Winner | None:
         """The winner for a fusion group, or for the same operator with another output dtype."""
-        # Those have the same knobs and nearly the same work.
+        # Operators with another output dtype have the same knobs and nearly the same work.
         for own in candidate_specs(fusion, self._target):
             task = own.task("chain", self._target)
             winner = self.winners.get(task.key)

@@ -137,7 +137,8 @@ def loop_tasks(
         name = f"{KIND}_{entry.name}"
         function = loaded_function(entry.function)
         own, calls = occurrences.get(_structural_key(function), (None, 0))
-        # An entry may come from a file: only functions of the network itself are built.
+        # An entry may come from a file of unknown origin, so only the network's own functions are
+        # built.
         if not calls or not structural_equal(_without_attributes(own), function):
             continue
         try:

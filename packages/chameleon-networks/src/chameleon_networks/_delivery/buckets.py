@@ -133,7 +133,7 @@ def _with_types(whole: NetworkResult, results: Results) -> NetworkResult:
     front = [
         attrs.evolve(point, bucket=name) for name, own in results.items() for point in own.front
     ]
-    # Without a front types could not be chosen.
+    # A bucket without a front stays in float32, because no dtypes could be chosen.
     kinds = [FLOAT32 for result in results.values() if not result.front]
     kinds += [kind for point in front if point.delivered for kind in point.types]
     return attrs.evolve(
@@ -192,8 +192,8 @@ def delivered(
         whole = plain = Path(scratch, "network")
         padded = any(dimension.padded for dimension in bucketed.dimensions)
         if padded and any(network.precision is not None for network in settled.values()):
-            # What padding changes could not be told from what types lose, so that it is looked for
-            # in the network without them.
+            # Errors of padding and errors of reduced dtypes look alike. The check of padding
+            # therefore uses the network without reduced dtypes.
             plain = Path(scratch, "plain")
         for name, bucket in buckets.items():
             log.info("bucket_begun", bucket=name)

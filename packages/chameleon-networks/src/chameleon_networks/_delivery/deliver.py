@@ -62,7 +62,8 @@ def delivered(settled: DeliverableNetwork, delivery: Delivery) -> NetworkResult:
         if staged is None:
             return result
         staged, result = choose_dtypes(steps, settled.precision, staged, result)
-        # Timing the rivals takes longer than compiling, and whoever interrupts it has a network.
+        # Timing the rivals takes longer than compiling. A user who interrupts it already has the
+        # network.
         replace(staged, delivery.folder)
         seconds, each = time.perf_counter() - started, steps.seconds.until_now()
         result = attrs.evolve(result, delivered_seconds=seconds, delivery_seconds=each)
@@ -102,7 +103,7 @@ def verified(
     if steps.expected.conditioning is not None:
         why = steps.expected.conditioning.sentence(reference)
         result = attrs.evolve(result, conditioning=why)
-        log.warning("rounding_is_large", why=why)
+        log.warning("rounding_is_large", reason=why)
     if settled.network.half is not None:
         own = steps.check_in_source_precision(staged, settled.network.half)
         failure = own.problem and f"the network is not delivered: {own.problem}"
@@ -115,7 +116,7 @@ def verified(
         "tolerance": steps.expected.tolerance,
         **{name: value for name, value in result.to_json().items() if name in fields},
     }
-    # What the package says of its weights stays.
+    # The manifest's entries about weights stay as they are.
     manifest = {**read_manifest(staged), "verification": verification}
     write_manifest(staged, manifest)
     return staged, result

@@ -111,7 +111,7 @@ class DeliverySteps:
     def __init__(
         self, settled: DeliverableNetwork, delivery: Delivery, stack: contextlib.ExitStack
     ) -> None:
-        # What cannot be compiled or run here is told before anything starts.
+        # A target or compiler that cannot be used raises its error before any work starts.
         check_target(delivery.target)
         compiler_command()
         self.seconds = Stopwatch(COMPILING)
@@ -169,7 +169,8 @@ class DeliverySteps:
         if self._kept is None:
             return
         network.keep()
-        # What TVM computes without tuning depends on more than the network.
+        # Outputs of the untuned network of TVM depend on more than the network, so they are not
+        # stored.
         if self._known is None and self.answers.reference in network.frameworks:
             self._kept.store_outputs(self.answers, self._samples)
 
@@ -192,7 +193,7 @@ class DeliverySteps:
         operators = []
         for task in self._tasks:
             if task.alternative_of:
-                continue  # without a time it is in no network
+                continue  # an alternative that was not measured is not used
             chosen, first = self.kernels.winners.get(task.key), winners.get(task.key)
             if chosen is not None and chosen.measured:
                 continue
@@ -246,7 +247,7 @@ class DeliverySteps:
                 variants.append(kernels)
             if len(variants) == 1:
                 return networks[0].folder
-            _ = self.expected  # what still starts would disturb what is timed
+            _ = self.expected  # a process that still starts would disturb the timing
             try:
                 seconds = kernel_seconds_in_networks(
                     networks, self._samples[0], threads=self.threads
@@ -276,7 +277,7 @@ class DeliverySteps:
         """Compare with the reference, in another process that a wrong kernel may crash."""
         try:
             process = self._waiting.pop() if self._waiting else None
-            if process is None or not process.alive:  # compiling may leave it no memory
+            if process is None or not process.alive:  # it may lack memory during compilation
                 process = self._waiting_process()
             process.open_delivered(folder, self.threads)
         except ChameleonError as error:
@@ -328,7 +329,7 @@ class DeliverySteps:
         try:
             reduced = self._settled.reduced_comparison(self._reference_outputs)
         except ChameleonError as error:
-            log.warning("not_compared_in_reduced_precision", problem=str(error), hint=error.hint)
+            log.warning("reduced_precision_not_compared", problem=str(error), hint=error.hint)
             self.baselines.left_out["what is in reduced precision"] = one_line(error)
         by_default = ReducedComparison(
             precisions=(AS_IT_COMES,),

@@ -73,7 +73,7 @@ def fastest(variants: Sequence[Kernels], seconds: Sequence[Seconds]) -> dict[str
         if times[best] < (1.0 - LEAST_GAIN) * times[0]:
             better[key] = variants[best].winners[key].config
             log.info(
-                "another_kernel_in_the_network",
+                "kernel_replaced",
                 task=name,
                 microseconds=round(times[best] * 1e6),
                 instead_of=round(times[0] * 1e6),

@@ -107,8 +107,8 @@ def choose(
     estimated = _cycles(groups[:MOST], trials)
     sure = estimated is not None and _ratio(estimated) >= SURE
     for count, group in enumerate(() if sure else groups[:MOST]):
-        # What one more convolution takes is not known before it is measured; the first one is the
-        # heaviest, so that the others should take no longer.
+        # The time for one more convolution is estimated from the earlier ones. The first one is the
+        # heaviest, so the others should take no longer.
         passed = time.perf_counter() - started
         if count and passed * (count + 1) / count > trials.seconds:
             break
@@ -130,14 +130,15 @@ def choose(
         )
     share = sum(_work(group) for group in judged) / work
     times = seconds if measured else (guessed or {})
-    # An estimate counts cycles, of which measured convolutions tell how long each takes.
+    # Estimates are in cycles. The measured convolutions give the seconds of a cycle.
     scale = 0.0 if guessed is None else share * times[DEFAULT] / guessed[DEFAULT]
 
     def whole(layout: str) -> float:
         return times[layout] + scale * _move_cycles(moved(layout), trials.target)
 
     here = whole(DEFAULT)
-    # The graph in the other layout is only made if that may be worth it.
+    # `moved` makes the graph in the other layout, so it is only called if that layout may be
+    # faster.
     faster = times[OTHER] < (1.0 - MARGIN) * here and whole(OTHER) < (1.0 - MARGIN) * here
     basis = "first guesses" if measured else "estimates"
     moving = " and estimates of transposes" if here > times[DEFAULT] else ""

@@ -22,7 +22,7 @@ from chameleon_networks._shapes import converter
 
 def describe_network(network: ImportedNetwork, *, reads: bool = False) -> Message:
     """The part of a request with a network's options, and with files of its exported programs."""
-    # Another process has no run folder to recall a layout from.
+    # The other process has no run folder with the chosen layout, so the message contains it.
     options = attrs.evolve(network.options, layout=network.layout)
     return {
         "network": {
@@ -69,7 +69,7 @@ def serve(answer: Callable[[Message], Message], answers: AnswerStream | None = N
                 "problem": f"{error.name} is not installed",
                 "hint": f"Install it: pip install {error.name}",
             }
-        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+        except Exception as error:  # noqa: BLE001 - the parent shows any error
             reply = {"error": first_line(error)}
         answers.send(reply)
 

@@ -31,7 +31,8 @@ Calls = list[tuple[str, float]]
 
 def kernel_seconds(folder: str, inputs: Arrays, *, quantile: float = MEDIAN) -> list[KernelTime]:
     """The seconds of each kernel, summed over its calls in one inference, slowest first."""
-    # Whole inferences leave the caches to each kernel as the kernels before it do.
+    # Complete inferences are run, so that each kernel finds the caches as its predecessors leave
+    # them.
     profiler = Profiler(folder, inputs)
     for _ in range(WARM_UP):
         profiler.run()

@@ -22,8 +22,8 @@ _ROUNDING_FACTOR = 2.0
 """Two right answers may lie on either side of the exact answer, each off by its own rounding."""
 
 ROUNDINGS = 16
-"""A framework's own answers in half precision may be off by this many roundings of one number:
-several times the error that was seen in networks of fifty layers."""
+"""A framework's own outputs in half precision may be off by this many rounding errors of one
+number. This is several times the error that was seen in networks of fifty layers."""
 
 QUANTIZED_TOLERANCE = ROUNDINGS * 0.5 / 255
 """Largest accepted error of quantized networks, for uint8. A value nearly half-way between two
@@ -31,7 +31,7 @@ quantized numbers may round to either, with the order in which float32 sums are 
 
 PERTURBATION = 2.0**-17
 """Relative change of the inputs of quantized networks: about the rounding error of a sum of a
-thousand float32 products, and enough to move some of an image's numbers to the next step."""
+thousand float32 products. It moves some of an image's numbers to the next quantization step."""
 
 SAMPLES = 3
 """Number of random inputs for which outputs are compared."""

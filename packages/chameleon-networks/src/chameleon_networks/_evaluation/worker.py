@@ -18,7 +18,7 @@ from typing import Any
 
 from chameleon_system.api import block_import, pause_garbage_collection
 
-# A run waits for this process, which shows no tracebacks, so that it needs no rich.
+# This process shows no tracebacks, so it needs no rich, whose import the run would wait for.
 with block_import("rich"), pause_garbage_collection():
     import attrs
     from chameleon_core.plugin_api import Arrays
@@ -53,7 +53,7 @@ def delivered_network(request: Message) -> Network:
     """Load the compiled network of a folder with the folder's own ``load.py``, as users do."""
     folder = Path(request["folder"])
     if "apache-tvm" in checked_manifest(folder).get("needs", ()):
-        # Without torch, which TVM imports otherwise: that takes longer than all the rest.
+        # This import of TVM leaves out torch, whose import takes longer than all the rest.
         _ = importlib.import_module("chameleon_tvm.api").tvm
     network = runpy.run_path(str(folder / "load.py"))["load"](folder)
 
@@ -110,9 +110,10 @@ class Server:
         return network.framework(request["name"], request["threads"])
 
     def _open(self, request: Message) -> Message:
-        with pause_garbage_collection():  # of imports, which make no garbage
+        with pause_garbage_collection():  # imports make no garbage
             self._network = network = ROLES.get(request["role"], self._framework)(request)
-        # What is compiled ahead does the same in its first run as in any other.
+        # A network that is compiled ahead of time needs no warm-up: its first run is like any
+        # other.
         self._ran = request["role"] == "delivered"
         if "warm_up" in request:
             batches = read_batches(Path(request["inputs"]), request["warm_up"])
@@ -143,7 +144,7 @@ class Server:
     def _time(self, request: Message) -> Message:
         if not self._ran:
             self._outputs_of(request)
-        assert self._network is not None  # noqa: S101 - it has run
+        assert self._network is not None  # noqa: S101 - the network was opened
         inputs = read_arrays(Path(request["inputs"]))
         return {"seconds": seconds_of(self._network, inputs, about=request["seconds"])}
 

@@ -50,12 +50,12 @@ def write_c_bundle(delivered: Path, folder: Path, name: str) -> tuple[Path, ...]
             (folder / text).write_text(filled(template, manifest, name), encoding="utf-8")
         for entry in copied:
             shutil.copyfile(delivered / entry, folder / entry)
-        # Whoever packs weights writes over the file, which must be the bundle's own then.
+        # Packing overwrites the file of weights, so the bundle then needs a copy instead of a link.
         place_weights = copy_weights if PACKING in copied else link_weights
         place_weights(delivered / WEIGHTS, folder / WEIGHTS)
         link_library(delivered / OBJECTS, manifest, folder / f"lib{name}.so", name)
     except BaseException:
-        # Half a bundle would only be in the way of the next try.
+        # An incomplete bundle would block the next attempt.
         for file in files:
             file.unlink(missing_ok=True)
         raise

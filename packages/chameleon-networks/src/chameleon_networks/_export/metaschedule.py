@@ -183,12 +183,13 @@ def _header(winner: Winner, program: Program, constants: Collection[int]) -> lis
         f"# Operator {task.name} ({task.operator}), configuration {list(winner.config)},",
         f"# {took} on {task.target}.",
     ]
-    if task.operator != "primfunc":  # that one's arguments are the whole function
+    if task.operator != "primfunc":  # the arguments of a primfunc are the whole function
         lines += [f"# {name}: {value}" for name, value in task.arguments.items()]
     for number, parameter in enumerate(program.function.params):
         role = "input" if number < len(program.inputs) else "output"
         if number in constants:
             role = "constant input, packed as the function reads it"
         lines.append(f"# Parameter {parameter.name}: {role}.")
-    # Texts of a run folder never end a comment and go on as Python.
+    # Line breaks in texts of the run folder would end the comment, and the rest would be Python
+    # code.
     return [" ".join(line.split()) for line in lines]

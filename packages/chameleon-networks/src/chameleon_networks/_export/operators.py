@@ -121,7 +121,7 @@ class Recording:
         self.results += 1
         return recorded
 
-    def _written(self, value: Any) -> Any:  # noqa: PLR0911 - one for each kind
+    def _written(self, value: Any) -> Any:  # noqa: PLR0911 - one return for each kind
         if isinstance(value, Recorded):
             return {"array": _number(value)}
         if isinstance(value, np.ndarray):
@@ -150,7 +150,7 @@ class Recorded(np.ndarray[Any, Any]):
     number: int
 
     def __array_finalize__(self, source: Any) -> None:
-        # What NumPy makes without asking is no part of the recording.
+        # Arrays that NumPy makes by itself, such as views, are not part of the recording.
         self.recording, self.number = None, -1
 
     def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, **options: Any) -> Any:
@@ -198,7 +198,7 @@ class Recorded(np.ndarray[Any, Any]):
         return _read(self).tolist()
 
     @property
-    def T(self) -> Any:  # noqa: N802 - NumPy's name
+    def T(self) -> Any:  # noqa: N802 - NumPy calls it so
         """The array with its axes reversed."""
         return self.transpose()
 
@@ -231,7 +231,8 @@ Recorded.view = _view  # type: ignore[method-assign,assignment]
 def _step(name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     known = [array.recording for array in _recorded((*args, *kwargs.values())) if array.recording]
     if not known:
-        # It began outside of the recording, or was lost: pack.py is checked before it is written.
+        # The array is not part of the recording, or its recording was lost. A check of pack.py
+        # finds this.
         return function(*_plain(tuple(args)), **_plain(kwargs))
     return known[0].step(name, function, args, kwargs)
 
@@ -395,7 +396,7 @@ def _packing(builder: TVMBuilder, winner: Winner, program: Program) -> Packing |
         "outputs": outputs,
         "constants": [f"arr_{number}" for number in range(len(recording.constants))],
     }
-    # Weights that were packed for another kernel are told from one's own by this number.
+    # This number distinguishes weights that were packed for another kernel from the kernel's own.
     facts["layout"] = 1 + zlib.crc32(json.dumps(facts, sort_keys=True).encode())
     packing = Packing(facts=json.loads(json.dumps(facts)), constants=recording.constants)
     _check(packing, builder, winner, refused, hint)
@@ -429,7 +430,7 @@ def _check(packing: Packing, builder: TVMBuilder, winner: Winner, refused: str, 
     """Check that the recorded operations pack other weights as the template does."""
     rng = np.random.default_rng(0)
     logical = [builder.inputs[position] for position in sorted(builder.operator.constants)]
-    # The same numbers in another order are of the same type and range.
+    # Other weights are the same numbers in another order, which keep their dtype and range.
     others = [
         array if fixed is not None else rng.permutation(array.reshape(-1)).reshape(array.shape)
         for array, fixed in zip(logical, packing.facts["fixed"], strict=True)

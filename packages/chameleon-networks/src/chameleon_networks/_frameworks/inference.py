@@ -107,7 +107,7 @@ def limit_torch(threads: int) -> None:
 def compile_with_torch(network: Any) -> Any:
     """Compile a module with torch.compile, with frozen weights."""
     torch = importlib.import_module("torch")
-    # Freezing is what lets it pack weights; it is off by default.
+    # Inductor packs weights only if freezing is on; it is off by default.
     inductor: Any = importlib.import_module("torch._inductor.config")
     inductor.freezing = True
     return torch.compile(network)
@@ -122,7 +122,8 @@ def torch_inference(network: Any, program: Any) -> Network:
     def run(inputs: Arrays) -> Arrays:
         with torch.no_grad():
             converted = map(torch.from_numpy, inputs)
-            # What is no tensor, such as a flag, is what it was when the program was exported.
+            # An input that is not a tensor, such as a flag, keeps its value from the export of the
+            # program.
             leaves = [
                 next(converted).to(example.dtype) if isinstance(example, torch.Tensor) else example
                 for example in examples

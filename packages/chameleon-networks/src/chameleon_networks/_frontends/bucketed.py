@@ -53,7 +53,7 @@ class BucketedFrontend(Frontend):
 
     @cached_property
     def _dispatch(self) -> Buckets:
-        """Chooses buckets as the delivered network will, and runs none."""
+        """An object that chooses buckets as the delivered network will, and runs none."""
         return uncompiled_buckets(self.network)
 
     def coverage(self) -> Sequence[OperatorCoverage]:
@@ -108,7 +108,8 @@ class BucketedFrontend(Frontend):
             for task in own:
                 known = union.get(task.key)
                 weight = task.weight + (0 if known is None else known.weight)
-                # What one bucket has anyway is no alternative, whatever it is in another one.
+                # A task that any bucket needs in the original dtype is not an alternative, even if
+                # it is one in another bucket.
                 if known is None or (known.alternative_of and not task.alternative_of):
                     known = task
                 union[task.key] = attrs.evolve(known, weight=weight)

@@ -49,7 +49,7 @@ log = structlog.get_logger()
 def _tried(
     network: ImportedNetwork, target: str, threads: int, layouts: Sequence[str]
 ) -> CheckReport:
-    """The report of ``checking.tried``, made once for a network on this machine."""
+    """The report of ``tried``, made once for a network on this machine."""
     key = hashlib.blake2b(json.dumps([target, threads, layouts]).encode(), digest_size=16)
     name, kept = f"check-{key.hexdigest()}", network.kept
     known = None if kept is None else kept.fact(name)
@@ -62,8 +62,8 @@ def _tried(
 
 
 def _finished(reader: NetworkProcess) -> NetworkProcess | None:
-    """The process as soon as it has imported its network."""
-    with contextlib.suppress(ChameleonError, OSError):  # linking says it again
+    """The process after it has imported its network; None if it failed."""
+    with contextlib.suppress(ChameleonError, OSError):  # linking raises the error again
         shared_objects()
     try:
         reader.opened()
@@ -88,7 +88,7 @@ class NetworkFrontend(DeliverableNetwork):
         if begun is not None and self.reader is not None:
             try:
                 self.reader.open(network.frameworks[0], begun.threads, samples_of(network.samples))
-            except (ChameleonError, OSError):  # the delivery starts another one
+            except (ChameleonError, OSError):  # the delivery starts another process
                 self.reader = None
         self.precision = None
         asked = network.options.layout != AUTO
@@ -131,7 +131,7 @@ class NetworkFrontend(DeliverableNetwork):
             log.warning(
                 "operators_in_default_loops",
                 share=", ".join(f"{name} {part:.0%}" for name, part in report.unscheduled.items()),
-                why="no schedule fits them, so that tuning cannot make them faster",
+                reason="no schedule fits them, so that tuning cannot make them faster",
             )
         return report.to_json()
 
@@ -141,7 +141,7 @@ class NetworkFrontend(DeliverableNetwork):
             return None
         if auto:
             choice = self._chosen(trials)
-            log.info("layout_chosen", layout=choice.layout, why=choice.summary)
+            log.info("layout_chosen", layout=choice.layout, reason=choice.summary)
             self._take(choice)
         if self.precision is not None:
             self.precision.decide(trials.target)
@@ -162,7 +162,7 @@ class NetworkFrontend(DeliverableNetwork):
         except LayoutError as error:
             return LayoutChoice(layout=OTHER, reason=f"since {error}")
         if known is not None and choice.layout == OTHER and self._tried is not None:
-            # Only the other one was tried so far.
+            # So far, only the other layout was tried.
             try:
                 self._loops = self._tried((OTHER,)).loops
             except ChameleonError as error:
@@ -195,7 +195,7 @@ class NetworkFrontend(DeliverableNetwork):
         if not specs:
             log.warning(
                 "nothing_to_tune",
-                why="the network has no convolution and no matrix product in float32; it is "
+                reason="the network has no convolution and no matrix product in float32; it is "
                 "compiled with default schedules",
             )
         module, fusions = prepared_network(self.network)

@@ -82,7 +82,7 @@ class _AttentionFinder:
             left = self._values[scores.product].args[0]
             for view in views_of(left, self._values):
                 parts = view.axes[0] if len(view.axes) == len(scores.shape) else ()
-                if len(parts) == 2:  # noqa: PLR2004 - samples apart, with the heads of one between
+                if len(parts) == 2:  # noqa: PLR2004 - samples, and heads of a sample
                     batch, heads = (extent for extent, _ in parts)
                     break
         return (batch, heads, queries, keys)

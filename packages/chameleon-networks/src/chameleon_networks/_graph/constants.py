@@ -74,7 +74,7 @@ def integers_of(argument: Any) -> list[int]:
 def slices_of(call: Any) -> list[tuple[int, ...]]:
     """The (axis, begin, end, step) of each axis that a ``strided_slice`` slices."""
     axes, *others = map(integers_of, call.args[1:])
-    if len(call.args) == 4:  # noqa: PLR2004 - without steps
+    if len(call.args) == 4:  # noqa: PLR2004 - the call has no steps
         others.append([1] * len(axes))
     return list(zip(axes, *others, strict=True))
 

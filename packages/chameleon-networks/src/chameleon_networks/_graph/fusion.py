@@ -111,7 +111,7 @@ class _FusionFinder:
             activation = match_activation(variable, self._users, self._values)
             if activation is not None and not self._fused.intersection(activation.members):
                 members = (*fusion.members, *skipped, *activation.members)
-                assert isinstance(fusion.spec, FusedSpec)  # noqa: S101 - only those are extended
+                assert isinstance(fusion.spec, FusedSpec)  # noqa: S101 - only FusedSpec can be extended
                 spec = attrs.evolve(fusion.spec, activation=activation.name)
                 return attrs.evolve(fusion, spec=spec, members=members)
             user = self._only_user(variable)
@@ -141,7 +141,7 @@ class _FusionFinder:
 def _add_epilogue(fusion: FusionGroup, call: Any, skipped: list[Any]) -> FusionGroup | None:
     """Extend a fusion group by a bias or residual that ``call`` adds, or None."""
     spec = fusion.spec
-    assert isinstance(spec, FusedSpec)  # noqa: S101 - only those are extended
+    assert isinstance(spec, FusedSpec)  # noqa: S101 - only FusedSpec can be extended
     if str(call.op.name) != "relax.add" or spec.residual:
         return None
     # A sum with a larger tensor broadcasts the result, which an epilogue cannot.

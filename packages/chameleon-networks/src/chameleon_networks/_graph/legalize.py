@@ -59,7 +59,7 @@ def _log1p(x: Any, emit: Any) -> Any:
     total = emit(x + one)
     rough = emit(relax.op.log(total))
     lost = emit((total - one - x) / total)
-    # It is NaN if the sum is zero or infinite.
+    # The correction is NaN if the sum is zero or infinite.
     return relax.op.where(relax.op.isnan(lost), rough, rough - lost)
 
 
@@ -251,7 +251,7 @@ def _scatter_elements(call: Any, emit: Any) -> Any:
 
 
 def _resize_one_row(call: Any, emit: Any) -> Any:
-    """A slice of a resize to two rows; TVM divides by zero to align corners of one row."""
+    """Resize to two rows and keep one; TVM divides by zero to align the corners of one row."""
     sizes = [int(extent) for extent in call.args[1]]
     if str(call.attrs.coordinate_transformation_mode) != "align_corners" or 1 not in sizes:
         return None

@@ -18,8 +18,8 @@ from chameleon_networks._graph.relax_utils import operator_name, relax, shape_of
 _MAX_OPERATORS = 16
 """Most operators that are examined. The longest known activation, Mish of ONNX, has 14."""
 _EXTREME_POINTS = [-3e38, -60.0, 0.0, 60.0, 3e38]
-"""Points at which no form of an activation rounds by more than ``_RELATIVE`` and ``_ABSOLUTE``, but
-small summands and bounds show, such as 1e-7 before a logarithm, and 255 in images."""
+"""Points at which no form of an activation rounds by more than ``_RELATIVE`` and ``_ABSOLUTE``.
+They reveal small summands, such as 1e-7 before a logarithm, and bounds, such as 255 in images."""
 _POINTS = np.concatenate([np.linspace(-12.0, 12.0, 97), [-0.01, 0.01, *_EXTREME_POINTS]])
 _TOLERANCE = 1e-6
 """Largest |difference| over the larger of 1 and the value: constants of networks are float32."""

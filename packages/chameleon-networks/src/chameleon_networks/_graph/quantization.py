@@ -124,7 +124,7 @@ class QParams:
 
     def _constants(self) -> tuple[Any, Any]:
         shape = () if self.per_tensor else (-1,)
-        # Relax takes zero points of 8, 16 and 32 bits.
+        # Relax accepts zero points of 8, 16 and 32 bits.
         return (
             relax.const(self.scale.reshape(shape), FLOAT32),
             relax.const(self.zero_point.astype(np.int32).reshape(shape), "int32"),

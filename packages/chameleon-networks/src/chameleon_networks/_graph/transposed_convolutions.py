@@ -153,7 +153,7 @@ def axis_plan(axis: TransposedAxis, *, together: bool = False) -> AxisPlan:
         first = (at - taps[0] * dilation) // stride if taps else 0
         phase = Phases(taps=(taps,), offset=first, dilation=dilation // math.gcd(stride, dilation))
         if phase.offset >= axis.size or phase.last + positions <= 0:
-            phase = Phases(taps=((),), offset=0)  # all that it reads is padding
+            phase = Phases(taps=((),), offset=0)  # the tap reads only padding
         before = phases[-1] if phases and together else None
         if before is not None and (before.offset, before.last) == (phase.offset, phase.last):
             phases[-1] = attrs.evolve(before, taps=(*before.taps, *phase.taps))
@@ -357,7 +357,7 @@ class _Rewriter(relax.PyExprMutator):
     def _convolution(
         self, conv: ConvolutionCall, data: Any, plans: Sequence[AxisPlan], phases: Sequence[Phases]
     ) -> Any:
-        """The ordinary convolution that computes some phases."""
+        """The ordinary convolution that computes some phases of a transposed convolution."""
         rank, groups = conv.rank, int(conv.call.attrs.groups)
         last = is_channels_last(conv.layout)
         reads = [

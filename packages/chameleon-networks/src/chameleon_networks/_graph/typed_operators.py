@@ -124,7 +124,7 @@ def operands_of(value: Any, values: Mapping[Any, Any]) -> IntegerOperands | None
     try:
         attrs.evolve(product.spec, dtype=INT8)
     except ConfigError:
-        return None  # its sums may exceed 32 bits
+        return None  # the sums may exceed 32 bits
     scales = np.broadcast_to(weights.scale, (product.spec.output_channels,)).astype(np.float32)
     return IntegerOperands(spec=product.spec, data=data, weights=product.weights, scales=scales)
 
@@ -205,7 +205,7 @@ class DtypeAssigner:
         try:
             reduced = attrs.evolve(spec, dtype=kind.name, output_dtype=output.dtype(kind))
         except ConfigError:
-            return fusion  # its sums may exceed 32 bits
+            return fusion  # the sums may exceed 32 bits
         rest = (
             fusion.inputs[len(operands) :] if output.residual is None else (output.residual.source,)
         )
@@ -222,7 +222,7 @@ class DtypeAssigner:
     ) -> FusionGroup:
         """Make a fusion group compute in int8, without its bias if sums might exceed 32 bits."""
         spec = fusion.spec
-        assert isinstance(spec, FusedSpec)  # noqa: S101 - only those have operands
+        assert isinstance(spec, FusedSpec)  # noqa: S101 - only fused operators have operands
         bias_values = fusion.constants.bias
         bias = operands.bias(
             np.zeros(spec.output_channels, np.float32) if bias_values is None else bias_values

@@ -157,7 +157,7 @@ class ImportedNetwork(ABC):
         """The folder of ``kept_programs``, where another process may write them instead."""
         return ""
 
-    def save_programs(self, folder: str) -> Mapping[str, str]:  # noqa: ARG002 - for others
+    def save_programs(self, folder: str) -> Mapping[str, str]:  # noqa: ARG002 - subclasses use it
         """Write the files of ``kept_programs`` into a folder."""
         return {}
 
@@ -194,7 +194,7 @@ class ImportedNetwork(ABC):
     def values(self, names: Sequence[str], inputs: Arrays) -> Arrays:
         """Compute intermediate values of the network with its framework."""
 
-    def precision_of(self, name: str) -> str:  # noqa: ARG002 - others compute in float32
+    def precision_of(self, name: str) -> str:  # noqa: ARG002 - subclasses use it
         """The dtype in which a framework computes this network."""
         return FLOAT32
 

@@ -278,7 +278,7 @@ class OnnxNetwork(ImportedNetwork):
     @cached_property
     def frameworks(self) -> tuple[str, ...]:
         names = (inference.ONNXRUNTIME, *inference.installed(inference.OPENVINO))
-        # Its int8 kernels may saturate sums of two products in 16 bits.
+        # The int8 kernels of onnxruntime may saturate sums of two products in 16 bits.
         return (inference.ONNXRUNTIME_FLOAT32, *names) if self.facts.is_quantized else names
 
     @property

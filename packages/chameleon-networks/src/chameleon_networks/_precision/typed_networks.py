@@ -79,7 +79,8 @@ class TypedNetworks:
 
     def uniform(self, kind: str) -> TypedNetwork:
         """The cached network with one dtype for all operators that can have it."""
-        # Int8 replaces int7 if that is no faster. Do not compile it: its weights are placeholders.
+        # The dtype int8 replaces int7 if int7 is no faster. Do not compile it: its weights are
+        # placeholders.
         if kind not in self._uniform:
             types = {
                 index: variant

@@ -73,7 +73,8 @@ class Batches:
             log.warning(
                 "calibrated_with_one_batch",
                 source=self._source,
-                why="errors are measured on the very batch that ranges are from; yield several",
+                reason="errors are measured on the very batch that ranges are from",
+                hint="Yield several batches.",
             )
             yield self.samples[0].inputs
 
@@ -91,7 +92,7 @@ class Batches:
 def _random_batches(network: ImportedNetwork) -> Iterator[Sample]:
     log.warning(
         "calibrated_with_random_inputs",
-        why="the pipeline names none; ranges and errors are those of random numbers",
+        reason="the pipeline names none; ranges and errors are those of random numbers",
         hint='Write `calibrate: "data.py:batches"`, a function that yields inputs.',
     )
     for number in range(RANDOM_BATCHES):
@@ -126,7 +127,7 @@ def _batches_from(
                 else:
                     others[name] += 1
             if number == MAX_BATCHES:
-                log.warning("batches_ended", batches=MAX_BATCHES, why="no more are read")
+                log.warning("later_batches_ignored", batches=MAX_BATCHES)
                 break
     except ConfigError:
         raise

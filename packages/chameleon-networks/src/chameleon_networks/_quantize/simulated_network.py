@@ -176,7 +176,7 @@ class SimulatedNetwork:
             mean = self._means.get(self.network.names.get(fusion.inputs[0], ""))
             constants = constants_for(fusion, dtype, mean)
             kernel = self._kernels.of(attrs.evolve(fusion, constants=constants))
-            assert kernel is not None  # noqa: S101 - it was placed
+            assert kernel is not None  # noqa: S101 - the network uses this kernel
             packed = [array for array in kernel.arguments if array is not None]
             self._constants[index, dtype] = [tvm.runtime.tensor(array) for array in packed]
         return self._constants[index, dtype]

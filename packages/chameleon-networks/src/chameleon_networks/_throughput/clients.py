@@ -107,7 +107,7 @@ while os.getppid() == int(sys.argv[1]):
 @contextlib.contextmanager
 def busy_processes(neighbours: int) -> Iterator[None]:
     """Keep cores busy by processes of this session, to which Linux may grant time as a group."""
-    # In sessions of their own, Linux might count the processes as one.
+    # If each process had its own session, Linux would divide the time of the cores differently.
     command = [sys.executable, "-c", _BUSY, str(os.getpid())]
     with contextlib.ExitStack() as stack:
         for _ in range(neighbours):
@@ -157,7 +157,7 @@ def run_clients(request: Request) -> Request:
 
     with busy_processes(request.get("neighbours", 0)), ThreadPoolExecutor(len(calls)) as pool:
         clients = [pool.submit(client, call) for call in calls]
-        # A client that failed tells more than those that waited for it.
+        # The error of a client that failed says more than the errors of clients that waited for it.
         failed = [future.exception() for future in clients if future.exception() is not None]
         for exc in sorted(failed, key=lambda exc: isinstance(exc, threading.BrokenBarrierError)):
             raise exc  # type: ignore[misc] # none of them is None
@@ -177,7 +177,7 @@ def main() -> None:
     os.dup2(2, 1)
     try:
         answer = run_clients(json.loads(sys.argv[1]))
-    except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+    except Exception as error:  # noqa: BLE001 - the parent shows any error
         words = str(error).strip().splitlines()
         answer = {"error": f"{type(error).__name__}: {words[0] if words else 'no message'}"}
     print(json.dumps(answer), file=stream, flush=True)

@@ -135,7 +135,7 @@ def figures_of(turn: Figures) -> dict[str, float]:
 def _ways(
     asked: ThroughputRequest, files: Mapping[str, ModelFile], streams: int, inputs: Path
 ) -> list[_Way]:
-    # What takes all cores by itself is asked nothing.
+    # By default every framework uses all cores, so it gets no number of threads.
     threads = 0 if asked.threads == len(usable_cores()) else asked.threads
     common = {"inputs": str(inputs), "seconds": asked.seconds, "neighbours": asked.neighbours}
     own = delivered_precision(asked.folder / asked.bucket, asked.network).precision

@@ -130,7 +130,7 @@ def _written(
     if framework == OPENVINO:
         openvino: Any = importlib.import_module("openvino")
         model = openvino_model(forms) if batches is None else quantized_model(forms, batches)
-        # By itself it would round all weights to float16.
+        # By default, OpenVINO would round all weights to float16.
         openvino.save_model(model, at / "model.xml", compress_to_fp16=False)
         return str(at / "model.xml")
     return forms.onnx_file(at) if batches is None else quantized_file(forms, batches, at)
@@ -148,7 +148,7 @@ def write_requested_files(request: Message) -> Message:
         try:
             path = _written(forms, framework, batches if reduced else None, at)
             reply = {"path": path, "default": default_precision(framework)}
-        except Exception as error:  # noqa: BLE001 - told to the parent, whatever it is
+        except Exception as error:  # noqa: BLE001 - the parent shows any error
             reply = {"problem": one_line(error)}
         files.append(([framework, reduced], reply))
     return {"files": files}

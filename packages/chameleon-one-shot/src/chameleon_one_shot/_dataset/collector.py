@@ -108,7 +108,7 @@ class Collector:
                 self.interruption.check()
                 failed.append(f"run {number}: {error}")
                 consecutive += 1
-                log.warning("a_run_of_the_collection_failed", run=number, why=str(error))
+                log.warning("collection_run_failed", run=number, problem=str(error))
                 if consecutive == _MOST_FAILURES:
                     raise
         return CollectionResult(

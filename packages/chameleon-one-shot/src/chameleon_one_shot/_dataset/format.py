@@ -53,7 +53,7 @@ _KINDS = frozenset(FailureKind)
 def _pyarrow() -> tuple[Any, Any]:
     """The modules ``pyarrow`` and ``pyarrow.parquet``."""
     try:
-        import pyarrow as pa  # noqa: PLC0415 - optional
+        import pyarrow as pa  # noqa: PLC0415 - pyarrow is optional
         from pyarrow import parquet  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise DatasetError(

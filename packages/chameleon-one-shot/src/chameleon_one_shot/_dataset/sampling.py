@@ -1,9 +1,9 @@
 """Draws tasks that resemble the operators of networks.
 
-Prior-guided sampling draws the arguments of an operator one after another, each by its distribution
-in networks, given the arguments before (One-Shot Tuner, Ryu et al., CC 2022, section 4.2).
-Operators with other arguments count too, with a weight that falls with the difference, and sizes
-may lie between two sizes of networks. Otherwise each draw would repeat an existing operator.
+Prior-guided sampling draws the arguments of an operator one after another (One-Shot Tuner, Ryu et
+al., CC 2022, section 4.2). Each is drawn by its distribution in networks, given the arguments
+before. Operators with other arguments count too, with a weight that falls with the difference, and
+sizes may lie between two sizes of networks. Otherwise each draw would repeat an existing operator.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class OperatorDistribution:
             return value
         low, high = sorted((value, int(known[other])))
         if high > _LARGEST_RATIO * low:
-            return value  # no network has sizes like those between
+            return value  # networks have no sizes in between
         step = max(1, (value & -value) >> int(rng.integers(0, _HALVINGS + 1)))
         between = np.arange(step * (low // step + 1), high, step)
         return value if not len(between) else int(rng.choice(between))
@@ -167,7 +167,7 @@ class TaskDistribution:
         self._kinds = [operator for operator, _ in groups]
         self._distributions = [OperatorDistribution(group) for group in groups.values()]
         mass = np.array([sum(entry.mass for entry in group) for group in groups.values()])
-        # The root, so that rare kinds are learnt, too.
+        # The square root makes rare kinds more frequent, so that a model learns them too.
         self._shares = np.sqrt(mass) / np.sqrt(mass).sum()
 
     def draw(self, rng: np.random.Generator) -> tuple[str, dict[str, Any]]:

@@ -49,7 +49,7 @@ class XGBoost(Alternative):
     """XGBoost's trees of depth 8 on flat features."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
-        import xgboost  # noqa: PLC0415 - takes a second
+        import xgboost  # noqa: PLC0415 - the import takes a second
 
         self._flat = FlatFeatures.of(example.tokens for example in training)
         data, watched = (
@@ -86,7 +86,7 @@ class LightGBM(Alternative):
     """LightGBM's leaf-wise trees with 63 leaves on flat features."""
 
     def fit(self, training: Sequence[Example], stopping: Sequence[Example], seed: int) -> None:
-        import lightgbm  # noqa: PLC0415 - takes a second
+        import lightgbm  # noqa: PLC0415 - the import takes a second
 
         self._flat = FlatFeatures.of(example.tokens for example in training)
         data = lightgbm.Dataset(

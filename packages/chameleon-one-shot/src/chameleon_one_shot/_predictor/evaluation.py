@@ -134,8 +134,8 @@ def evaluate(
         if name != "first-guesses":
             if not trained or not stopping:
                 log.warning(
-                    "the data set lacks the tasks that the model was trained on, so that nothing "
-                    "can be trained to compare it with",
+                    "model_not_compared",
+                    reason="the data set lacks the tasks that the evaluated model was trained on",
                     model=name,
                 )
                 continue

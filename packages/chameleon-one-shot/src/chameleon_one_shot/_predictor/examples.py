@@ -98,14 +98,16 @@ def examples_of(dataset: Dataset) -> list[Example]:
             stale.append((task.task.operator, problem))
         examples.append(_example(task, space, configs))
     if empty:
-        log.warning("tasks with fewer than two timed candidates are not used", tasks=empty)
+        reason = "they have fewer than two timed candidates"
+        log.warning("tasks_not_used", reason=reason, tasks=empty)
     if stale:
         log.warning(
-            "the design spaces of some tasks have changed, so only their choices are used; "
-            "collect them anew for the features of their loops and buffers",
+            "design_spaces_changed",
+            reason="features of loops and buffers are missing; only the choices of knobs are used",
+            hint="Collect the tasks anew.",
             tasks=len(stale),
             operators=sorted({operator for operator, _ in stale}),
-            first=stale[0][1],
+            problem=stale[0][1],
         )
     if not examples:
         raise DatasetError(

@@ -49,7 +49,7 @@ def divide_groups(
     begin, left = 0, len(order)
     for part, share in enumerate(shares, 1):
         wanted, mass_so_far = share * mass.sum(), 0.0
-        after = len(shares) - part + 1  # groups that the parts after this one, and the first, need
+        after = len(shares) - part + 1  # one for each later part and the first
         while not parts[part] or (mass_so_far + mass[begin] / 2 <= wanted and left > after):
             parts[part].append(int(order[begin]))
             mass_so_far += float(mass[begin])

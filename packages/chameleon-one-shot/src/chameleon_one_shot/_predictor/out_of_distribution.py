@@ -1,7 +1,7 @@
 """Detects tasks that are out of distribution: unlike those that a predictor was trained on.
 
-A task is out of distribution if its distance to the nearest trained task, or its predicted
-uncertainty, is above that of 99 % of held-out tasks.
+The measures of a task are its distance to the nearest trained task and its predicted uncertainty.
+It is out of distribution if one of them is above that of 99 % of held-out tasks.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class TaskPredictor:
         return out
 
     def _read(self, configs: Configs) -> Iterator[tuple[NDArray[np.intp], list[Tensor]]]:
-        """The rows of a few configurations at a time, and each network's representation of them."""
+        """Yield the rows of a few configurations at a time, with each network's representation."""
         for start in range(0, len(configs), _BLOCK):
             block = configs[start : start + _BLOCK]
             choices = self._encoded.tokens.choices(block)
@@ -147,7 +147,7 @@ class TaskPredictor:
     def _same_tokens(
         self, choices: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """The rows of a few configurations at a time with the same tokens, and these tokens."""
+        """Yield a few rows of configurations with the same tokens at a time, and these tokens."""
         counts = np.diff(self._starts[1:])
         applies, pattern = np.unique(choices < counts, axis=0, return_inverse=True)
         groups = np.ones(len(self._encoded.tokens.groups), np.bool_)

@@ -134,7 +134,7 @@ def _calibrate(
         predictor.vocabulary,
     )
     if isinstance(predictor, TreePredictor):
-        # The last step, because errors on trained tasks would be too small.
+        # Retraining is the last step, because errors on trained tasks would be too small.
         predictor = predictor.retrain([*parts.training, *parts.stopping], seed)
     results["temperature"] = predictor.temperature
     if parts.held_out:

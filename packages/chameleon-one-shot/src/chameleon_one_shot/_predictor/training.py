@@ -89,7 +89,7 @@ def train(
             if step % options.evaluate_every and step != options.steps:
                 continue
             mean_tau = _mean_tau(averaged, held_out_tasks, device)
-            log.debug("evaluated", step=step, loss=float(loss.detach()), tau=mean_tau)
+            log.debug("predictor_evaluated", step=step, loss=float(loss.detach()), tau=mean_tau)
             if mean_tau > best.tau:
                 best = TrainingResult(
                     network=copy.deepcopy(averaged), step=step, tau=mean_tau, seconds=0.0

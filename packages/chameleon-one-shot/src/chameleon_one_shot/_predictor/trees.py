@@ -229,7 +229,7 @@ def _centre(values: Scores, examples: Sequence[Example]) -> Scores:
 def _train_booster(
     options: Mapping[str, Any], rounds: int, table: Numbers, labels: Scores, weights: Scores
 ) -> lightgbm.Booster:
-    import torch  # noqa: PLC0415 - predictions need none of it
+    import torch  # noqa: PLC0415 - predictions do not need torch
 
     data = lightgbm.Dataset(table, label=labels, weight=weights)
     # As many threads as torch has, which a caller may limit.

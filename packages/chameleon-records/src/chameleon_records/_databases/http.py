@@ -47,7 +47,7 @@ def http_records(url: str) -> InMemoryDatabase:
 
 
 def _read(url: str, most: int) -> bytes:
-    request = urllib.request.Request(url, headers={"User-Agent": "chameleon"})  # noqa: S310 - http alone
+    request = urllib.request.Request(url, headers={"User-Agent": "chameleon"})  # noqa: S310 - the scheme is checked
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310
             content = _content(response, most)

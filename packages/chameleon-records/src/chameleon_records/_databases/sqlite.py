@@ -87,8 +87,8 @@ class SQLiteDatabase(ManagedDatabase):
             try:
                 self._file = RecordsFile(path)
             except RecordsError as error:
-                # The file may be locked, or the disk full, until records are added. Faults that
-                # stay raise an error again.
+                # A locked file or a full disk may be usable when records are added. Otherwise
+                # adding raises the error.
                 self._file = RecordsFile(path, read_only=True)
                 reason = getattr(error.__cause__, "sqlite_errorname", "")
                 self.writable = not reason.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN"))

@@ -37,7 +37,7 @@ def as_csv(rows: Sequence[Row]) -> bytes:
 def as_parquet(rows: Sequence[Row]) -> bytes:
     """Rows as a Parquet file."""
     try:
-        import pyarrow as pa  # noqa: PLC0415 - optional
+        import pyarrow as pa  # noqa: PLC0415 - pyarrow is optional
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError as error:
         raise _missing("pyarrow", "write Parquet") from error
@@ -65,7 +65,7 @@ def dataframe(place: str | None = None) -> Any:
         RunFolderError: the run folder cannot be read.
     """
     try:
-        import pandas as pd  # noqa: PLC0415 - optional
+        import pandas as pd  # noqa: PLC0415 - the library is optional
     except ImportError as error:
         raise _missing("pandas", "make a data frame") from error
     columns: Columns = columns_of(rows_of(place))

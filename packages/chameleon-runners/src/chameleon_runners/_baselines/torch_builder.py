@@ -143,7 +143,7 @@ def _convolution(task: Task, variant: str) -> tuple[Run, Pack]:
         return convolve(padded(data), weights, None, stride, padding, dilation, groups)
 
     def prepacked(data: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = torch.ops.mkldnn._convolution_pointwise(  # noqa: SLF001 - no other
+        result: torch.Tensor = torch.ops.mkldnn._convolution_pointwise(  # noqa: SLF001 - no public name
             padded(data), weights, None, padding, stride, dilation, groups, "none", [], ""
         )
         return result
@@ -166,7 +166,7 @@ def _dense(task: Task, variant: str) -> tuple[Run, Pack]:
     del task
 
     def prepacked(data: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001 - no other
+        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001 - no public name
             data, weights, None, "none", [], ""
         )
         return result

@@ -61,7 +61,7 @@ class VendorBuilder(Builder):
         self._recipe.write(artifact)
 
     def reference(self) -> tuple[Arrays, float]:
-        from chameleon_tvm.api import operator_of  # noqa: PLC0415 - in a worker
+        from chameleon_tvm.api import operator_of  # noqa: PLC0415 - only a worker needs TVM
 
         operator = operator_of(self._task)
         return operator.reference(operator.inputs()), operator.tolerance

@@ -27,7 +27,8 @@ class BuildPhase(Generic[C]):
         failed: called with each candidate whose build fails, and with the failed measurement.
         max_workers: the largest number of workers to use; None for all.
         reserve_worker: whether the first worker that builds a candidate does all further work of
-            this phase and no other, so that the kernels stay in its process until they are timed.
+            this phase, and no other work. The kernels then stay in its process until they are
+            timed.
         retry_build_later: called with the worker if a build ran out of memory; returns whether to
             build the candidate again later, when the worker holds fewer kernels.
         reserved_worker: None if there is none, or without ``reserve_worker``.

@@ -163,7 +163,7 @@ class ProcessPool(WorkerPool):
 
     def submit(self, worker: Worker, then: Listener, message: Message, timeout: float) -> None:
         if worker not in self._workers:
-            # It ended while it was idle.
+            # The worker ended while it was idle.
             self.enqueue(then, WorkerEvent(worker=worker, end=worker.end))
             return
         worker, _ = self._workers[worker]

@@ -73,7 +73,7 @@ class FleetCandidateRun(CandidateRun):
         """Decide after failures whether the candidate is at fault, or what to do next."""
         if self.success is None:
             return judge(self.reports, tries=self.tries, has_other_device=has_other_device)
-        # After right and wrong outputs, a third device decides.
+        # If one device computed right outputs and another wrong ones, a third device decides.
         if len(self.reports) == self.failures_before_success:
             return Verdict.RETRY if has_other_device else self.success
         last = self.reports[-1]

@@ -81,7 +81,7 @@ class Connector:
             self.start_connecting(device)
         elif device.status is DeviceStatus.STARTING:
             self._attempt_failed(device, event.end.explain())
-        # Otherwise its listener handles the end.
+        # In other states, the listener of the device's work handles the end.
 
     def _ask(self, device: DeviceState, then: Listener, message: Message) -> None:
         if device.worker is not None:

@@ -160,7 +160,7 @@ class DevicePool(Availability):
         self._connector.target = target
         self.ever_connected &= not target_changed
         if target_changed and self._list_due is not None:
-            # Some fleets have other devices for other targets.
+            # The devices may depend on the target, so they are listed again.
             self._list_due = now
         self.refresh()
         for device in list(self.known.values()):

@@ -138,7 +138,7 @@ class PaceMonitor:
         }
         if self._suspects or not seconds:
             return
-        # Of two devices that differ, the slower one is out of pace.
+        # If two devices differ, the slower one is out of pace.
         median = statistics.median_low(seconds.values())
         for device, own in seconds.items():
             device.pace = own / median

@@ -376,6 +376,6 @@ class FleetRunner(MeasuringRunner[FleetOptions, WorkerPool]):
 
     def _release_devices(self, *, graceful: bool) -> None:
         if graceful and self._devices is not None:
-            # Workers may have ended.
+            # Workers may have ended, and cannot be told then.
             with contextlib.suppress(StoppedError, ChameleonError):
                 self._devices.disconnect_idle()

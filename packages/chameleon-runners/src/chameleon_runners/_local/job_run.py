@@ -96,7 +96,7 @@ class Rounds:
             yield from self._retire(factor * self._options.leader_margin)
         self._record_timings(self.candidates)
         for candidate in self.candidates:
-            # Fewer turns than the other candidates have do not compare with them.
+            # A candidate with fewer turns than the others is not comparable by turns.
             if candidate.turns < max(_FEWEST_TURNS, min(least, done)):
                 candidate.merge_turns()
         yield from self._retain([])
@@ -412,7 +412,7 @@ class LocalJobRuns:
         if len(self._runs) > 1:
             self._context.builders.fill(len(self._runs))
         while True:
-            # A list, so that all runs dispatch their builds.
+            # The list makes all runs dispatch their builds, which `any` alone would not.
             waiting = [run.dispatch() for run in runs]
             if not any(waiting):
                 return
@@ -439,7 +439,7 @@ class LocalJobRuns:
         for run in self._runs:
             run.release()
         self._recycle()
-        # Their threads would keep spinning on the cores that the search needs next.
+        # Threads of idle workers would keep spinning on the cores that the search needs next.
         self._context.pool.pause_idle()
 
 

@@ -23,7 +23,7 @@ def unpack(payload: bytes, folder: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(payload)) as archive:
         # Python knows filters from 3.11.4 on; older ones ignore the attribute.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(folder)  # noqa: S202 - it is filtered, and our own actor packed it
+        archive.extractall(folder)  # noqa: S202 - filtered, and packed by our own actor
 
 
 def write(data: bytes, path: Path) -> None:

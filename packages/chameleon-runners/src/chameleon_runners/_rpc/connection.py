@@ -23,7 +23,7 @@ class WrongKeyError(TargetError):
 
 def close_session(session: Any) -> None:
     """Close a session, so that other clients can use the device."""
-    # TVM raises errors of its server, which no longer matter.
+    # Errors of the server no longer matter.
     with contextlib.suppress(Exception):
         session.get_function("CloseRPCConnection")()
 
@@ -34,19 +34,20 @@ def connect(address: Address, key: str, *, lifetime: float, deadline: float) -> 
     A thread opens the session, since TVM waits without limit for a silent server; ``deadline`` is
     the longest wait in seconds.
     """
-    from tvm import rpc  # noqa: PLC0415 - builders need it not
+    from tvm import rpc  # noqa: PLC0415 - builders do not need it
 
     name = f"{address.host}:{address.port}"
     sessions: list[Any] = []
     errors: list[Exception] = []
     timed_out = threading.Event()
-    # Either the thread that waits takes the session, or the thread that connects closes it.
+    # This lock ensures that either the waiting thread takes the session, or the connecting thread
+    # closes it.
     handover = threading.Lock()
 
     def attempt() -> None:
         try:
             session = rpc.connect(address.host, address.port, key, session_timeout=lifetime)
-        except Exception as error:  # noqa: BLE001 - said in the thread that waits
+        except Exception as error:  # noqa: BLE001 - the waiting thread raises it
             errors.append(error)
             return
         with handover:

@@ -79,7 +79,8 @@ class RpcDevice(Device):
         except WrongKeyError as error:
             if options.tracker is None:
                 raise
-            # The tracker's keys are for one session; the server was restarted.
+            # A key from a tracker is valid for one session. It is wrong if the server was
+            # restarted.
             raise DeviceLostError(
                 f"the server at {address} no longer accepts the key that its tracker granted",
                 hint=error.hint,

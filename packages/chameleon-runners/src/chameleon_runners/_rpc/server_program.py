@@ -70,7 +70,7 @@ def _run_server(options: argparse.Namespace, answers: AnswerStream) -> None:
             if before and deserted:
                 _end_sessions()
         if not state.thread.is_alive():
-            # A crashed session ended the thread, and TVM had changed the working directory.
+            # A crashed session has ended the thread. TVM had changed the working directory for it.
             os.chdir(home)
             with contextlib.suppress(OSError):
                 state.sock.close()
@@ -79,7 +79,7 @@ def _run_server(options: argparse.Namespace, answers: AnswerStream) -> None:
 
 
 def _listen(options: argparse.Namespace) -> Any:
-    from tvm.rpc.server import PopenRPCServerState  # noqa: PLC0415 - a tracker needs it not
+    from tvm.rpc.server import PopenRPCServerState  # noqa: PLC0415 - a tracker does not need it
 
     tracker = None
     if options.tracker:

@@ -144,7 +144,7 @@ class RpcSession:
 
     def round_trip(self) -> float:
         """The seconds that an array takes to the device and back."""
-        import numpy as np  # noqa: PLC0415 - for this alone
+        import numpy as np  # noqa: PLC0415 - only this method needs it
 
         sent = np.arange(256, dtype=np.float32)
         with self.calls():
@@ -183,7 +183,7 @@ class RpcSession:
         self._loader = self._smoke_test = None
         session, self._session = self._session, None
         if session is not None and not broken:
-            # Through a thread: a server that hangs does not answer.
+            # Another thread closes the session, because a server that hangs does not answer.
             thread = threading.Thread(target=close_session, args=(session,), daemon=True)
             thread.start()
             thread.join(1.0)
@@ -234,7 +234,7 @@ class RpcSession:
             for left in (name, f"{name}.so") if path.suffix == ".tar" else (name,):
                 try:
                     self._session.remove(left)
-                except Exception as error:  # noqa: BLE001 - without a connection, or not linked
+                except Exception as error:  # noqa: BLE001 - a lost connection, or no such file
                     # If loading failed too, its error says more.
                     if loaded is not None:
                         problem = telling_line(error)

@@ -111,7 +111,7 @@ class SupervisedProcess:
             self._due = 0.0
             self.stop()
             self.restarts += 1
-            _log.warning("restarted", role=self.role, address=str(self.address))
+            _log.warning("process_restarted", role=self.role, address=str(self.address))
             self.start()
 
     def kill(self) -> None:

@@ -156,7 +156,7 @@ class _Spawner:
             start, future = self._waiting.get()
             try:
                 future.set_result(start())
-            except BaseException as error:  # noqa: BLE001 - raised where the caller waits
+            except BaseException as error:  # noqa: BLE001 - the waiting caller raises it
                 future.set_exception(error)
 
 

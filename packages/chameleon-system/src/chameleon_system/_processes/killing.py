@@ -1,7 +1,7 @@
 """Kills a child process and all its descendants, even those that moved to another session.
 
-Descendants are found as children of known processes, as members of the child's process group, and
-by a token in the environment variables, which every descendant inherits.
+Chameleon finds descendants in three ways: as children of known processes, as members of the child's
+process group, and by a token. Every descendant inherits this token in its environment variables.
 """
 
 from __future__ import annotations

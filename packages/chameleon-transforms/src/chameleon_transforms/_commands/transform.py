@@ -70,7 +70,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         click.echo(json.dumps(line, default=NetworkResult.to_json))
     else:
         _print(session.folder, result, delivered)
-    # The original is not among the accepted that have to be measured: it always is.
+    # The front never contains the original network.
     sys.exit(0 if result["front"] else 1)
 
 

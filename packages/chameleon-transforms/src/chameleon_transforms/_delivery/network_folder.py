@@ -73,7 +73,7 @@ def write_data(data: Iterable[tuple[Tensor, Tensor]], folder: Path) -> None:
         size += batch[0].numel() * batch[0].element_size()
         if size > _MOST_BYTES:
             samples = sum(len(labels) for _, labels in batches)
-            log.warning("data_is_cut", samples=samples, bytes=size)
+            log.warning("data_truncated", samples=samples, bytes=size)
             break
     folder.mkdir(exist_ok=True)
     pictures, labels = map(torch.cat, zip(*batches, strict=True))
@@ -184,7 +184,7 @@ def _forward(network: fx.GraphModule) -> list[str]:
         elif node.op == "get_attr":
             node.target = str(node.target).replace(".", "_")
     written = copied.python_code("self")
-    # torch names whatever any graph may need, used or not.
+    # The globals of torch include names that this graph does not use.
     foreign = {
         name for name in set(written.globals) - _KNOWN if re.search(rf"\b{name}\b", written.src)
     }
@@ -213,9 +213,9 @@ def constructor(module: nn.Module, name: str) -> str:
     text = f"nn.{module!r}".replace("\n", " ")
     space: dict[str, Any] = {"nn": nn, "inf": float("inf"), "torch": torch}
     try:
-        rebuilt = eval(text, space)  # noqa: S307 - torch's own text of its own module
+        rebuilt = eval(text, space)  # noqa: S307 - only torch wrote this text
         same = type(rebuilt) is type(module) and _shapes(rebuilt) == _shapes(module)
-    except Exception:  # noqa: BLE001 - whatever the text of a module of somebody's is
+    except Exception:  # noqa: BLE001 - a user's module may print anything
         same = False
     if not same:
         raise ConfigError(

@@ -63,7 +63,7 @@ def loss_of(
     return (1 - weight) * loss + weight * temperature**2 * distance
 
 
-def train(  # noqa: PLR0917 - in their order
+def train(  # noqa: PLR0917 - as in the calls
     network: nn.Module,
     teacher: nn.Module | None,
     images: Tensor,

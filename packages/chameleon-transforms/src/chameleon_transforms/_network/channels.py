@@ -76,7 +76,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
         with torch.no_grad():
             ShapeProp(module.eval()).propagate(images)
     except Exception as error:
-        # ShapeProp puts its own words, with the whole graph, in front of the cause.
+        # The message of ShapeProp begins with the whole graph, so the cause is shown instead.
         cause = error.__cause__ or error
         raise ConfigError(
             f"the network does not take images of shape {tuple(images.shape)}: {cause}",
@@ -95,7 +95,7 @@ def traced(network: nn.Module, images: Tensor) -> TracedNetwork:
             hint="Transforms need 2-D convolutions; tune the network with `chameleon run`.",
         )
     for name, why in unchanged.items():
-        log.info("convolution_stays_as_it_is", layer=name, because=why)
+        log.info("convolution_not_transformable", layer=name, reason=why)
     return TracedNetwork(
         module=module, shapes=shapes, layers=tuple(layers), untransformable=unchanged
     )
@@ -143,7 +143,7 @@ def _layers(
         if node.op == "call_module":
             calls[str(node.target)].append(node)
     modules = {name: module.get_submodule(name) for name in calls}
-    # A weight may belong to two modules; a module's own may be used by the graph as well.
+    # A weight may belong to two modules, and the graph may use a module's weight directly.
     owners = Counter(id(p) for part in modules.values() for p in part.parameters(recurse=False))
     direct = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
     layers, unchanged = [], {}
@@ -297,7 +297,7 @@ def _visit(node: fx.Node, network: TracedNetwork, groups: _Groups) -> None:
         for input_node in inputs:
             groups.join(input_node, node)
     elif kind == "sum":
-        # Numbers for each channel that are no tensor of the same shape are broadcast.
+        # An operand of another shape is broadcast along the channels.
         shapes = {network.shapes.get(node.name) for node in inputs}
         for input_node in inputs:
             groups.join(input_node, node)
@@ -362,7 +362,7 @@ def _collected(network: TracedNetwork, groups: _Groups) -> Iterator[ChannelGroup
         inside = [node for node in nodes if groups.root(node) is root]
         writers = [node for node in inside if kinds[node] == "convolution"]
         if len(writers) < sum(kinds[node] in {"convolution", "product"} for node in inside):
-            continue  # features that a product computes
+            continue  # a product computes the features
         readers = [user for node in inside for user in node.users]
         if not writers:
             continue

@@ -83,7 +83,7 @@ class Scorer:
         """Normal random numbers for a module's initial weights, the same for the same name."""
         known = self._numbers.get(name)
         if known is None or len(known) < count:
-            # In pieces, so that the first numbers are the same however many there are.
+            # Numbers are drawn in pieces, so that the first ones do not depend on the count.
             pieces = [self._piece(name, index) for index in range(-(-count // _PIECE))]
             known = self._numbers[name] = torch.cat(pieces)
         return known[:count]
@@ -168,7 +168,7 @@ class _Run(fx.Interpreter):
         self.layer_outputs: dict[str, Tensor] = {}
         self._network = network
         self._normalised = normalised
-        self._names = _layer_names(network._scorer.space)  # noqa: SLF001 - one module, two halves
+        self._names = _layer_names(network._scorer.space)  # noqa: SLF001 - both classes are of this module
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
@@ -187,7 +187,8 @@ class _Run(fx.Interpreter):
         if isinstance(part, NORMALISATIONS):
             if not self._normalised:
                 return args[0]
-            # Of fewer channels if those before are; weights of a normalisation begin as ones.
+            # The layers before may have fewer channels now, so the stored weights do not fit.
+            # Initial weights of a normalisation are ones.
             return nn.functional.batch_norm(args[0], None, None, training=True, eps=part.eps)
         return part(*args, **kwargs)
 

@@ -90,7 +90,8 @@ def front(points: Sequence[Point], score: str) -> list[Point]:
     if not usable:
         return []
     losses = np.array([[net.seconds, -net.scores[score], net.parameters] for net in usable])
-    # Weights that are wanted are not to be few as well: nothing would be better than anything.
+    # If the score is the number of weights, it cannot also be a cost. Otherwise no network would
+    # dominate another.
     columns = losses[:, :2] if score == PARAMETERS else losses
     best = pareto_mask(columns.astype(np.float64))
     chosen = [net for net, keep in zip(usable, best, strict=True) if keep]

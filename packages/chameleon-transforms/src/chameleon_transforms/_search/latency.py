@@ -43,7 +43,7 @@ def _key(operator: str, arguments: Mapping[str, Any]) -> str:
 class OperatorTimes:
     """Measures operators, and keeps their seconds from earlier runs and from new runs."""
 
-    def __init__(  # noqa: PLR0917 - one caller, by name
+    def __init__(  # noqa: PLR0917 - called by name
         self,
         pipeline: ResolvedPipeline,
         folder: Path,
@@ -98,13 +98,13 @@ class OperatorTimes:
             "budget": {"measurements": self._measurements},
             "output": str(folder),
         }
-        log.info("operators_are_measured", operators=len(named), folder=str(folder))
+        log.info("measuring_operators", operators=len(named), folder=str(folder))
         run_pipeline(
             from_dict(document), listeners=self._listeners, interruption=self._interruption
         )
         self._read(folder)
         for key in unknown:
-            # All its configurations failed: no network with it can be recommended.
+            # All configurations of the operator failed, so no network with it can be recommended.
             self._seconds.setdefault(key, float("inf"))
         return len(named)
 

@@ -68,7 +68,7 @@ class TransformSearch:
             while len(self._points) - 1 < until:
                 fresh = self._propose(min(_GENERATION, until - len(self._points) + 1))
                 if not len(fresh):
-                    log.info("space_is_exhausted", judged=len(self._points) - 1)
+                    log.info("network_space_exhausted", judged=len(self._points) - 1)
                     break
                 for point in self._score_configs([tuple(row) for row in fresh.tolist()]):
                     self._points[point.config] = point
@@ -88,7 +88,8 @@ class TransformSearch:
             self._space.candidate(self._space.original),
             self._scores[self._main_score],
         )
-        # As the others are judged: on another number of threads the last bits may differ.
+        # The original is scored as the candidates are, because the last bits may depend on the
+        # number of threads.
         (scores,) = self._scorer.score_all([original], {self._main_score: score})
         least = scores[self._main_score]
         if not np.isfinite(least):
@@ -203,7 +204,8 @@ class Bound:
         least = self.score - self.tolerance * abs(self.score)
         if not self.proportional:
             return least
-        # Divided first: if multiply-adds decide, the quotient is exactly 1.
+        # The division comes first, so that its result is exactly 1 if the score is the number of
+        # multiply-adds.
         return least / self.multiply_adds * multiply_adds
 
 
@@ -246,7 +248,7 @@ class Evolution:
         parents = configs[legal][pareto_mask(losses[legal])] if legal.any() else configs[:0]
         fresh = count if len(parents) < 2 else max(1, round(_RANDOM * count))  # noqa: PLR2004
         drawn = self._space.sample(fresh, self._rng)
-        # Between the original and a random network lie those that change a few layers only.
+        # Networks that change only a few layers are between the original and a random network.
         share = self._rng.random((len(drawn), 1))
         sparse = np.where(self._rng.random(drawn.shape) < share, drawn, 0).astype(np.int32)
         if fresh == count:
@@ -317,7 +319,7 @@ class OperatorPredictor:
             [np.log(seconds / estimated_seconds(spec)) for spec, seconds in finite.items()]
         )
         penalty = _RIDGE * np.eye(rows.shape[1])
-        penalty[0, 0] = 1e-6  # a common factor is learnt from the first time on
+        penalty[0, 0] = 1e-6  # a common factor is learnt at once
         self._weights = np.linalg.solve(rows.T @ rows + penalty, rows.T @ wanted)
 
     def seconds(self, spec: Spec) -> float:

@@ -162,7 +162,8 @@ class TVMKernel(ModuleKernel):
         self._rotation: Rotation | None = None
         self._turn = 0
         inputs = [tvm.runtime.tensor(array, device=device) for array in program.inputs]
-        # Zeros, not garbage: a kernel that writes too little must fail the same way each time.
+        # Outputs begin as zeros, so that a kernel that writes too little fails in the same way each
+        # time.
         outputs = [
             tvm.runtime.tensor(np.zeros(shape, dtype), device=device)
             for shape, dtype in program.output_buffers
@@ -186,7 +187,7 @@ class TVMKernel(ModuleKernel):
         each = max(ALIGNMENT * len(self._cold), self.cold_bytes_each)
         copies = 1 + math.ceil(cold_bytes / each)
         total = number * count + 1
-        if each >= cold_bytes:  # it has left the caches by the time it is read again
+        if each >= cold_bytes:  # one run evicts the data from the caches
             sets = [self._arguments] * total
         else:
             if self._rotation is None or self._rotation.copies < copies:

@@ -28,12 +28,12 @@ def main() -> int:
         try:
             builder = provider.builder(task, threads=work["threads"])
             _write(Path(winner["folder"]), builder.listings(tuple(winner["config"])))
-        except Exception as error:  # noqa: BLE001 - anyone's code; the other winners have theirs
+        except Exception as error:  # noqa: BLE001 - the others still get listings
             print(f"{task.name}: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
             return True
         return False
 
-    # TVM compiles without Python's lock.
+    # TVM releases Python's global lock while it compiles, so threads run in parallel.
     with ThreadPoolExecutor(len(usable_cores())) as pool:
         return int(any([*pool.map(fails, work["winners"])]))
 

@@ -87,7 +87,7 @@ def separate_buffers() -> Callable[[tvm.IRModule], tvm.IRModule]:
 def cuda_source(function: tirx.PrimFunc, target: tvm.target.Target) -> str:
     """Generate the CUDA source of a function's kernels, without a GPU or nvcc."""
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    # If an export has loaded the CUDA compiler into this process, it asks for the target here.
+    # An export may have loaded the CUDA compiler into this process. The compiler needs the target.
     with target, tvm.transform.PassContext(config=UNCHECKED):
         built = tvm.compile(module, target=target.with_host("llvm"))
     (device,) = built.mod.imports

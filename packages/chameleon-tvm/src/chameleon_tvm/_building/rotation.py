@@ -23,8 +23,8 @@ _MAX_FREE_BLOCKS, _FREE_SHARE = 4, 8
 """The most blocks that are kept, and the part of a process's memory limit that they may take."""
 
 _free_blocks: list[tvm.runtime.Tensor] = []
-"""Blocks of kernels that are gone. The system takes longer to hand out new memory than the copies
-of a kernel's weights take, and a worker gives up as many kernels with each batch."""
+"""Blocks of kernels that were freed, for reuse. To get new memory from the system takes longer than
+to copy a kernel's weights."""
 
 
 def size_of(tensor: tvm.runtime.Tensor) -> int:
@@ -74,7 +74,7 @@ class Rotation:
             for index, start in self._starts.items():
                 like = arguments[index]
                 offset = copy * self._stride + start
-                arguments[index] = self._block._create_view(  # noqa: SLF001 - no public one
+                arguments[index] = self._block._create_view(  # noqa: SLF001 - no public name
                     like.shape, str(like.dtype), relative_byte_offset=offset
                 )
             self._sets[copy] = arguments

@@ -89,11 +89,11 @@ def list_winners(run: RunContext, result: RunResult) -> None:
                 pass
             status = child.kill()
     except OSError as error:
-        log.warning("listings of the winners cannot be written", problem=str(error))
+        log.warning("listings_not_written", problem=str(error))
         return
     if status and not run.interruption.requested:
         log.warning(
-            "not every winner has listings",
+            "listings_incomplete",
             made=len(list(folder.iterdir())),
-            said=child.log[-_OUTPUT_CHARACTERS:],
+            output=child.log[-_OUTPUT_CHARACTERS:],
         )

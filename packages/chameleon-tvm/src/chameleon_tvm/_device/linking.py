@@ -90,6 +90,6 @@ def _linkers(triple: str) -> Iterable[str]:
 
 
 def _cross_linker(compiler: str) -> Linking:
-    from tvm.support import cc  # noqa: PLC0415 - only where something is linked for another machine
+    from tvm.support import cc  # noqa: PLC0415 - only cross linking needs it
 
     return Linking(name="kernel.so", fcompile=cc.cross_compiler(compiler))

@@ -1,8 +1,8 @@
 """Products of tiles of 16 rows of 64 bytes: Intel's Advanced Matrix Extensions (AMX).
 
 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18, and volume 2.)
-Each parallel body loads the tile configuration at its start and releases it at its end, so that
-other code of the process can use the tiles in between.
+Each parallel body loads the tile configuration at its start and releases it at its end. Between
+bodies, other code of the process can use the tiles.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ FRAGMENTS: dict[str, Fragments] = {
 @cache
 def _register_bfloat16() -> None:
     """Register bfloat16 intrinsics with TVM, under names of the same form as those of float16."""
-    from tvm.s_tir.tensor_intrin import cuda  # noqa: PLC0415 - slow unless loaded before
+    from tvm.s_tir.tensor_intrin import cuda  # noqa: PLC0415 - this import is slow
 
     def register(name: str, pair: tuple[Any, Any]) -> None:
         tvm.s_tir.TensorIntrin.register(name, *pair, override=True)

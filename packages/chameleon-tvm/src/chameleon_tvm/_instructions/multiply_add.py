@@ -38,7 +38,7 @@ class MultiplyAdd(Dot):
         return out
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        del lanes  # of vectors that are there already
+        del lanes  # the operands are vectors already
         return sums + data * widening(FLOATING_IN[self.weights], weights)
 
 
@@ -96,5 +96,5 @@ class IntegerMultiplyAdd(IntegerDot):
     cost: ClassVar[float] = 2.0
 
     def emit(self, sums: Expr, data: Expr, weights: Expr, lanes: int) -> Expr:
-        del lanes  # of vectors that are there already
+        del lanes  # the operands are vectors already
         return sums + data * weights

@@ -98,7 +98,7 @@ def narrow_weights_pay(target: str) -> bool:
         max((dot.depth / dot.cost for dot in integer_dots_of(target, weights)), default=0.0)
         for weights in (INT8, INT7)
     ]
-    # Tiles multiply either, and more than vectors.
+    # Instructions for tiles accept both, and are faster than those for vectors.
     return rates[0] < rates[1] and not tile_products_of(target, data=UINT8, weights=INT8)
 
 
@@ -158,7 +158,7 @@ def _is_permitted(permission: str, target: str) -> bool:
         return True
     reason = request_permission(permission)
     if reason:
-        log.warning("instructions_left_out", permission=permission, because=reason)
+        log.warning("instructions_left_out", permission=permission, reason=reason)
     return not reason
 
 

@@ -159,7 +159,7 @@ class Workload:
             operator="primfunc",
             arguments={"function": tvm.ir.save_json(self.module["main"])},
             target=canonical_target(self.target),
-            flop=0.0,  # throughput is asked for nowhere
+            flop=0.0,  # nothing reads the throughput
         )
 
 
@@ -173,7 +173,7 @@ class TracePlan(SketchPlan):
     def __init__(
         self, work: Workload, sketches: Sequence[Schedule], options: SketchOptions
     ) -> None:
-        # Not SketchPlan's own way to start, which generates the sketches.
+        # The constructor of SketchPlan is not called, because it generates sketches.
         if not sketches:
             raise ConfigError(
                 f"the space generator made no design space for {work.name!r}",
@@ -264,7 +264,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         archive: Archive | None = None,
     ) -> None:
         super().__init__()
-        # The tuning context imports them next, which without this takes half a minute.
+        # Without this call, the tuning context would take half a minute to import the intrinsics.
         load_tensor_intrinsics()
         self._stages: dict[str, Any] = {
             "preset": preset,
@@ -324,7 +324,7 @@ class ChameleonStrategy(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
         if database is not None and database.has_workload(work.module):
             workload = database.commit_workload(work.module)
             known = search.adopt(database.get_top_k(workload, _MAX_RECORDS))
-        log.info("design_space", task=task.name, knobs=len(space.knobs), records_known=known)
+        log.info("design_space_made", task=task.name, knobs=len(space.knobs), records_known=known)
         return search
 
     def post_tuning(self) -> None:

@@ -116,8 +116,8 @@ class Attention(TypedOperator):
         sums = te.compute(
             rows, lambda b, h, q: te.sum(exponentials[b, h, q, i], axis=i), name="sums"
         )
-        # The largest score adds 1; where every key is hidden, the sums are 0. What sums values is
-        # the last step, since TVM's rules cannot tile a sum into a step that reads other sums.
+        # The largest score adds 1; if every key is hidden, the sums are 0. The sum of the values
+        # comes last, since TVM's rules cannot tile a sum into a step that reads other sums.
         probabilities = te.compute(
             spec.scores,
             lambda b, h, q, k: exponentials[b, h, q, k] / tirx.max(sums[b, h, q], 1.0),

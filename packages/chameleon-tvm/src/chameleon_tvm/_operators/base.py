@@ -167,7 +167,8 @@ def seeded_array(shape: tuple[int, ...], dtype: str, stream: int) -> np.ndarray[
         stream: A number that differs between the inputs of an operator.
     """
     rng = np.random.default_rng([20200426, stream, *shape])
-    # Every worker makes weights, hundreds of megabytes perhaps: in place, in single precision.
+    # Every worker makes weights, perhaps of hundreds of megabytes. So they are made in place in
+    # float32.
     array = rng.random(shape, np.float32)
     array *= 2.0
     array -= 1.0

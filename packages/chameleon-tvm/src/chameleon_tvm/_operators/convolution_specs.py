@@ -74,7 +74,8 @@ class ConvolutionSpec(FusedSpec):
     def __attrs_post_init__(self) -> None:
         check_dtype(self, self.dtype, WEIGHTED)
         super().__attrs_post_init__()
-        # One number and as many as there are axes are the same operator.
+        # One number for all axes, and a list with this number for each axis, give the same
+        # operator.
         for name, value in (
             ("kernel", self.kernel_size),
             ("stride", self.strides),

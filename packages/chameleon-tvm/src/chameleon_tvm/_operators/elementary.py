@@ -26,8 +26,8 @@ _ERF_DENOMINATOR = (
     -7.37332916720468e-03,
     -1.42647390514189e-02,
 )
-"""Coefficients, highest first, of erf(x) = x N(x^2) / D(x^2) on [-4, 4], good to float32: the
-rational fit that Eigen and XLA use."""
+"""Coefficients, highest first, of erf(x) = x N(x^2) / D(x^2) on [-4, 4]. Eigen and XLA use this
+rational fit, which is accurate to float32."""
 _ERF_RANGE = 4.0
 
 _TANH_NUMERATOR = (

@@ -99,7 +99,7 @@ def _prim_func(loaded: Any, source: str, name: str) -> tvm.tirx.PrimFunc:
     if not isinstance(loaded, tvm.tirx.PrimFunc) and callable(loaded):
         try:
             loaded = loaded()
-        except Exception as error:  # what the user's code raises
+        except Exception as error:  # the user's code may raise anything
             raise ConfigError(
                 f"primfunc {name}: {source} failed: {type(error).__name__}: {error}",
                 hint="It is called without arguments and returns a PrimFunc.",

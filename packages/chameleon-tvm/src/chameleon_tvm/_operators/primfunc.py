@@ -79,12 +79,12 @@ def _array(parameter: dict[str, Any], stream: int) -> np.ndarray[Any, Any]:
 
 def _run_reference(source: dict[str, str], inputs: Arrays) -> Arrays:
     namespace: dict[str, Any] = {"__name__": "_chameleon_reference"}
-    exec(compile(source["text"], "<reference>", "exec"), namespace)  # noqa: S102 - the user's own
+    exec(compile(source["text"], "<reference>", "exec"), namespace)  # noqa: S102 - the user's own function
     try:
         outputs = namespace[source["function"]](
             *[array.astype(_reference_dtype(array)) for array in inputs]
         )
-    except Exception as error:  # what the user's code raises
+    except Exception as error:  # the user's code may raise anything
         shapes = ", ".join(str(array.shape) for array in inputs)
         raise ConfigError(
             f"the reference '{source['function']}' fails: {type(error).__name__}: {error}",

@@ -40,11 +40,11 @@ class PrimFuncSpec(OperatorSpec):
 
     @property
     def flop(self) -> float:
-        # Counted on the function itself, which only TVM can read.
+        # Only TVM can read the function and count its operations.
         return 0.0
 
     def task(self, name: str, target: str) -> Task:
-        from chameleon_tvm._operators.prim_functions import read_function  # noqa: PLC0415 - TVM
+        from chameleon_tvm._operators.prim_functions import read_function  # noqa: PLC0415 - needs TVM
 
         called = self.name or name
         arguments, flop = read_function(self.source, self.reference, self.constants, called)

@@ -46,8 +46,8 @@ def requantize(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequ
         real = real + residual
     if not quantized:
         return activate(real, spec.activation)
-    # Bounds are whole numbers, so that rounding does not pass them. Products with a positive number
-    # keep their order, so that those of an activation that clips bound them as well.
+    # Bounds are integers, so that rounding does not exceed them. The multiplier is positive, so the
+    # scaled bounds of a clipping activation remain bounds.
     low, high = constant(0.0) - out_zero, constant(LARGEST) - out_zero
     if spec.activation in CLIPPING_ACTIVATIONS:
         least, greatest = CLIPPING_ACTIVATIONS[spec.activation]
@@ -61,8 +61,8 @@ def requantize(real: Expr, residual: Expr | None, spec: FusedSpec, numbers: Sequ
 def clip_and_round(scaled: Expr, low: Expr, high: Expr, zero: Expr) -> Expr:
     """Clip numbers to bounds without fractional parts, and round them to uint8, halves to even."""
     inside = tirx.min(tirx.max(scaled, broadcast_like(low, scaled)), broadcast_like(high, scaled))
-    # The sum has no digits behind the point, and those before it are the last bits: an addition
-    # rounds halves to even numbers, and a conversion takes another instruction.
+    # The constant is so large that the sum has no fractional bits, and its last bits are the
+    # integer. The addition rounds halves to even numbers and saves an instruction for a conversion.
     bits = tirx.reinterpret(
         vector_dtype("int32", scaled), inside + constant_like(_ROUNDING_CONSTANT, scaled)
     )

@@ -64,7 +64,8 @@ def tune_with_metaschedule(
     answer = run_process("chameleon_tvm._rivals.metaschedule", request, threads, limit)
     answer["kernel_seconds"] = None
     if answer["trace"] is not None:
-        # A fresh process times it: the tuner's own has its thread pool on other cores.
+        # A new process times the kernel, because the tuner's process has its thread pool on other
+        # cores.
         kernel = {"trace": answer["trace"]}
         answer["kernel_seconds"] = time_kernels(task, [kernel], threads=threads, rounds=1)[0][0]
     return answer

@@ -49,5 +49,5 @@ class _RecordedBuilder(TVMBuilder):
 
     def program(self, config: Sequence[int]) -> Program:
         del config
-        load_tensor_intrinsics()  # which may be in the trace
+        load_tensor_intrinsics()  # the trace may use intrinsics
         return replay_trace(self.operator, self._trace)

@@ -74,7 +74,7 @@ def main() -> None:
     answers, request = AnswerStream(), next(read_requests())
     task = Task(**request["task"])
     kernel_request = request["kernel"]
-    cores = usable_cores()  # before this thread is bound to one of them
+    cores = usable_cores()  # read before this thread is bound to a core
     pin_to_first_core()
     if "trace" in kernel_request:
         kernel: Any = TVMKernel(
@@ -83,7 +83,7 @@ def main() -> None:
     else:
         provider = default_registry().create("spaces", kernel_request["space"])
         kernel = provider.builder(task, threads=request["threads"]).build(kernel_request["config"])
-    # Timed first: NumPy's threads, once started for the reference, spin beside the kernel.
+    # The kernel is timed first, because NumPy's threads for the reference would spin beside it.
     seconds = median_seconds(kernel, cores)
     answers.send(
         {

@@ -39,7 +39,7 @@ class AutoSpace(SpaceProvider):
 
     @cached_property
     def _sketch(self) -> SpaceProvider:
-        # Its code needs TVM at once, which most tasks never do.
+        # The sketch space imports TVM at once, which most tasks do not need.
         record = default_registry().record("spaces", "sketch")
         sketch: SpaceProvider = make_stage(KINDS["spaces"], record, self._options)
         return sketch

@@ -278,9 +278,10 @@ def require_same(
 ) -> None:
     """Require that computed sums equal the instruction's meaning, up to rounding.
 
-    Integers must be equal. Floating-point sums may differ by the number of terms times the unit of
-    rounding times the sum of the terms' magnitudes (Higham, Accuracy and Stability of Numerical
-    Algorithms, section 4.2). Sums that may overflow in some order of the terms are not compared.
+    Integers must be equal. The allowed difference of floating-point sums is the number of terms,
+    times the unit of rounding, times the sum of the terms' magnitudes. The bound is by Higham
+    (Accuracy and Stability of Numerical Algorithms, section 4.2). Sums that may overflow in some
+    order of the terms are not compared.
 
     Args:
         got: The sums that the machine computed, of any shape.

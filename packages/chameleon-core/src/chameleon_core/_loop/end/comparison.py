@@ -72,7 +72,7 @@ def ties(measurement: Measurement, fastest: Measurement) -> bool:
 def _half_width(measurement: Measurement) -> float:
     """Half the confidence interval of a median, in seconds; 0 with fewer than three repeats."""
     seconds = measurement.seconds
-    if len(seconds) < 3:  # noqa: PLR2004 - quartiles need as many
+    if len(seconds) < 3:  # noqa: PLR2004 - quartiles need three values
         return 0.0
     low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
     return _NOTCH * (high - low) / math.sqrt(len(seconds))
@@ -158,9 +158,7 @@ class Baselines:
             with contract.call(f"say whether it computes task {task.name!r}"):
                 baseline: Baseline = spec.create()
                 if not baseline.supports(task):
-                    log.info(
-                        "a baseline does not compute a task", baseline=spec.name, task=task.name
-                    )
+                    log.info("task_not_supported", baseline=spec.name, task=task.name)
                     continue
                 variants = list(baseline.variants(task))
                 if baseline.vendor:
@@ -260,7 +258,7 @@ def compared(
         }
         for config, measurement in wrong.items():
             log.warning(
-                "a record of another run fails here and is not used",
+                "failing_record_not_used",
                 task=task_run.task.name,
                 config=config,
                 failure=f"{measurement.failure}: {measurement.message}",
@@ -284,7 +282,7 @@ def _compared(
     recorded = best is not None and task_run.records.is_recorded(best.config)
     unchecked = recorded and not delivers(run.frontend)
     if run.pipeline.budget.measurements == 0 and not (ours or delivers(run.frontend)):
-        # Nothing else compiles and checks what is recommended without measurements.
+        # Without measurements, nothing else compiles and checks the recommended configurations.
         configs = tuples(task_run.tuner.recommended(FINALISTS)[:FINALISTS])
         ours = tuple(
             Contender(name=TUNED, stage=task_run.space_ref, config=config) for config in configs

@@ -47,7 +47,7 @@ def deliver(run: RunContext, operators: Sequence[OperatorResult]) -> NetworkResu
     if not delivers(run.frontend):
         return NetworkResult()
     measures = pipeline.budget.measurements != 0
-    # Without measurements, only other types are a wish that the budget does not fulfil.
+    # Without measurements, only tasks for other dtypes count as not reached.
     not_reached([row for row in operators if measures or row.task.get("alternative_of")])
     try:
         delivery = Delivery(
@@ -92,7 +92,7 @@ def unless_gone(result: RunResult, frontend: str, registry: Registry | None = No
             load_factory(complete)(folder)
         except RuntimeError as error:
             fault = f"of no use: {error}"
-        except Exception as error:  # noqa: BLE001 - the plugin's fault is none of the network
+        except Exception as error:  # noqa: BLE001 - the network may be right
             fall_back("network_not_checked", error, frontend=frontend)
     if not fault:
         return result
@@ -168,8 +168,9 @@ def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
     return tuple(tuples(space.first_guesses))
 
 
-_UNMEASURED = "operators that the budget did not reach get what is recommended for them, unmeasured"
-_UNUSED = "other types of operators that the budget did not reach are not used"
+_UNMEASURED = "first_guesses_delivered"
+_UNUSED = "other_dtypes_not_used"
+_UNREACHED = "the budget did not reach these operators"
 
 
 def not_reached(operators: Sequence[OperatorResult]) -> None:
@@ -184,11 +185,11 @@ def not_reached(operators: Sequence[OperatorResult]) -> None:
     """
     own = [operator for operator in operators if not operator.task.get("alternative_of")]
     others = [operator for operator in operators if operator.task.get("alternative_of")]
-    for some, reason in ((own, _UNMEASURED), (others, _UNUSED)):
+    for some, event in ((own, _UNMEASURED), (others, _UNUSED)):
         missed = [operator.name for operator in some if not operator.measurements]
         if missed:
             say = log.warning if some is others and len(missed) == len(some) else log.info
-            say(reason, count=len(missed), of=len(some), operators=missed)
+            say(event, reason=_UNREACHED, count=len(missed), of=len(some), operators=missed)
 
 
 def _ask(contract: PluginContract, frontend: Frontend, delivery: Delivery) -> NetworkResult:

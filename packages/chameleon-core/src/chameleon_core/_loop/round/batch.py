@@ -43,8 +43,8 @@ class Origin(StrEnum):
     """A record of another run, which this run did not measure."""
 
     FALLBACK = "fallback"
-    """A configuration that the loop added because the stages proposed too few legal, new ones: a
-    remaining first guess, a random configuration, or a neighbour of a measured one."""
+    """A configuration that the loop added because the stages proposed too few legal, new ones. It
+    is a remaining first guess, a random configuration, or a neighbour of a measured one."""
 
 
 Origins = Mapping[Config, Origin]
@@ -281,8 +281,8 @@ class FallbackWatch:
             return
         self._named.add(short)
         log.warning(
-            "a stage gives too few configurations that are legal and not measured yet; "
-            "random ones are measured in their place",
+            "random_configurations_measured",
+            reason="the stage gives too few configurations that are legal and not measured yet",
             stage=short,
             task=task,
             random=self._replaced,

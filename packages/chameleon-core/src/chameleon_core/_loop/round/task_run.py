@@ -165,14 +165,17 @@ class TaskRecords:
         self.come_to([m.config for m in left])
         if ended is None:
             log.warning(
-                "the search proposes other configurations than it did before; "
+                "search_diverged",
+                reason="the search proposes other configurations than it did before; "
                 "the earlier measurements are kept",
                 task=self.stored.task.name,
                 measurements=len(left),
             )
         else:
             log.warning(
-                "more was measured before than this run goes through; all of it counts",
+                "earlier_measurements_exceed_run",
+                reason="the earlier run measured more configurations than this run proposes; "
+                "all of them count",
                 task=self.stored.task.name,
                 measurements=len(self.measured),
                 ended=ended,
@@ -190,9 +193,9 @@ def _say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
     )
     if count:
         log.warning(
-            "the design space of this operator is another than that of earlier measurements in "
-            "this folder, as with another version of its plugin; they are kept and do not "
-            "count, and the operator is tuned anew",
+            "operator_tuned_anew",
+            reason="the folder has measurements of another design space of this operator, perhaps "
+            "because its plugin had another version; they are kept and do not count",
             task=stored.task.name,
             measurements=count,
         )

@@ -346,7 +346,7 @@ class TaskTuner:
         result is not worse than it would be without a model.
         """
         guess = self._joined(batch[:0], self.space.first_guesses[:1])
-        if len(batch) < 2 or not len(guess):  # noqa: PLR2004 - the model chooses it
+        if len(batch) < 2 or not len(guess):  # noqa: PLR2004 - leave a single row to the model
             return batch
         joined = self._joined(guess, batch)[: len(batch)]
         self.origins.setdefault(tuples(guess)[0], Origin.INITIAL)

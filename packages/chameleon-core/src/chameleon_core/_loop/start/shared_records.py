@@ -90,12 +90,13 @@ class SharedRecords:
         if self._conditions is None or store.fact(TAKEN) is not None:
             return
         if store.measured:
-            log.info("the run was begun without record databases; it takes nothing from them")
+            log.info("no_records_taken", reason="the run was begun without record databases")
             return
         started, counts = time.perf_counter(), []
         seconds: dict[str, float] = {}
         suggested: dict[str, list[Config]] = {}
-        # All of them or none: a run that has measurements takes no records any more.
+        # Either all records are copied or none, because a run with measurements takes no more
+        # records.
         with store.statements():
             for task, space in zip(tasks, spaces, strict=True):
                 records = [] if self._fresh else self.known(task, space)
@@ -195,7 +196,8 @@ class SharedRecords:
         good = [record for record, ok in zip(good, legal, strict=True) if ok]
         if len(good) < len(rows):
             log.warning(
-                "records that do not fit the design space of their task are left out",
+                "records_left_out",
+                reason="they do not fit the design space of their task",
                 task=task.name,
                 records=len(rows) - len(good),
             )
@@ -237,7 +239,8 @@ class SharedRecords:
         database = next((store for store in self._databases if store.writable), None)
         if database is None:
             places = [store.place for store in self._databases]
-            log.warning("no record database can be added to", databases=places)
+            reason = "no record database is writable"
+            log.warning("records_not_added", reason=reason, databases=places)
             return
         added = _said(database.place, partial(database.add, fresh))
         if added is not None:
@@ -280,7 +283,7 @@ def noted_conditions(
     own = runner.conditions()
     if own is None:
         if pipeline.records:
-            log.info("what this runner measures is shared with no record database")
+            log.info("sharing_switched_off", reason="measurements of this runner are not shared")
         return None
     # Another version of the space's distribution may make other kernels from the same
     # configuration.
@@ -294,8 +297,9 @@ def noted_conditions(
         store.set_fact(CONDITIONS, MIXED)
         if pipeline.records:
             log.warning(
-                "the folder has measurements of other versions or conditions, or of a version "
-                "that did not note them; nothing in it is shared through record databases"
+                "sharing_switched_off",
+                reason="the folder has measurements of other versions or conditions, or of a "
+                "version that did not note them",
             )
         return None
     return conditions

@@ -39,7 +39,8 @@ def supports_strides(function: Function, position: int, strides: Sequence[int]) 
 
 def gather_axis(function: Function, position: int, shape: Sequence[int], axis: int) -> int | None:
     """The axis of a parameter that a kernel can read through an index table, or None."""
-    # It accesses one index at a time in final loops; a schedule might vectorize others.
+    # Only final loops are sure to access one index at a time; a schedule might vectorize other
+    # loops.
     if PLAIN_LOOPS not in (function.attrs or {}):
         return None
     index = axis_in(shape, axis, buffer_shape(function.params[position]))

@@ -199,7 +199,7 @@ class _SequenceReader:
         name = str(call.op.name)
         if name in _VIEWS:
             return self._viewed(call, variable)
-        if name != "relax.call_tir" or len(call.args) != 2:  # noqa: PLR2004 - symbolic extents
+        if name != "relax.call_tir" or len(call.args) != 2:  # noqa: PLR2004 - a third one: symbolic extents
             raise NotStaticError(f"it calls {name}")
         kernel = call.args[0]
         if not isinstance(self._module[kernel], tirx.PrimFunc):

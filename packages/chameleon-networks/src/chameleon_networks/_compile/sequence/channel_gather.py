@@ -70,7 +70,7 @@ class SelectionRegion:
 
 def find_region(editor: SequenceEditor, visited_storages: set[Storage]) -> SelectionRegion | None:
     """Find the next connected calls that select channels and include a shuffle."""
-    # It adds their storages to ``visited_storages``.
+    # The function adds the storages of these calls to ``visited_storages``.
     axes = {}
     shuffles = []
     for index, [call] in enumerate(editor.calls):

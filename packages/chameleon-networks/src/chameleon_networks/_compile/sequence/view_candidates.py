@@ -44,7 +44,7 @@ are never fused."""
 
 def select_view_candidates(module: Any) -> Any:
     """Keep the marks of functions next to kernels with much work, such as convolutions."""
-    # TVM fuses the others, which is as fast.
+    # TVM fuses the other functions, which is as fast.
     neighbours = _KernelGraph(module)
     kept = {kernel.name_hint for kernel in neighbours.view_kernels()}
     for variable, function in list(module.functions_items()):

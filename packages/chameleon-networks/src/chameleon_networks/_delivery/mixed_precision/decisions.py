@@ -102,7 +102,7 @@ class PrecisionDecisions:
             self.held_out_batches()  # what is wrong with them is told before anything is measured
         self._seconds = steps.until_now()
         for sentence in self.notes:
-            log.warning("type_left_out", why=sentence)
+            log.warning("dtype_left_out", reason=sentence)
         return self.to_json()
 
     @property
@@ -119,13 +119,13 @@ class PrecisionDecisions:
                 self._ranges, self._means = simulation.calibrated(batches)
                 if precision.calibrate is not None:
                     self._samples = batches.samples
-                log.info("precision_calibrated", how=batches.summary)
+                log.info("precision_calibrated", summary=batches.summary)
             if precision.metric is not None:
                 metric = import_metric(precision.metric)
                 score = evaluate_metric(
                     metric, precision.metric, partial(simulation.outputs, types={})
                 )
-                log.info("metric_in_float32", metric=precision.metric, score=score)
+                log.info("metric_measured_in_float32", metric=precision.metric, score=score)
         self._networks.clear()
 
     def simulation(self, target: str, threads: int) -> Simulation:

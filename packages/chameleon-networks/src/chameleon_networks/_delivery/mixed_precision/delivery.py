@@ -122,7 +122,7 @@ class Candidates:
         except ChameleonError as error:
             return Candidate(point=point, error=math.inf, problem=str(error))
         except Exception as error:  # noqa: BLE001 - float32 remains
-            fall_back("types_not_compiled", error)
+            fall_back("dtypes_not_compiled", error)
             problem = f"it cannot be compiled: {first_line(error)}"
             return Candidate(point=point, error=math.inf, problem=problem)
 
@@ -171,7 +171,7 @@ def choose_dtypes(
         try:
             return _TypedDelivery(steps, settled, staged, stack).chosen(result)
         except ChameleonError as error:
-            log.warning("types_not_chosen", problem=str(error), hint=error.hint)
+            log.warning("dtypes_not_chosen", problem=str(error), hint=error.hint)
             summary = f"{FLOAT32}, since types could not be chosen: {error}"
             return staged, attrs.evolve(result, precision_summary=summary)
 
@@ -233,7 +233,7 @@ class _TypedDelivery:
         candidates = self._chosen()
         single = self._front.uniform(self._bound)
         if single is not None and all(single.types != rival.point.types for rival in candidates):
-            # What is chosen is to be no slower than the best type alone, as measured.
+            # The choice must be no slower, as measured, than the best dtype used for all operators.
             beside = self._candidates.tried(single)
             candidates += [beside] if beside.problem is None else []
         best, seconds = self._fastest(candidates)
@@ -242,7 +242,7 @@ class _TypedDelivery:
         for point in points:
             log.info("precision_point", point=point.line(self._fusions))
         summary = "; ".join([self._summary(best, seconds), *self._front.notes, *self._staying])
-        log.info("precision_chosen", why=summary)
+        log.info("precision_chosen", summary=summary)
         folder = self._staged
         result = attrs.evolve(
             result,
@@ -257,7 +257,7 @@ class _TypedDelivery:
         return folder, result
 
     def _chosen(self) -> list[Candidate]:
-        """Networks within the bounds, each by the times measured inside the one before."""
+        """Networks within the bounds; each choice uses times measured in the network before it."""
         # All weights together decide what stays in the caches, so an operator's time depends on the
         # dtypes of the others.
         candidates: list[Candidate] = []
@@ -288,7 +288,7 @@ class _TypedDelivery:
                 inputs, threads = self._candidates.samples[0].inputs, self._steps.threads
                 with self._clock.during(TIMING):
                     seconds = kernel_seconds_in_networks(processes, inputs, threads=threads)
-        except Exception as error:  # noqa: BLE001 - the times alone remain
+        except Exception as error:  # noqa: BLE001 - the times of single operators remain
             if isinstance(error, ChameleonError):
                 log.warning("operators_not_timed_in_networks", problem=str(error))
             else:
@@ -313,7 +313,8 @@ class _TypedDelivery:
         within = self._front.fastest_within(self._bound)
         if self._precision.metric is None:
             return within
-        # By falling seconds, float32 first; all before one that holds are taken to hold as well.
+        # The points are sorted by falling seconds, float32 first. If one has a good metric, the
+        # search assumes this of all before it.
         points = [point for point in self._front.points if point.error <= self._bound]
         low, high = 0, len(points) - 1
         while low < high:
@@ -331,7 +332,7 @@ class _TypedDelivery:
             candidate = self._candidates.tried(point)
             if candidate.problem is None:
                 return candidate
-            log.warning("types_fail", point=point.line(self._fusions), problem=candidate.problem)
+            log.warning("dtypes_fail", point=point.line(self._fusions), problem=candidate.problem)
             limit = point.error / 2.0
             if point.error < candidate.error < math.inf and candidate.error > self._bound:
                 limit = min(self._bound * point.error / candidate.error, point.error)

@@ -66,7 +66,7 @@ class Simulation(WorkerProcess):
         file = self._file("means")
         reply = self._ask({"do": "calibrate", "means": str(file)})
         ranges, method = ranges_from_json(reply["ranges"]), reply["method"]
-        log.info("calibrated", tensors=len(ranges), method=method, errors=reply["errors"])
+        log.info("ranges_calibrated", tensors=len(ranges), method=method, errors=reply["errors"])
         return ranges, dict(zip(reply["means"], read_arrays(file), strict=True))
 
     def restore(self, ranges: Mapping[str, Affine], means: Means = MappingProxyType({})) -> None:

@@ -239,7 +239,7 @@ def _prelu(node: Node) -> Any:
     """``PRelu``; before version 7 of the standard, a vector of slopes had one for each channel."""
     x, slope = node[0], node[1]
     rank = len(shape_of(x))
-    per_channel = node.opset < 7 and len(shape_of(slope)) == 1  # noqa: PLR2004 - the version
+    per_channel = node.opset < 7 and len(shape_of(slope)) == 1  # noqa: PLR2004 - version 7 changed it
     if per_channel and shape_of(slope) != [1]:
         slope = op.reshape(slope, [1, -1, *[1] * (rank - 2)])
     return op.where(x < scalar(0, x), x * slope, x)
@@ -311,14 +311,14 @@ def _lp_normalization(node: Node) -> Any:
 
 
 def _mean_variance_normalization(node: Node) -> Any:
-    """The standard's difference of two means may be less than zero, which has no root."""
+    """``MeanVarianceNormalization``; the standard's variance, a difference, may be negative."""
     x, axes = node[0], list(node.attributes["axes"])
     centred = node.emit(x - op.mean(x, axes, True))
     return centred / (op.sqrt(op.mean(centred * centred, axes, True)) + scalar(1e-9, x))
 
 
 def _lrn(node: Node) -> Any:
-    """By channels about each; TVM's importer has windows of odd sizes, float32 and few axes."""
+    """``LRN`` over nearby channels; TVM's importer supports only odd windows and float32 images."""
     x, size = node[0], int(node.attributes["size"])
     shape = shape_of(x)
     if dtype_of(x) == "float32" and size % 2 and len(shape) in _LRN_RANKS:

@@ -129,7 +129,7 @@ def _scan(
 ) -> list[Value]:
     """``Scan`` of version 9 and later; the earlier one has a batch axis and lengths."""
     attributes = _attributes(node)
-    if opsets.get("", opsets.get("ai.onnx", 1)) < 9:  # noqa: PLR2004 - the version
+    if opsets.get("", opsets.get("ai.onnx", 1)) < 9:  # noqa: PLR2004 - version 9 changed it
         raise NodeError("it is of a version of the standard before 9")
     count = attributes["num_scan_inputs"]
     carried, read = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]

@@ -261,7 +261,7 @@ def _deform_conv(node: Node) -> Any:
 
 
 def _affine_grid(node: Node) -> Any:
-    """Places by a product with those of an even grid, which may have a single row or column."""
+    """``AffineGrid``: a product with coordinates of an even grid; it may have one row or column."""
     theta, sizes = node[0], node.integers(1)[2:]
     aligned = node.attributes.get("align_corners")
     steps = [np.linspace(-1, 1, n) if aligned else (2 * np.arange(n) + 1) / n - 1 for n in sizes]

@@ -177,7 +177,7 @@ class _Importer:
             )
         return encode_output(self._builder, value) if isinstance(value, Emulated) else value
 
-    # Nodes
+    # The conversion of nodes
 
     def _convert_network(self, scope: Scope, opsets: Mapping[str, int]) -> None:
         """Convert all nodes; zeros replace the outputs of unsupported ones."""

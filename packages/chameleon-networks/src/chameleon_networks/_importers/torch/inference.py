@@ -69,9 +69,9 @@ def evaluated(network: Any) -> Any:
         log.warning(
             "network_in_training_mode",
             modules=changed if len(changed) <= _MAX_SHOWN else [*changed[:_MAX_SHOWN], "..."],
-            why="these compute otherwise in training; the network is delivered as `.eval()` makes "
-            "it, without dropout and with the running statistics of its batch norms",
-            next="call `.eval()` on the module before you return it",
+            reason="these compute otherwise in training; the network is delivered as `.eval()` "
+            "makes it, without dropout and with the running statistics of its batch norms",
+            hint="Call `.eval()` on the module before you return it.",
         )
     try:
         return network.eval()
@@ -112,7 +112,7 @@ def disable_dropout(program: Any) -> Any:
         log.warning(
             "dropout_left_out",
             operators=len(dropouts),
-            why="the network leaves out numbers at random, as in training; a delivered network "
+            reason="the network leaves out numbers at random, as in training; a delivered network "
             "does not",
         )
     return program
@@ -214,7 +214,7 @@ def _aliases_first_argument(node: Any) -> bool:
 
 
 class _UnresolvedBranchError(BaseException):
-    """A network asks whether a value that depends on its inputs is true; it must not catch this."""
+    """A network branches on a value that depends on its inputs; the network must not catch this."""
 
 
 def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:
@@ -228,7 +228,7 @@ def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:
                 programs[answer] = _export_with_answers(network, export, [*answers, answer])
             except _UnresolvedBranchError:
                 programs[answer] = None
-            except Exception as error:  # noqa: BLE001 - of the network, or of torch
+            except Exception as error:  # noqa: BLE001 - the network or torch raised it
                 if not _is_raised_by_network(error):
                     return None
         if len(programs) != 1:
@@ -239,8 +239,8 @@ def export_without_checks(network: Any, export: Callable[[], Any]) -> Any:
             log.warning(
                 "checks_left_out",
                 checks=len(answers),
-                why="the network raises an error for some values of tensors; a delivered network "
-                "does not",
+                reason="the network raises an error for some values of tensors; a delivered "
+                "network does not",
             )
             return program
 
@@ -250,7 +250,7 @@ def _export_with_answers(network: Any, export: Callable[[], Any], answers: Seque
     torch = importlib.import_module("torch")
     aten, dispatch = torch.ops.aten, importlib.import_module("torch.utils._python_dispatch")
     fake = importlib.import_module("torch._subclasses.fake_tensor")
-    item = aten._local_scalar_dense.default  # noqa: SLF001 - it is called so
+    item = aten._local_scalar_dense.default  # noqa: SLF001 - the operator has this name
     questions = {item, aten.equal.default, aten.allclose.default}
 
     class Answers(dispatch.TorchDispatchMode):  # type: ignore[name-defined]
@@ -321,4 +321,4 @@ def _argument_names(node: Any) -> list[str]:
 
 
 def _schema(node: Any) -> Any:
-    return node.target._schema.arguments  # noqa: SLF001 - there is no other way to ask
+    return node.target._schema.arguments  # noqa: SLF001 - torch has no public name

@@ -296,7 +296,7 @@ def read_program(file: str) -> Any:
     # For example, its outputs may have a type that only the user's module registers.
     try:
         return _load(file)
-    except Exception as error:  # noqa: BLE001 - likewise
+    except Exception as error:  # noqa: BLE001 - whatever torch raises
         log.info("program_not_recalled", problem=first_line(error))
         return None
 

@@ -76,7 +76,7 @@ def load_input(folder: Path, argument: Argument) -> NDArray[Any]:
     """
     array: NDArray[Any] = np.load(folder / f"{argument.digest}.npy", allow_pickle=False)
     if array.dtype.name != argument.dtype:
-        # NumPy writes types that it does not know itself, such as bfloat16, as so many bytes.
+        # NumPy writes dtypes of other libraries, such as bfloat16, as raw bytes.
         array = array.view(np.dtype(argument.dtype))
     if _digest(array) != argument.digest:
         raise ValueError(f"the input {argument.digest[:12]} of the artifact is damaged")

@@ -98,7 +98,7 @@ def _load_runtime() -> None:
             f"int {name}(void) {{ return {_NOT_INITIALISED}; }}" for name in _FUNCTIONS
         )
         subprocess.run(
-            ["cc", "-shared", "-fPIC", f"-Wl,-soname,{_DRIVER}", "-xc", "-", "-o", str(library)],  # noqa: S607 - the user's compiler
+            ["cc", "-shared", "-fPIC", f"-Wl,-soname,{_DRIVER}", "-xc", "-", "-o", str(library)],  # noqa: S607 - the compiler on the user's path
             input=functions.encode(),
             check=True,
             capture_output=True,

@@ -249,7 +249,7 @@ def _check_compute(name: str, facts: ServerFacts, target: Target) -> None:
     has = facts.compute.replace(".", "")
     if not (required.isdigit() and has.isdigit()):
         return
-    # Machine code runs on devices of the same generation, as new or newer.
+    # Machine code runs on devices of the same generation that are not older.
     if int(required) // 10 != int(has) // 10 or int(required) > int(has):
         raise TargetError(
             f"{name} is a {facts.gpu or 'GPU'} of compute capability {facts.compute}, and the "

@@ -84,7 +84,7 @@ def meaning(error: Exception, name: str) -> Exception:
         return TimeoutError(f"{name} ended the session because it lasted too long")
     if _MEMORY.search(text):
         return MemoryError(f"out of memory on {name}: {telling_line(error)}")
-    # What the server itself reports came over a connection that holds.
+    # If the server itself reports an error, the connection still works.
     connection_broke = _SERVER_ERROR not in text and _LOST_CONNECTION.search(text)
     if connection_broke or isinstance(error, (ConnectionError, EOFError)):
         return DeviceLostError(

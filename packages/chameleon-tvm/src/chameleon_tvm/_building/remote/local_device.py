@@ -113,7 +113,7 @@ class LocalDevice:
                 yield
         except Exception as error:
             if ruins_context(error):
-                # Every later call in this process would fail of this kernel's fault.
+                # After the error of this kernel, every later call in this process would fail.
                 sys.stderr.write(f"{error}\n")
                 sys.stderr.flush()
                 os._exit(_FAULT_STATUS)

@@ -78,7 +78,7 @@ class CpuName:
 def closest_cpu_name(processor: Processor, guess: str, triple: str) -> CpuName:
     """Choose the CPU name whose features differ least from those that the system reports."""
     reported = reported_features(processor)
-    # A name that says nothing comes last: LLVM schedules instructions for the CPU of the name.
+    # The name `generic` comes last, because LLVM schedules instructions for the named CPU.
     candidates = _candidates(processor)
     order = [*candidates, guess] if guess == "generic" else [guess, *candidates]
     names = [name for name in order if codegen.llvm_is_valid_cpu(name, triple)]
@@ -93,7 +93,7 @@ def closest_cpu_name(processor: Processor, guess: str, triple: str) -> CpuName:
             f"-{flag}" for flag in used - reported
         }
         if fewest is None or len(differences) < fewest:
-            # "+" sorts before "-", and LLVM takes them in order: what is lacking stays out.
+            # LLVM applies features in order. "+" sorts before "-", so missing features stay off.
             closest, fewest = CpuName(mcpu=name, mattr=tuple(sorted(differences))), len(differences)
         if fewest == 0:
             break

@@ -1,7 +1,7 @@
 """Decodes a processor from the numbers that it and the system report to a program.
 
-On x86-64 these are CPUID (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2),
-XCR0, and Linux's answer about AMX; on ARM, Linux's ``AT_HWCAP`` words and MIDR_EL1
+On x86-64 these are CPUID, XCR0, and Linux's answer about AMX (Intel 64 and IA-32 Architectures
+Software Developer's Manual, volume 2). On ARM they are Linux's ``AT_HWCAP`` words and MIDR_EL1
 (arch/arm64/include/uapi/asm/hwcap.h).
 """
 
@@ -72,7 +72,7 @@ def _x86(words: Sequence[int]) -> Reported:
     family, model = signature >> 8 & 15, signature >> 4 & 15
     if family in {6, 15}:
         model |= signature >> 12 & 0xF0
-    if family == 15:  # noqa: PLR2004 - the highest family of four bits
+    if family == 15:  # noqa: PLR2004 - higher families need more bits
         family += signature >> 20 & 255
     name = b""
     if _has_leaf(registers, 0x80000004, 0):

@@ -49,7 +49,7 @@ class CudaTemplate(Template):
         return function
 
     def pack(self, values: Mapping[str, Any], constants: Arrays) -> Arrays:
-        del values  # one order serves all
+        del values  # the order is always the same
         weights = [
             np.ascontiguousarray(array.transpose(self.weight_axes)) for array in constants[:1]
         ]

@@ -51,7 +51,8 @@ class ConvolutionTemplate(NestTemplate):
                     f"{task.name!r}",
                     hint="Use NCHW or NHWC, or `space: sketch`.",
                 )
-        # Each channel of a depthwise convolution is an output of one group, all taps in a step.
+        # A depthwise convolution counts as one group: each channel is an output, with all taps in
+        # one step.
         self._depthwise = self.kind is DepthwiseConv2dSpec
         self._groups = 1 if self._depthwise else self.spec.group_count
         super().__init__(task, options)
@@ -89,7 +90,7 @@ class ConvolutionTemplate(NestTemplate):
             return Operand(
                 name="data", dimensions=({}, row, column, channel), vector_axis=next(iter(channel))
             )
-        # Rows are contiguous and start at a multiple of the vector only where nothing is added.
+        # Without padding, taps and strides along a row, rows are contiguous and aligned to vectors.
         aligned = not any(spec.pads) and spec.kernel_size[1] == 1 and sw == 1
         return Operand(
             name="data", dimensions=({}, channel, row, column), vector_axis="x" if aligned else None

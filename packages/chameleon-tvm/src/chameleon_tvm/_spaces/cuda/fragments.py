@@ -125,8 +125,8 @@ def _tile(schedule: Schedule, anchor: Any, product: Product, values: Mapping[str
 
 def _distribute(schedule: Schedule, loops: list[Any], warps: int, width: int) -> None:
     """Share a copy among all threads of a block; neighbouring threads copy neighbours."""
-    # Split off first, so that no condition depends on the place in a vector: TVM would take the
-    # vector apart.
+    # The vector is split off first, so that no condition depends on the place in it. Otherwise TVM
+    # would split the vector into scalars.
     *others, last = loops
     last, vector = schedule.split(last, [None, width])
     fused = schedule.fuse(*others, last)

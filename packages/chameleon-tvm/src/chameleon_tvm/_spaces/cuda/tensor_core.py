@@ -39,8 +39,9 @@ SUM_REGISTERS = SIDE * SIDE // WARP
 """Registers per lane for a fragment of float32 sums. A fragment of operands takes as many."""
 OTHER_REGISTERS = 40
 FEATURES = ("log_blocks", "log_warps", "loads", "staged", "log_shared_bytes")
-"""Features in order: blocks of the launch; warps of a block; fragments that a warp loads and
-elements that a block stages, per multiplied fragment; bytes of shared memory."""
+"""Features in order: blocks of the launch, warps of a block, fragments that a warp loads, elements
+that a block stages, bytes of shared memory. Loads and staged elements are per multiplied
+fragment."""
 WIDTHS = (1, 2, 4, 8)
 """Elements that a thread may load at once: 16 bytes at most."""
 

@@ -91,7 +91,7 @@ def _period(loop: Any) -> int | None:
         *((store.buffer, store.indices) for store in find_nodes(loop.body, tirx.BufferStore)),
         *((load.source, load.indices) for load in find_nodes(loop.body, tvm.ir.TensorLoad)),
     ]
-    # Divisions of a loop's variable by all extents of an array are no longer there then.
+    # The simplified offsets no longer divide a loop's variable by the extents of an array.
     computed = [analyzer.simplify(vectors.offset_of(*access)) for access in accesses if access[1]]
     comparisons = find_nodes(loop.body, vectors.COMPARISONS)
     computed += [each for each in comparisons if not find_nodes(each, tvm.ir.TensorLoad)]

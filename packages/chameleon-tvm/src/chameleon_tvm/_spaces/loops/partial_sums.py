@@ -153,7 +153,8 @@ def vectorize_reduction(loop: Any, stores: Sequence[Any], lanes: int) -> Any | N
         last = extent - lanes
         statements.append(terms(lanes, tirx.IntImm(dtype, last), done - last))
     while width > 1:
-        # Halves are added to halves: few steps in vectors instead of one addition after another.
+        # The halves are added to each other, which needs few vector steps instead of many scalar
+        # additions.
         width //= 2
         statements.append(for_each(width, _halving(width)))
     zero = tirx.IntImm(dtype, 0)
@@ -191,7 +192,7 @@ def keeping_nan(statement: Any) -> Any:
             or str(buffer.name).startswith(_SOFTMAX_MAXIMA)
         ):
             return store
-        # The compiler takes a comparison of a number with itself for true.
+        # The compiler simplifies a comparison of a number with itself to true.
         is_number = extreme.a <= tirx.FloatImm(str(buffer.dtype), math.inf)
         value = tirx.Select(is_number, extreme, extreme.a)
         return tirx.BufferStore(buffer, value, list(store.indices))
@@ -212,7 +213,7 @@ def divide_reduction(schedule: Schedule, block: Any, lanes: int) -> Any:
     try:
         _rfactor(schedule.copy(), block, lanes)
     except REFUSED:
-        # TVM divides no reductions of bool, and few that a user's function defines.
+        # TVM can divide no reductions of bool, and few reductions of user-defined functions.
         return block
     return _rfactor(schedule, block, lanes)
 

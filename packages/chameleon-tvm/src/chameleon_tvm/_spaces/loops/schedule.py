@@ -1,7 +1,7 @@
 """Schedules a network's fused functions, such as a softmax, in one pass over rows if possible.
 
-Blocks with equal leading axes are computed row by row in one parallel loop, so that a row stays in
-L1 between its maximum, its sum and its values.
+Blocks with equal leading axes are computed row by row in one parallel loop. A row therefore stays
+in L1 between its maximum, its sum and its values.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ def transposed_axis(block: Any) -> int | None:
 def reduces_contiguous(block: Any, reduced: Sequence[int]) -> bool:
     """Whether the numbers that a block adds up are neighbours in memory.
 
-    It is False for a matrix product, one factor of which is contiguous along an output axis, and
-    for windows that move along memory, whose sums are neighbours instead.
+    It is False for a matrix product, one factor of which is contiguous along an output axis. It is
+    also False for windows that move along memory, whose sums are neighbours instead.
     """
 
     def occur(index: Any) -> bool:
@@ -326,13 +326,15 @@ def _schedule_elementwise(schedule: Schedule, block: Any, plan: LoopPlan, lanes:
         return
     inputs = interleaved_inputs(schedule.get(block))
     if inputs > 1 and len(loops) > 1:
-        # LLVM interleaves vectors of several sources where ours would gather lanes one by one.
+        # LLVM interleaves vectors of several sources; a vectorized loop would gather lanes one by
+        # one.
         schedule.unroll(schedule.split(loops[-1], [None, inputs])[1])
         _parallelize(schedule, loops[:-1], plan)
         return
     input_axis = transposed_axis(schedule.get(block))
     if input_axis is not None and plan.block > 1:
-        # The output's axis is inside, and within it a part of the axis that is read.
+        # The axis that is contiguous in the output is inside, and innermost is a part of the axis
+        # that is contiguous in the input.
         outer_loops = [loops[number] for number in range(len(loops) - 1) if number != input_axis]
         count = math.prod(int(schedule.get(loop).extent) for loop in outer_loops)
         extent = int(schedule.get(loops[input_axis]).extent)
@@ -383,7 +385,8 @@ def _inline(schedule: Schedule, root: Any) -> None:
     """Compute element-wise blocks where their values are used, unless this repeats much work."""
     for block in schedule.get_child_blocks(root):
         consumers = schedule.get_consumers(block)
-        # What two others read is computed once: exponentials cost more than memory does.
+        # A block that two others read is computed once, since exponentials cost more than memory
+        # accesses.
         if iterator_positions(schedule, block)[1] or len(consumers) != 1:
             continue
         repeated = iteration_count(schedule, consumers[0]) > iteration_count(schedule, block)

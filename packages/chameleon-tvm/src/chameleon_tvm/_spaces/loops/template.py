@@ -67,7 +67,7 @@ class LoopTemplate(Template):
             list(itertools.product(*(range(k.cardinality) for k in knobs))), np.int32
         )
         is_default = [_plan(bare.decode(config)) == self._default for config in configs.tolist()]
-        # The default first; those that change least of it next.
+        # The default comes first, then the configurations that differ least from it.
         [first] = configs[np.array(is_default)]
         order = np.argsort((configs != first).sum(axis=1), kind="stable")
         return DesignSpace(knobs, first_guesses=configs[order])

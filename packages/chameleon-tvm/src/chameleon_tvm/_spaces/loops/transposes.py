@@ -113,7 +113,8 @@ class _Transpose:
 
     def loops(self, rows: int, columns: int) -> Any:
         """The loops over all squares."""
-        # Squares side by side complete the cache lines of the output one after another.
+        # The squares of a band are neighbours, so that they complete the output's cache lines one
+        # after another.
         side = min(_BAND, columns // self.width * self.width)
         rest = -(-(columns % side) // self.width) * self.width
         place = tirx.Var("square", str(self.column.ty))

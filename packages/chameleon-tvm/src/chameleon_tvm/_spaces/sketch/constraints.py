@@ -76,7 +76,8 @@ def location_constraint(nests: Sequence[Nest | None]) -> Constraint:
 
         return holds
 
-    # Where outputs are staged makes no difference here, and that is mostly all that differs.
+    # The position at which outputs are staged makes no difference here, and most nests differ in
+    # nothing else.
     unstaged = [None if nest is None else attrs.evolve(nest, staged_at=None) for nest in nests]
     common = bool(unstaged) and all(nest == unstaged[0] for nest in unstaged)
     return Constraint(
@@ -136,7 +137,7 @@ def _fitting_registers(model: NestModel) -> Predicate | None:
 
 
 def _latency_hiding(model: NestModel) -> Predicate | None:
-    # Half as many independent sums as the units can have in flight run at half the peak.
+    # Half as many independent sums as the units can hold in flight reach half of the peak.
     least = model.info.fma_latency * model.info.fma_units // 2
     if model.spatial_points < least * model.lanes:
         return None

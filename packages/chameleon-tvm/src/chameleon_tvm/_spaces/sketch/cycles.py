@@ -54,8 +54,8 @@ def cycles_of(
     step = step * np.where(quantities["sums_kept"] > 0, 1.0, SPILL_SLOWDOWN)
     work = accumulators * quantities["vector_efficiency"] * lanes
     cycles = iterations / work * step
-    # Prefetching overlaps transfers with arithmetic: the slower of them counts, the others
-    # in small part.
+    # Prefetching overlaps transfers with arithmetic. The slowest of them counts fully, and the
+    # transfers count a small part again.
     near = quantities["traffic_l1"] / L2_BYTES_PER_CYCLE
     far = quantities["traffic_l2"] / info.l3_bytes_per_cycle
     busy = np.maximum(np.maximum(cycles, near), far) + EXPOSED_SHARE * (near + far)

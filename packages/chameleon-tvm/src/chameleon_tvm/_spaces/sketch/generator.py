@@ -69,7 +69,7 @@ def _rule_set(function: tvm.tirx.PrimFunc, target: tvm.target.Target, rules: str
     kind = str(target.kind.name)
     dtypes = {str(parameter.dtype) for parameter in function.params}
     # TVM 0.27 cannot compile its CUDA rules for tensor cores: lowering rejects tvm_access_ptr with
-    # the element type of the intrinsic.
+    # the dtype of the intrinsic.
     if kind != "cuda" and dtypes & _TENSORISED_DTYPES:
         return "from-target"
     return _RULES.get(kind, "from-target")

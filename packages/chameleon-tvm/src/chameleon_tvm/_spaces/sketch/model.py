@@ -32,7 +32,7 @@ class NestModel:
 
     Attributes:
         rewritten: Whether sums are kept in registers and products of padding are skipped.
-        stages: For several sketches, each one's ``Nest.staged_at``; otherwise None.
+        stages: For several sketches, ``Nest.staged_at`` of each; otherwise None.
     """
 
     nest: Nest
@@ -237,7 +237,7 @@ class NestModel:
             facts[f"footprint{number}"] = size
             facts[f"traffic{number}"] = trips * size
         for name, bytes_ in (("l1", self.info.l1_bytes), ("l2", self.info.l2_bytes)):
-            # The largest tile that fits stays; before it, each was found too large.
+            # The largest tile that fits decides the traffic.
             traffic: Any = traffics[-1]
             for size, fetched in zip(reversed(footprints), reversed(traffics), strict=True):
                 traffic = np.where(size <= bytes_, np.minimum(traffic, fetched), traffic)
@@ -257,7 +257,7 @@ class NestModel:
             rooted = rooted + (location == ROOT)
             if not inputs or not (location >= 0).any():
                 continue
-            # The knob does not say which input it feeds; the largest share is counted.
+            # The knob does not say which input is meant, so the largest share counts.
             tile, trips = self.nest.split_at(location, extents)
             repeats = total([trips * a.footprint(tile) for a in inputs]) / total(
                 [a.footprint(self.nest.tile(0, extents)) for a in inputs]

@@ -100,8 +100,8 @@ class Nest:
         loops: The scheduled loops, outermost first. A fused loop has several parts.
         threads: The GPU's thread axis of a loop, by the loop's position in ``loops``.
         accesses: The buffers that the block reads or writes.
-        staged_at: Position of the loop in which outputs are copied from their local buffer: one
-            number, an array of shape (n,), or None without a local buffer.
+        staged_at: Position of the loop in which outputs are copied from their local buffer. It is
+            one number, an array of shape (n,), or None without a local buffer.
         unroll: Name of the knob that limits automatic unrolling, or None.
         locations: Names of the compute-location knobs of blocks whose outputs the anchor reads.
         shared_at: Position of the loop in which an input is copied to shared memory, by the

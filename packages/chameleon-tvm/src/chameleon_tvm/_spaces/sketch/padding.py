@@ -28,7 +28,7 @@ def pieces_of_borders(nest: Nest, extents: list[Extents]) -> tuple[Any, Any]:
         tiles = axis.extent / width
         copies = window.extent + np.minimum(tiles, _MIDDLE) - 1
         pieces = pieces * np.where(width > 1, copies, 1)
-        # The window's loop has to be inside of all loops of its axis but the tile's.
+        # The window's loop must be inside all loops of its axis, except that of the tile.
         late = _product_of(nest, extents, window, 0, split_from) == 1
         alone = _product_of(nest, extents, axis, nest.first_reduction_part, start) == 1
         clean = clean & ((width == 1) | late | alone)

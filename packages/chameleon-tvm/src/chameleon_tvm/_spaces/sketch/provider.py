@@ -217,10 +217,11 @@ class SketchPlan:
             self.scheduled(sample[0])
         except InvalidConfigurationError as error:
             log.warning(
-                "TVM makes no program of this operator's sketches, so there is nothing to tune; "
-                "compile it as it is, or write a template of your own",
+                "nothing_to_tune",
                 task=self._name,
-                reason=str(error),
+                reason="TVM makes no program of this operator's sketches",
+                problem=str(error),
+                hint="Compile it as it is, or write a template of your own.",
             )
 
     def scheduled(self, config: Sequence[int]) -> ScheduledFunction:
@@ -297,7 +298,7 @@ class SketchPlan:
             if len(trial.sample(16, np.random.default_rng(self._options.seed), tries=8)):
                 pruning.append(constraint)
             else:
-                log.info("a pruning constraint is left out", reason=constraint.reason)
+                log.info("pruning_constraint_left_out", reason=constraint.reason)
         return pruning
 
 

@@ -235,7 +235,7 @@ def _sample(
         loops = _deepest_location(state)
     subject = _unique(state, subject, block)
     for index, output in enumerate(instruction.outputs):
-        # Tiles of a loop of one iteration are all 1: no knob decides them.
+        # All tile sizes of a loop of one iteration are 1, so no knob decides them.
         state.factors[hash(output)] = (None if extent == 1 else subject, index)
     state.samples.append(
         SamplingInstruction(

@@ -172,7 +172,7 @@ def join_weight_dtypes(spaces: Mapping[str, DesignSpace]) -> DesignSpace:
         rows = np.select([part(values)[:, None] for part in masks], parts)
         return np.column_stack([rows, masks[0](values)])
 
-    # In turns, so that what a search measures first tells it about each.
+    # The algorithms take turns, so that the first measurements of a search are of each of them.
     guesses = sorted(
         (at, number, guess)
         for number, space in enumerate(members)
@@ -319,12 +319,13 @@ def _likeliest_algorithm(algorithms: Sequence[Algorithm], spaces: Sequence[Desig
 def _interleave_first_guesses(
     spaces: Sequence[DesignSpace], names: Sequence[Sequence[str]], likeliest: int
 ) -> NDArray[np.int32]:
-    """First guesses of all algorithms, most of them and the first of the likeliest one."""
+    """First guesses of all algorithms; most, and the first one, are of the likeliest algorithm."""
     rows = _joint_configurations(spaces, names, [space.first_guesses for space in spaces])
     ranks = []
     for position, space in enumerate(spaces):
         number = np.arange(len(space.first_guesses))
-        # One of each other algorithm after the first of the likeliest, and after each next three.
+        # One guess of each other algorithm follows the first guess of the likeliest algorithm, and
+        # then every ``_LIKELIEST_SHARE`` further ones.
         rank = (number + _LIKELIEST_SHARE - 1.0) // _LIKELIEST_SHARE
         ranks.append(rank if position == likeliest else number + 0.5)
     return rows[np.argsort(np.concatenate(ranks), kind="stable")]
@@ -332,5 +333,5 @@ def _interleave_first_guesses(
 
 def _least_cost(space: DesignSpace) -> float:
     """The guessed cost of the best first guess of a space."""
-    assert space.guessed_cost is not None  # noqa: S101 - templates guess
+    assert space.guessed_cost is not None  # noqa: S101 - templates have one
     return float(np.min(space.guessed_cost(space.values(space.first_guesses))))

@@ -137,7 +137,7 @@ class Arithmetic:
             return bias.astype(self.dot.sums)
         zero = int(Quantization.of(numbers).data_zero_point) - SHIFTS[self.input_dtype]
         sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
-        # Sums wrap around and come back: what is added up in the end fits into 32 bits.
+        # Partial sums may overflow and wrap around; the final sum fits into 32 bits again.
         return (bias - zero * sums).astype(np.int32)
 
 
@@ -221,8 +221,8 @@ def lanewise_arithmetic(spec: FusedSpec) -> Arithmetic:
     kind = COMPUTE[spec.dtype]
     if not kind.quantized:
         return Arithmetic(data=kind.data)
-    # Multiply-adds of whole numbers in float32 are exact as long as their sums are small, and a
-    # vector of them is one instruction; few targets multiply 32-bit integers as fast.
+    # Multiply-adds of integers in float32 are exact as long as their sums are small, and a vector
+    # of them is one instruction. Few targets multiply 32-bit integers as fast.
     largest = spec.reduced * LARGEST_PRODUCT
     dot: Dot = MultiplyAdd() if largest <= EXACT_FLOAT else IntegerMultiplyAdd()
     return Arithmetic(dot=dot, data=kind.data)
@@ -275,7 +275,8 @@ def _half_dot(spec: FusedSpec, target: str) -> Dot:
     info = target_info(target)
     weight_bytes = spec.output_channels * spec.reduced * FLOAT_BYTES
     uses = math.prod(spec.result_shape) / spec.output_channels
-    # A vector of weights takes so many cycles to arrive, and to be multiplied with.
+    # The cycles in which a vector of weights arrives from L3 are compared with those of its
+    # multiplications.
     arrives = info.vector_bytes / info.l3_bytes_per_cycle
     if weight_bytes > info.l2_bytes and uses / info.fma_per_cycle < arrives:
         dots = [dot for dot in dots if dot.weights == STORAGE[spec.dtype].storage_dtype] or dots

@@ -157,7 +157,7 @@ class AttentionTiling(Tiling):
         vectors, rows, outputs, columns, block = as_floats(values, *TILE_KNOBS)
         broadcast_registers = not broadcast_is_operand(info)
         width = vectors * self.lanes
-        # What is left at the ends of a tile of outputs is computed in smaller pieces.
+        # The remainders at the ends of a tile of outputs are computed in smaller pieces.
         mean_rows = width / np.ceil(width / outputs)
         value_vectors = np.ceil(spec.value[3] / self.lanes)
         mean_columns = value_vectors / np.ceil(value_vectors / columns)
@@ -190,11 +190,11 @@ class AttentionTiling(Tiling):
         inner, outer = spec.query[3], spec.value[3] / self.lanes
         vectors, rows, outputs, _, block = as_floats(values, *TILE_KNOBS)
         width = vectors * self.lanes
-        # A broadcast that is an operand takes half of what loading it into a register does.
+        # A broadcast as an operand costs half as much as a broadcast into a register.
         broadcast = 0.5 if broadcast_is_operand(info) else 1.0
         score_ports = 1.0 / rows + broadcast / vectors
         value_ports = e.value_loads * (1.0 + broadcast) / 2
-        # Values are read again for every tile of outputs, from L2 where L1 does not hold a block.
+        # Values are read again for every tile of outputs, from L2 if a block exceeds L1.
         exceeds_l1 = e.block_bytes + e.scratch_bytes > info.l1_bytes
         streaming = exceeds_l1 * info.l2_vector_fmas / outputs
         in_place = values["keys"] == "in_place"
@@ -216,8 +216,8 @@ class AttentionTiling(Tiling):
         copied = np.where(
             values["keys"] == "copy", 2.0 * (inner + spec.value[3]) / spec.scores[2], 0.0
         )
-        # Each value that is read where it is in two bytes takes an instruction to widen, and each
-        # feature of a key that is not multiplied so.
+        # An instruction widens each 16-bit value that is read in place, and each feature of a key
+        # unless an instruction multiplies 16-bit numbers.
         widened: Numbers | float = 0.0
         if spec.dtype in HALVES:
             widened = in_place * self.lanes * outer / outputs

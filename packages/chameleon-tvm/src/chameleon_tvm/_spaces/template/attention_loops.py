@@ -44,15 +44,15 @@ class AttentionLoops:
         self.lanes = lanes
         self.dot = dot
         self.keys = spec.key[2]
-        # Blocks of keys, the last of which may be shorter.
+        # The last block of keys may be shorter.
         self.blocks = math.ceil(self.keys / tile.key_block)
-        # Queries and keys of two bytes are multiplied as they are: a query that is multiplied with
-        # the scale would be rounded once more.
+        # Instructions for 16-bit numbers multiply queries and keys unscaled, because a scaled query
+        # would be rounded once more.
         self.multiplies_halves = dot.depth > 1
         self.inputs = attention_inputs(spec)
         self.query, self.key, self.value = self.inputs
         if tile.copy:
-            # Copies are what the inner loops read: widened once rather than for each query.
+            # The inner loops read copies, which are widened once instead of for each query.
             kind = self.key.kind if self.multiplies_halves else STORAGE[FLOAT32]
             rows = emit.buffer("key_rows", spec.key, dtype=dot.data)
             self.key = AttentionInput(data=rows, layout="BHSD", kind=kind)
@@ -164,7 +164,8 @@ class AttentionLoops:
             self.keys if self.blocks == 1 else tirx.min(self.tile.key_block, self.keys - first_key)
         )
         if self.spec.causal:
-            # Later keys are hidden from the whole tile; but a tile of scores needs enough keys.
+            # Keys after the last query of the tile are hidden from all of it, but a tile of scores
+            # needs enough keys.
             seen = tirx.max(tile.first + tile.valid - first_key, self.tile.key_rows)
             count = tirx.min(count, seen)
         old_maxima = emit.registers(tile.vectors, self.lanes, name="before")

@@ -164,7 +164,7 @@ def split_axis(extent: int, size: int) -> list[tuple[int, int, int]]:
 def exponential(value: Expr) -> Expr:
     """e^x for float32 x <= 0 to about 1e-6 of the result; exact for 0, minus infinity and NaN."""
     minimum = constant_like(_MIN_EXPONENT_ARGUMENT, value)
-    # The instruction of a maximum would take the other operand instead of NaN.
+    # The instruction for a maximum would return the other operand instead of NaN.
     exponent = tirx.Select(value < minimum, minimum, value) * constant_like(_LOG2_E, value)
     # Truncation rounds numbers below zero up.
     whole = tirx.Cast(vector_dtype("int32", value), exponent - constant_like(0.5, value))

@@ -88,7 +88,7 @@ class ConvolutionTemplate(MultiAlgorithmTemplate):
     def __init__(self, task: Task, options: TemplateOptions) -> None:
         info = target_info(task.target)
         spec = convolution_of(task)
-        # Sums are 32 bits wide, whatever is added up.
+        # Sums have 32 bits for all dtypes.
         geometry = geometry_of(spec, info.lanes("float32"))
         self.shapes = parameter_shapes(spec)
         direct = _direct(geometry, spec, task.target)
@@ -111,7 +111,7 @@ class ConvolutionTemplate(MultiAlgorithmTemplate):
 
 def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectAlgorithm:
     """The direct algorithm of a convolution."""
-    # There are no planes of zeros in a copy.
+    # A copy contains no padded planes, so their taps are skipped.
     skipping = any(axis.padded for axis in geometry.outer)
     arithmetic = arithmetic_of(spec, target, skipping=skipping)
     depth = arithmetic.dot.depth
@@ -122,7 +122,8 @@ def _direct(geometry: Geometry, spec: ConvolutionSpec, target: str) -> DirectAlg
         ic=padded_channels(geometry.ic * merged, depth),
         oc=geometry.oc * merged,
     )
-    # What lies beyond a row is multiplied by zero, which is zero if it is a whole number.
+    # Integers that are read beyond a row are multiplied by zero, and the product is zero. Floats
+    # could be infinite or NaN.
     copy_geometry = None
     if arithmetic.quantized and taps_as_channels_pay(geometry, depth):
         copy_geometry = geometry

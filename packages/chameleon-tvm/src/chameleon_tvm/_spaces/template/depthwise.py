@@ -33,7 +33,8 @@ class DepthwiseConvolution(DirectConvolution):
 
     def __init__(self, geometry: Geometry, tile: Tile, spec: DepthwiseSpec) -> None:
         self.multiplier = spec.multiplier
-        # Whole vectors are loaded, which would reach beyond the input where its channels end.
+        # Loads of whole vectors would reach beyond the input's last channels, so a copy is made
+        # then.
         copy = tile.copy or tile.vectors * geometry.lanes > geometry.ic
         super().__init__(
             geometry, attrs.evolve(tile, copy=copy), spec, arithmetic=lanewise_arithmetic(spec)

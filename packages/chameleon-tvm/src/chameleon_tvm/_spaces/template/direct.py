@@ -55,7 +55,7 @@ class DirectConvolution:
         g = geometry
         self.blocks = math.ceil(self.output.channels / self.output.block)
         self.channel_blocks = g.ic // tile.channels
-        # Where the next tap's channels follow this one's in memory, a row is a single loop.
+        # If the channels of neighbouring taps are contiguous in memory, a row is a single loop.
         contiguous = tile.copy or (g.layout == "NHWC" and g.groups == 1)
         self.fuses_taps = contiguous and self.channel_blocks == 1 and g.dilation[1] == 1
         self.input = self._make_input()

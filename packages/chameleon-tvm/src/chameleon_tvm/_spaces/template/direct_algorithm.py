@@ -141,7 +141,7 @@ class DirectAlgorithm(Algorithm):
         contiguous = g.layout != "NCHW" and (not size or g.ic % size == 0 or size % g.ic == 0)
         if depth > 1:
             contiguous &= self.channels == g.ic * g.groups and size % depth == 0
-        # What stands for zero is in the copy's padding alone.
+        # Only the padding of the copy contains the zero point.
         skipped = not (arithmetic.quantized and any(g.padded))
         return contiguous and skipped and arithmetic.reads_storage_dtype
 

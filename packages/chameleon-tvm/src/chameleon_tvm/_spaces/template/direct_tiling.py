@@ -114,7 +114,7 @@ class DirectTiling(Tiling):
         height, width = geometry.out
         self.columns = tile_sizes(width, info.vector_registers - 2)
         available = -(-geometry.oc // geometry.lanes)
-        # Few positions leave only channels to fill the registers with (a matrix times a vector).
+        # With few positions, as in a matrix times a vector, only channels can fill the registers.
         sizes = (1, 2, 3, 4, 6, 8) if height * width > 2 else (2, 4, 6, 8, 12, 16)  # noqa: PLR2004
         self.vectors = tuple(v for v in sizes if v <= available) or (available,)
         self.knobs = self._make_knobs(channel_blocks, in_place=in_place)
@@ -136,8 +136,8 @@ class DirectTiling(Tiling):
     def constraints(self) -> tuple[Constraint, ...]:
         info, geometry = self.info, self.geometry
         depth = self.arithmetic.dot.depth
-        # Fewer than the units have in flight cost time, which the guess counts: a map seven wide
-        # may have no tile with more.
+        # The estimate includes the cost of few sums in flight. Small images may have no tile with
+        # more sums.
         least = min(info.vector_registers // 4, self._largest_tile_sums())
         return (
             *self.register_constraints(least),
@@ -168,9 +168,9 @@ class DirectTiling(Tiling):
     def _registers(self, positions: Any, vectors: Any) -> Any:
         """Vector registers of the inner loop: sums, a row of weights and a broadcast."""
         info = self.info
-        # A broadcast that several vectors multiply with gets a register of its own; one that
-        # a single vector multiplies with is a memory operand where the target has those.
-        # Elsewhere the next broadcast is loaded while this one, which is used once, is multiplied.
+        # A broadcast that several vectors multiply with gets a register of its own. A broadcast for
+        # a single vector is a memory operand if the target has those. Otherwise the next broadcast
+        # is loaded while this one is multiplied.
         dot = self.arithmetic.dot
         operand = broadcast_is_operand(info) and dot.depth == 1
         broadcast = np.where(vectors > 1, 1.0, 0.0 if operand else 2.0)
@@ -275,13 +275,14 @@ class DirectTiling(Tiling):
         """Time that the busiest unit takes for an instruction of the inner loop."""
         info, cost = self.info, self.arithmetic.dot.cost
         positions = (values["tile_rows"] * values["tile_columns"]).astype(np.float64)
-        # Each weight serves all positions, each broadcast all vectors of a tile.
+        # Each weight is used for all positions of a tile, and each broadcast for all its vectors.
         loads = 1.0 / (info.loads_per_cycle * positions)
         broadcasts = 1.0 / (info.broadcasts_per_cycle * values["tile_vectors"])
         reloads = self._spilled(values) / info.loads_per_cycle
         ports = info.fma_per_cycle * (loads + broadcasts + reloads) / cost
         waiting = info.sums_in_flight / e.accumulators / cost
-        # From L2 come weights, and for each tap again a block of inputs that L1 does not hold.
+        # Weights come from L2. If L1 cannot hold a block of inputs, it also comes from L2 again for
+        # each tap.
         streaming = (e.weight_bytes > info.l1_bytes / 2) * info.l2_vector_fmas / positions / cost
         block = np.minimum(values["channel_block"], self.reduction_channels)
         in_l1 = e.input_bytes * block / self.reduction_channels <= info.l1_bytes
@@ -314,8 +315,8 @@ class DirectTiling(Tiling):
         sums, dot = e.accumulators, self.arithmetic.dot
         reduction_channels = self.geometry.taps * self.reduction_channels / dot.depth
         products = np.maximum(1.0, reduction_channels * (1.0 - e.skipped))
-        # The next tile starts while sums are stored, as far as instructions in flight reach;
-        # those of more sums than half of the registers hold are waited for.
+        # The next tile starts while sums are stored, as far as instructions in flight reach. Only
+        # the stores of sums beyond half of the registers cost time.
         exposed = np.maximum(0.0, sums - self.info.vector_registers / 2)
         ends = TILE_CYCLES + STORE_CYCLES * exposed
         cycles = LOOP_CYCLES / (e.run * sums) + ends / (products * sums) + 0.3 / sums

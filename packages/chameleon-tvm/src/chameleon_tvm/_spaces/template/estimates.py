@@ -195,7 +195,7 @@ def first_guesses(
     tile_columns = [space.index[name] for name in tile_knobs]
     _, tile = np.unique(configs[order][:, tile_columns], axis=0, return_inverse=True)
     tile = tile.reshape(-1)
-    # How many cheaper variants of the same tile there are.
+    # The number of cheaper variants of the same tile.
     grouped = np.argsort(tile, kind="stable")
     starts = np.searchsorted(tile[grouped], tile[grouped])
     cheaper = np.empty(len(tile))

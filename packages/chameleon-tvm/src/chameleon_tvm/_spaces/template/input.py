@@ -95,7 +95,8 @@ class Input:
         rows, _ = g.padded_size
         count = g.batch * self.blocks * g.planes * rows
         if count == 1 and not self.arithmetic.reads_storage_dtype:
-            # Templates that need no copy have the choice of reading in place instead.
+            # No parallel loop is needed for one row of a copy that the template needs for its
+            # arithmetic.
             return self._make_row(0)
         return emit.parallel("row", count, self._make_row)
 
@@ -145,7 +146,7 @@ class Input:
         _, left = self.geometry.pads
         n, block, _ = row_indices
         size = self.block
-        # Channels of a block that the input has.
+        # The number of channels of a block that exist in the input.
         present = min(size, self.channels * self.repeat // min(self.blocks, self.geometry.groups))
 
         def element(x: Expr, c: Expr) -> Stmt:

@@ -36,7 +36,7 @@ def _distinct(_: object, attribute: Any, chosen: tuple[str, ...]) -> None:
         raise ValueError(f"{attribute.name} names an algorithm twice: {', '.join(chosen)}")
 
 
-@attrs.frozen(kw_only=True, slots=False)  # AutoOptions has a second base, whose options are slots
+@attrs.frozen(kw_only=True, slots=False)  # a subclass has another base with slots
 class TemplateOptions:
     """Options of the space ``template``.
 
@@ -79,7 +79,7 @@ class TemplateOptions:
         metadata={
             "help": "names of templates that go before the built-in ones",
             "names": "templates",
-            # Folders of runs that knew no such option stay theirs.
+            # Run folders that were made before this option existed still match.
             "unwritten_default": True,
         },
     )

@@ -71,7 +71,7 @@ class Output:
         shape = physical_shape(image, g.out_layout)
         self.epilogue = epilogue_of(spec, g.groups * self.channels, shape, sums=sums)
         self.out = emit.buffer("out", shape, dtype=self.epilogue.out_dtype)
-        # All that needs no other element of the output is done while there still are vectors.
+        # Without a residual, the epilogue can be computed on vectors before they are stored.
         self.finishes_vectors = self.epilogue.residual is None
         dtype = self.epilogue.out_dtype if self.finishes_vectors else "float32"
         elements = tile.rows * tile.columns * self.block
@@ -163,7 +163,7 @@ class Output:
 
     def _guard(self, at: TilePosition, xi: Expr, store: Stmt) -> Stmt:
         """A statement that stores the output at a column of a tile, if there is such an output."""
-        del at, xi  # there is one for each column
+        del at, xi  # each column has an output
         return store
 
 

@@ -53,7 +53,8 @@ class PlanarConvolution:
         self.weights = emit.buffer("weights", (g.groups * self.blocks, taps, tile.channels))
         self.out = emit.buffer("out", shape)
         self.epilogue = VectorEpilogue(spec, g.groups * g.oc, shape)
-        # Columns that a stride takes apart lie beside each other, so that they are a vector.
+        # Columns at the distance of the stride are stored side by side, so that a vector can load
+        # them.
         self.pitch = math.ceil(self._input_columns / g.stride[1])
         rows = input_rows(g, tile.band_rows)
         self.staged = emit.buffer("staged", (g.ic, rows, g.stride[1] * self.pitch))
@@ -101,7 +102,8 @@ class PlanarConvolution:
 
             first, end = 0, self.pitch
             if self.tile.band_columns == g.out[1]:
-                # The whole row: its borders are known. A part of one has none, as it has no taps.
+                # If a band has whole rows, its borders are known. Bands of parts of rows are only
+                # for 1x1 convolutions, and have no borders.
                 before, size = g.pads[1] - phase, g.size[1]
                 first = min(end, max(0, math.ceil(before / g.stride[1])))
                 end = max(first, min(end, math.ceil((size + before) / g.stride[1])))

@@ -29,7 +29,7 @@ class ScheduledTemplate(Template):
     plain_loops: ClassVar[bool] = False
 
     def __init__(self, task: Task, options: TemplateOptions) -> None:
-        del options  # they choose among algorithms, and this is one
+        del options  # they choose between algorithms
         self.task = task
         self.operator: Operator = operator_of(task)
 

@@ -208,7 +208,7 @@ class SplitConvolution(TileConvolution):
     def _make_input(self) -> SplitInput:
         g = self.geometry
         if g.kernel == (1, 1) and g.size == g.out and not any(g.padded):
-            # Threads share the rows of a copy: each pixel is one.
+            # Threads share the rows of a copy, so each pixel becomes a row.
             column = (math.prod(g.size), 1)
             g = attrs.evolve(g, size=column, out=column)
         return SplitInput(g, arithmetic=self.arithmetic, channels=self.channels, pitch=self.pitch)
@@ -251,7 +251,7 @@ class SplitAlgorithm(TileAlgorithm):
         names = allowed_splits(options)
         if not names or spec.dtype != FLOAT32 or not tile_tiling.supports(geometry):
             return None
-        # Workers load no plugins for operators of float32.
+        # Plugins are left out, because workers load none for float32 operators.
         products = tile_products_of(target, data=BFLOAT16, weights=BFLOAT16, plugins=False)
         fitting = [product for product in products if product.data == BFLOAT16_BITS]
         if not fitting or not fills_tile(geometry, fitting[0]):

@@ -36,8 +36,8 @@ PART_PRODUCTS: dict[int, Sequence[tuple[int | None, int | None]]] = {
     2: [(1, 2), (0, 1), (None, 0)],
     3: [(2, 3), (1, None), (None, 1), (0, None), (None, 2), (None, 0)],
 }
-"""For each number of parts, the products: the part of the weights and the part of the data that are
-loaded before, or None for those that are in the registers. Small products come first. The last part
+"""For each number of parts, the products. A product is the part of the weights and the part of the
+data to load before; None for a part that is in registers. Small products come first. The last part
 of the data is the first one without infinities, see ``SplitInput``."""
 
 
@@ -231,7 +231,7 @@ class TileConvolution:
 
     def _image(self, n: Expr, part: int) -> Expr:
         """Index of an image in a part of the copy, or of the input."""
-        del part  # there is one
+        del part  # numbers have a single part
         return n
 
     def _pixel(self, n: Expr, row: Expr, column: Expr) -> Expr:
@@ -316,5 +316,5 @@ class TileAlgorithm(Algorithm):
 
     def _arithmetic(self, values: Mapping[str, Any]) -> TileArithmetic:
         """The arithmetic of a configuration."""
-        del values  # there is one
+        del values  # all configurations share one
         return self.arithmetic

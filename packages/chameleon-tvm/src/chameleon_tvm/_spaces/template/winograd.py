@@ -48,14 +48,14 @@ class WinogradConvolution:
         shape = (g.batch, *g.out, g.oc)
         self.channels_first = g.layout == "NCHW"
         self.images = emit.buffer("data", (g.batch, g.ic, *g.size))
-        # With channels first, a copy has them last.
+        # If the input has channels first, the kernel reads a copy with channels last.
         self.data = emit.buffer(
             "staged" if self.channels_first else "data", (g.batch, *g.size, g.ic)
         )
         self.weights = emit.buffer("weights", (self.blocks, self.matrices.points, g.ic, self.block))
         self.out = emit.buffer("out", shape)
         self.epilogue = VectorEpilogue(spec, g.oc, shape)
-        # A vector more than the channels: rows a power of two apart would share cache sets.
+        # Rows are padded by a vector, because rows at a power of two would share cache sets.
         slots = self.tiles if tile.shared else tile.block
         self.inputs = emit.buffer("inputs", (self.matrices.points, slots, g.ic + g.lanes))
         self.products = emit.buffer(

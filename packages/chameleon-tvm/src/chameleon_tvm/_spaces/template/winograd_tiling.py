@@ -53,8 +53,8 @@ class WinogradTile:
         rows: Tiles whose sums are in registers at once.
         vectors: Vectors of output channels whose sums are in registers at once.
         steps: Number of groups of ``rows`` tiles in a block, which use the same weights in L1.
-        shared: Whether the inputs of all blocks are transformed first and weights are read once,
-            instead of each block transforming its own inputs, which stay in L2.
+        shared: Whether the inputs of all blocks are transformed first and weights are read once.
+            Otherwise each block transforms its own inputs, which stay in L2.
         unroll: Input channels per iteration of the innermost loop.
     """
 
@@ -202,7 +202,8 @@ class WinogradTiling(Tiling):
         tasks = np.where(shared, blocks * panels, blocks)
         transformed = np.where(shared, 1.0, waste)
         operations = INPUT_OPERATIONS * transformed / g.oc + OUTPUT_OPERATIONS * waste / g.ic
-        # Held by L2 or read again: weights by every block of tiles, inputs by every panel.
+        # If L2 cannot hold them, every block of tiles reads the weights again, and every panel the
+        # inputs.
         cache = info.l2_bytes / 2
         weights = points * g.ic * g.oc * FLOAT_BYTES
         inputs = points * tiles * g.ic * FLOAT_BYTES
@@ -252,7 +253,7 @@ class WinogradTiling(Tiling):
         issue = np.maximum(np.maximum(1.0, waiting), ports)
         issue = np.maximum(issue, info.l2_vector_fmas / (rows * again))
         issue = issue + 0.01 * e.loads_per_fma + 0.6 * info.fma_per_cycle / e.accumulators
-        # L2 is for the weights, too, which pass by while a block of tiles is worked on.
+        # L2 must also hold the weights that are read while a block of tiles is computed.
         occupied = e.workspace_bytes / info.l2_bytes
         spilled = 0.2 * np.maximum(0.0, occupied - 0.25) + 0.1 * np.maximum(0.0, occupied - 0.75)
         loops = e.imbalance * (e.products * issue + e.transforms)
@@ -260,7 +261,7 @@ class WinogradTiling(Tiling):
         from_l3 = info.flop_per_byte(info.l3_bytes_per_cycle)
         from_memory = info.flop_per_byte(info.memory_bytes_per_cycle)
         memory = np.where(far, from_memory, from_l3) * e.traffic
-        # Transforming all inputs first is a step of its own, whose stores nothing hides.
+        # The transformation of all inputs is a separate step, and no arithmetic hides its stores.
         far = e.shared_bytes > info.l3_bytes / 2
         staged = np.where(far, STAGED_MEMORY * from_memory, STAGED_L3 * from_l3) * e.staged
         cost: Numbers = np.maximum(loops, memory) * (1.0 + spilled) + 0.1 * memory + staged
@@ -274,7 +275,7 @@ class WinogradTiling(Tiling):
         estimate knows. So each algorithm gets at least a quarter of the guesses.
         """
         configs = space.all_legal
-        if configs is None:  # more than can be listed
+        if configs is None:  # there are too many to list
             configs = space.sample(1 << 16, np.random.default_rng(0))
         order = np.argsort(self.guessed_cost(space.values(configs)), kind="stable")
         configs = configs[order]

@@ -41,7 +41,7 @@ def _power(call: TorchCall) -> Any:
 def _pow_tensor_scalar(call: TorchCall) -> Any:
     """``pow`` with a number as exponent, whose result is floating-point for some integers."""
     same = str(call.value(0).ty.dtype) == call.dtype
-    return call.importer._pow(call.node) if same else _power(call)  # noqa: SLF001 - no other way in
+    return call.importer._pow(call.node) if same else _power(call)  # noqa: SLF001 - no public method
 
 
 def _div(call: TorchCall) -> Any:

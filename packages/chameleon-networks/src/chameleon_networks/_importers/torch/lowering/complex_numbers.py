@@ -300,7 +300,7 @@ def has_complex(program: Any) -> bool:
 def remove_complex(program: Any) -> Any:
     """Rewrite a program so that pairs of real numbers replace its complex numbers."""
     # The decomposed program shares mappings with the user's program, which must not change.
-    program._state_dict = dict(program.state_dict)  # noqa: SLF001 - it cannot be given otherwise
+    program._state_dict = dict(program.state_dict)  # noqa: SLF001 - the constructor has no argument for it
     program._constants = dict(program.constants)  # noqa: SLF001
     graph = program.graph
     pairs: set[Any] = set()

@@ -43,7 +43,7 @@ _ATEN = torch.ops.aten
 _FIRST_RESULT_ONLY = {
     *(_ATEN.native_layer_norm.default, _ATEN.native_group_norm.default),
     *(_ATEN.max_pool2d_with_indices.default, _ATEN.max_pool3d_with_indices.default),
-    _ATEN._native_batch_norm_legit.no_stats,  # noqa: SLF001 - the operator is called so
+    _ATEN._native_batch_norm_legit.no_stats,  # noqa: SLF001 - the operator has this name
 }
 """Operators of which the importer supports only the first result."""
 
@@ -199,7 +199,7 @@ def _is_assertion(node: Any) -> bool:
     if node.target is getitem:
         return bool(node.args[0].target is with_effects and _is_assertion(node.args[0]))
     if node.target is with_effects:
-        check = _ATEN._linalg_check_errors.default  # noqa: SLF001 - it is called so
+        check = _ATEN._linalg_check_errors.default  # noqa: SLF001 - the operator has this name
         return bool(node.args[1] is check)
     return node.op == "call_function" and str(node.target.__name__).startswith("_assert")
 
@@ -304,7 +304,7 @@ def _cdist(item: Any, two: Any, p: float, _mode: int | None) -> Any:
 
 def _norm_of_difference(difference: Any, p: float) -> Any:
     """The norm of differences along the last axis."""
-    if p == 2.0:  # noqa: PLR2004 - Euclid's
+    if p == 2.0:  # noqa: PLR2004 - the Euclidean norm
         return (difference * difference).sum(-1).sqrt()
     if p == 0.0:
         return (difference != 0).to(difference.dtype).sum(-1)
@@ -513,7 +513,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _ATEN.ldexp.Tensor: lambda x, y: x * torch.exp2(y.float()),
     _ATEN.addbmm.default: lambda x, y, z, *, beta=1, alpha=1: beta * x + alpha * (y @ z).sum(0),
     _ATEN.angle.default: _angle,
-    _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator is called so
+    _ATEN._trilinear.default: _trilinear,  # noqa: SLF001 - the operator has this name
     _ATEN.scatter_reduce.two: _scatter_reduce,
     _ATEN.rrelu_with_noise_functional.default: _rrelu,
     _ATEN.var_mean.correction: _var_mean,

@@ -133,7 +133,7 @@ def _convolution(call: TorchCall) -> Any:
     """``convolution``; TVM's importer has no transposed convolution of three dimensions."""
     transposed, rank = bool(call.node.args[6]), len(extents(call.value(0)))
     if not transposed or rank != 5:  # noqa: PLR2004 - a batch of volumes with channels
-        return call.importer._convolution(call.node)  # noqa: SLF001 - it has no other way in
+        return call.importer._convolution(call.node)  # noqa: SLF001 - no public method
     stride, padding, dilation = (_per_axis(call.node.args[place], 3) for place in (3, 4, 5))
     result = op.nn.conv3d_transpose(
         call.value(0),

@@ -242,7 +242,7 @@ class _Importer(ExportedProgramImporter):
 
     @staticmethod
     def _has_cond_op(_nodes: Any) -> bool:
-        """Whether a Relax function needs branches, which ``_cond`` never does."""
+        """Whether a Relax function needs branches: never, because ``_cond`` computes both."""
         return False
 
     def _check_unsupported_func_type(self, nodes: Any) -> None:

@@ -72,7 +72,7 @@ def _substitute_by_blocks(a: Any, b: Any, *, unit: bool) -> Any:
     """The solution for a lower triangle, whose blocks on the diagonal are inverted at once."""
     count = a.shape[-1]
     size = math.isqrt(count - 1) + 1
-    # The last block may solve rows of the block before it a second time.
+    # The last block may overlap the block before it, and solves these rows again.
     parts = [slice(start, start + size) for start in (*range(0, count - size, size), count - size)]
     blocks = torch.stack([a[..., part, part] for part in parts], -3)
     inverses = _substitute(blocks, torch.eye(size, dtype=a.dtype), upper=False, unit=unit)
@@ -301,7 +301,7 @@ def _orthogonal_columns(a: Any, rows: int) -> Any:
     # A sweep pairs each column with each other one; so many sweeps suffice for float32.
     for _ in range((4 if count <= 3 else 6) * (count - 1 + odd)):  # noqa: PLR2004
         first_half, second_half = _rotate(first_half, second_half, rows)
-        if count == 2:  # noqa: PLR2004 - it is the only pair
+        if count == 2:  # noqa: PLR2004 - two columns are a single pair
             continue
         if odd:
             moved, last = torch.cat([last, first_half[..., :-1]], -1), second_half[..., :1]
@@ -373,7 +373,7 @@ def _covariance(
     return (x @ (x * weights).mT / (total - correction * weight_lost).clamp(min=0)).squeeze()
 
 
-def _correlation(input: Any) -> Any:  # noqa: A002 - torch's name
+def _correlation(input: Any) -> Any:  # noqa: A002 - torch calls the argument so
     """``corrcoef``."""
     covariance = _covariance(input)
     if covariance.ndim == 0:
@@ -383,7 +383,7 @@ def _correlation(input: Any) -> Any:  # noqa: A002 - torch's name
 
 
 def _least_squares(
-    input: Any,  # noqa: A002 - torch's name
+    input: Any,  # noqa: A002 - torch calls the argument so
     b: Any,
     rcond: Any = None,
     *,
@@ -406,7 +406,7 @@ def _least_squares(
 
 
 def _combinations(
-    input: Any,  # noqa: A002 - torch's name
+    input: Any,  # noqa: A002 - torch calls the argument so
     r: int = 2,
     with_replacement: bool = False,
 ) -> Any:
@@ -419,7 +419,7 @@ def _combinations(
     return input[chosen] if r else input[:0]
 
 
-def _narrow(input: Any, dim: int, start: Any, norm: int) -> Any:  # noqa: A002 - torch's name
+def _narrow(input: Any, dim: int, start: Any, norm: int) -> Any:  # noqa: A002 - torch calls the argument so
     """``narrow``, also from a place that is a tensor."""
     if not isinstance(start, torch.Tensor):
         return input.narrow(dim, start, norm)
@@ -445,7 +445,7 @@ DECOMPOSITIONS = (
             (_ATEN.linalg_lu_solve.default, _lu_solve),
             (_ATEN.linalg_lu.default, _plu),
             (_ATEN.lu_unpack.default, _lu_unpack),
-            (_ATEN._linalg_det.default, _determinant),  # noqa: SLF001 - it is called so
+            (_ATEN._linalg_det.default, _determinant),  # noqa: SLF001 - the operator has this name
             (_ATEN._linalg_slogdet.default, _log_determinant),  # noqa: SLF001
             (_ATEN.linalg_inv_ex.default, _inverse),
             (_ATEN._linalg_solve_ex.default, _solve),  # noqa: SLF001

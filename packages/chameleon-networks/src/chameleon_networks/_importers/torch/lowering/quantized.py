@@ -40,7 +40,7 @@ def _parameter(call: TorchCall, value: Any, dtype: str) -> Any:
 
 
 def _quantize(axis_at: int | None, call: TorchCall) -> Any:
-    """The call's arguments: input, scale, zero point, [axis], least and largest number, dtype."""
+    """Quantize by a call's scale, zero point, [axis], least and largest number, and dtype."""
     last = 3 if axis_at is None else 4
     low, high = int(call.node.args[last]), int(call.node.args[last + 1])
     dtype = _dtype(call.argument(last + 2, "dtype"))

@@ -59,7 +59,7 @@ def _cumulative_extremum(reaches: Any, x: Any, dim: int) -> Any:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
 
     def join(before: Any, earlier: Any, value: Any, place: Any) -> Any:
-        later = reaches(value, before) | (value != value)  # noqa: PLR0124 - NaN stays
+        later = reaches(value, before) | (value != value)  # noqa: PLR0124 - NaN is an extremum
         return torch.where(later, value, before), torch.where(later, place, earlier)
 
     places = torch.arange(x.shape[dim]).reshape(-1, *[1] * (x.ndim - 1 - dim % x.ndim))
@@ -149,7 +149,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         _histogram_counts(x, [edges], **options),
         edges.clone(),
     ),
-    _ATEN._histogramdd_bin_edges.default: _histogramdd_edges,  # noqa: SLF001 - it is called so
+    _ATEN._histogramdd_bin_edges.default: _histogramdd_edges,  # noqa: SLF001 - the operator has this name
     _ATEN._histogramdd_from_bin_cts.default: _histogramdd,  # noqa: SLF001
     _ATEN._histogramdd_from_bin_tensors.default: _histogram_counts,  # noqa: SLF001
     _ATEN.sort.stable: _stable_sort,

@@ -117,7 +117,7 @@ def _i_scaled(order: int, x: Any) -> Any:
 
 
 def _bessel_i(order: int, x: Any) -> Any:
-    half = (0.5 * x.abs()).exp()  # applied twice, to overflow later
+    half = (0.5 * x.abs()).exp()  # two factors overflow later than one
     return _i_scaled(order, x) * half * half
 
 
@@ -151,7 +151,7 @@ float32."""
 
 
 def _log_gamma(x: Any) -> Any:
-    reflected = x < 0.5  # noqa: PLR2004 - as below
+    reflected = x < 0.5  # noqa: PLR2004 - the reflection formula is for x < 1/2
     value = _log_gamma_from_half(torch.where(reflected, 1.0 - x, x))
     sine = torch.sin(math.pi * (x - x.round())).abs()
     result = torch.where(reflected, math.log(math.pi) - sine.log() - value, value)
@@ -171,7 +171,7 @@ def _log_gamma_from_half(x: Any) -> Any:
 
 
 def _digamma(x: Any) -> Any:
-    reflected = x < 0.5  # noqa: PLR2004 - as above
+    reflected = x < 0.5  # noqa: PLR2004 - the reflection formula is for x < 1/2
     value = _digamma_from_half(torch.where(reflected, 1.0 - x, x))
     turn = x - x.round()  # the difference is exact near a pole
     value = torch.where(reflected, value - math.pi / torch.tan(math.pi * turn), value)
@@ -191,7 +191,7 @@ def _polygamma(order: int, x: Any) -> Any:
     """Derivatives of digamma, by 6.4.7 and 6.4.10 and the Euler-Maclaurin formula."""
     if order == 0:
         return _digamma(x)
-    reflected = x < 0.5  # noqa: PLR2004 - as above
+    reflected = x < 0.5  # noqa: PLR2004 - the reflection formula is for x < 1/2
     value = _polygamma_from_half(order, torch.where(reflected, 1.0 - x, x))
     turn = x - x.round()
     # The cosine as a sine, which is more exact at a quarter of a turn.
@@ -250,8 +250,8 @@ def _inverse_error(x: Any, logarithm: Any) -> Any:
         _polynomial(root - start, above) / _polynomial(root - start, below)
         for start, (above, below) in ((1.6, _NEAR_TAIL), (5.0, _FAR_TAIL))
     )
-    tail = x.sign() * torch.where(root < 5.0, near, far) / math.sqrt(2.0)  # noqa: PLR2004 - AS 241
-    return torch.where(logarithm < 5.0, central, tail)  # noqa: PLR2004 - Giles's
+    tail = x.sign() * torch.where(root < 5.0, near, far) / math.sqrt(2.0)  # noqa: PLR2004 - the limit of algorithm AS 241
+    return torch.where(logarithm < 5.0, central, tail)  # noqa: PLR2004 - the limit of Giles (2010)
 
 
 def _erfinv(x: Any) -> Any:

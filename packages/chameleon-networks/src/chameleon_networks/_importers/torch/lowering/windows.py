@@ -16,7 +16,7 @@ def _window_indices(
     extent: int, size: int, step: int, margin: int, spread: int, *, ceil: bool
 ) -> Any:
     """The indices of each window along an axis, of shape (windows, size)."""
-    # Those outside are replaced by others of the same window.
+    # An index outside of the input is replaced by another one of the same window.
     reach = spread * (size - 1) + 1
     count = (extent + 2 * margin - reach + (step - 1 if ceil else 0)) // step + 1
     if ceil and (count - 1) * step >= extent + margin:
@@ -132,7 +132,8 @@ def _addresses(first: int, size: Sequence[int], stride: Sequence[int]) -> Any:
 
 def _conv_transpose(*args: Any) -> Any:
     """A transposed convolution as a convolution over its input with zeros in between."""
-    # With computed weights, TVM's has neither dilation nor groups, nor three spatial axes.
+    # For computed weights, the transposed convolution of TVM has no dilation, groups, or third
+    # axis.
     x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args
     axes, volumes = x.ndim - 2, 3
     if not transposed or (max(dilation) == 1 and groups == 1 and axes != volumes):
