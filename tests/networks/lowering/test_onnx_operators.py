@@ -4,6 +4,7 @@ import numpy as np
 import onnx.reference
 import onnxruntime
 import pytest
+import torch
 from chameleon_core._errors import ConfigError
 from chameleon_networks._backends.onnx_networks import prepare, run_node
 from chameleon_networks._importers.onnx.importer import import_model
@@ -37,6 +38,30 @@ def test_operators_give_onnxruntimes_numbers(models):
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
     owners = {location.owner for location in graph.locations.values()}
     assert owners == {node.name for node in proto.graph.node}
+
+
+@pytest.mark.parametrize("pad", [0, 1, 3])
+@pytest.mark.parametrize(("kernel", "added"), [(2, 1), (2, 2), (3, 2), (3, 4)])
+def test_output_padding_uncovers_what_pads_crop(pad, kernel, added):
+    """onnxruntime refuses an output padding of a stride or more, and torch of a dilation."""
+    rng, dilation = np.random.default_rng(0), 3
+    x = rng.standard_normal((1, 2, 9)).astype(np.float32)
+    filters = rng.standard_normal((2, 3, kernel)).astype(np.float32)
+    options = {"dilations": [dilation], "pads": [pad] * 2, "output_padding": [added]}
+    models = {
+        "constant": one("ConvTranspose", [x], filters, **options),
+        "computed": one("ConvTranspose", [x, filters], **options),
+    }
+    proto, inputs = together(models.values())
+    whole = torch.conv_transpose1d(torch.tensor(x), torch.tensor(filters), dilation=dilation)
+    whole = np.pad(whole.numpy(), [(0, 0), (0, 0), (0, added)])
+    expected = [whole[..., pad : whole.shape[-1] - pad]] * 2
+    assert (
+        differences(
+            models, answers(import_model(proto, {}).module, list(inputs.values())), expected
+        )
+        == {}
+    )
 
 
 def test_the_largest_of_no_numbers_are_empty():
