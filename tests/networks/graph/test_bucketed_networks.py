@@ -13,7 +13,7 @@ from chameleon_networks._delivery import buckets
 from chameleon_networks._delivery.buckets import summed
 from chameleon_networks._frontends.bucketed import BucketedFrontend, make_frontend
 from chameleon_networks._frontends.network import NetworkFrontend
-from chameleon_networks._importers.options import OnnxOptions
+from chameleon_networks._importers.options import OnnxOptions, TorchOptions
 from chameleon_networks._shapes import Buckets
 
 from ..masked import NETWORK, masked  # noqa: TID252 - shared by folders
@@ -159,13 +159,56 @@ def _convolved(folder, *extents):
     return _bucketed(file, {"image.in": (Buckets(buckets=extents, pad=0.0), 3, 6, 6)})
 
 
-WORDS = r"padding changes the answers: with axis 1 of x 6 padded to 8, its outputs are off by"
+WORDS = r"padding changes the answers: with axis 1 of x 1 padded to 4, its outputs are off by"
 
 
 def test_padding_that_changes_the_answers_is_refused_before_tuning(tmp_path):
     with pytest.raises(ConfigError, match=WORDS) as caught:
         check_padding(_mean(tmp_path).network, 1)
     assert "mask" in str(caught.value.hint)
+
+
+BRANCHING = """
+import torch
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x):
+        total = x.sum(1)
+        return -total if {branch} else total
+
+
+def make():
+    return Branching(), (torch.ones(1, 24),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("branch", "asked"),
+    [
+        ("x.shape[1] <= 16", "13 padded to 24"),
+        ("x.shape[1] == 11", "11 padded to 12"),
+        ("14 < x.shape[1] < 17", "15 padded to 24"),
+    ],
+)
+def test_a_branch_by_the_length_inside_of_a_bucket_is_refused(tmp_path, branch, asked):
+    file = tmp_path / "branching.py"
+    file.write_text(BRANCHING.format(branch=branch))
+    shapes = {"x": (1, Buckets(buckets=(12, 24), pad=0.0, name="length"))}
+    source = make_frontend(TorchOptions(source=f"{file}:make", shapes=shapes, compare=False))
+    with pytest.raises(ConfigError, match=f"padding changes the answers: with length {asked}"):
+        check_padding(source.network, 1)
+    assert source.network.padding_checked is False
+
+
+def test_lengths_that_the_framework_refuses_are_not_tested(tmp_path):
+    file = tmp_path / "branching.py"
+    file.write_text(BRANCHING.format(branch="x.unfold(1, 3, 1) is None"))
+    shapes = {"x": (1, Buckets(buckets=(12, 24), pad=0.0, name="length"))}
+    source = make_frontend(TorchOptions(source=f"{file}:make", shapes=shapes, compare=False))
+    [said] = check_padding(source.network, 1)
+    assert "length 1 padded" not in said
+    assert "length 11 padded to 12, length 13 padded to 24" in said
 
 
 @pytest.mark.parametrize("extremum", ["Max", "Min"])
@@ -243,7 +286,10 @@ def test_each_bucket_is_checked(tmp_path, monkeypatch):
     monkeypatch.setattr(NetworkFrontend, "check", checked)
     report = _convolved(tmp_path, 4, 12).check("llvm", 2, None)
     assert report["summary"] == (
-        "each bucket: it compiles; padding keeps the answers (axis 0 of image.in 8 padded to 12)"
+        "each bucket: it compiles; padding keeps the answers ("
+        "axis 0 of image.in 1 padded to 4, axis 0 of image.in 3 padded to 4, "
+        "axis 0 of image.in 5 padded to 12, axis 0 of image.in 8 padded to 12, "
+        "axis 0 of image.in 11 padded to 12)"
     )
     asked.clear()
     again = _convolved(tmp_path, 4, 12).check("llvm", 2, json.loads(json.dumps(report)))

@@ -21,8 +21,11 @@ from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._quick_tvm import te, tvm
 from chameleon_tvm._spaces.auto import AutoSpace
 from chameleon_tvm._spaces.options import AutoOptions
+from chameleon_tvm._spaces.sketch.options import SketchOptions
+from chameleon_tvm._spaces.sketch.provider import SketchSpace
 from chameleon_tvm._spaces.template.provider import template_of
 from computing import require_reference
+from structlog.testing import capture_logs
 
 from ..modules import module_of  # noqa: TID252 - shared by folders
 
@@ -96,6 +99,25 @@ def test_a_winner_is_what_is_compiled(network, tasks):
     result = compile_network(*network, kernels, TARGET)
     assert f"tuned_{task.name}" in result.functions
     assert kernels.loops.plans
+
+
+def test_a_winner_of_another_space_keeps_the_default_schedule(network, tasks):
+    """Its knobs are those of sketches, even if there are as many as the template has."""
+    [task] = tasks
+    knobs = len(template_of(task).space().knobs)
+    kernels = Kernels(
+        {task.key: Winner(task=task, config=(0,) * knobs, seconds=1e-6)},
+        SketchSpace(SketchOptions()),
+        TARGET,
+    )
+    with capture_logs() as entries:
+        result = compile_network(*network, kernels, TARGET)
+    assert not any(name.startswith("tuned_") for name in result.functions)
+    assert {
+        "task": task.name,
+        "event": "loops_keep_default_schedule",
+        "log_level": "warning",
+    } in entries
 
 
 def test_only_functions_of_the_network_are_built(network, monkeypatch):

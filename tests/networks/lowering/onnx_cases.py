@@ -48,6 +48,8 @@ class Model:
             [numpy_helper.from_array(v, n) for n, v in self.constants.items() if v is not None],
         )
         opsets = [helper.make_opsetid("", self.opset)]
+        if "domain" in self.attributes:
+            opsets.append(helper.make_opsetid(self.attributes["domain"], 1))
         made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
         return onnx.shape_inference.infer_shapes(made)
 

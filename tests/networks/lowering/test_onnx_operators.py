@@ -4,6 +4,7 @@ import numpy as np
 import onnx.reference
 import onnxruntime
 import pytest
+import torch
 from chameleon_core._errors import ConfigError
 from chameleon_networks._backends.onnx_networks import prepare, run_node
 from chameleon_networks._importers.onnx.importer import import_model
@@ -37,6 +38,66 @@ def test_operators_give_onnxruntimes_numbers(models):
     assert differences(models, got, onnxruntimes_numbers(proto, inputs)) == {}
     owners = {location.owner for location in graph.locations.values()}
     assert owners == {node.name for node in proto.graph.node}
+
+
+@pytest.mark.parametrize("pad", [0, 1, 3])
+@pytest.mark.parametrize(("kernel", "added"), [(2, 1), (2, 2), (3, 2), (3, 4)])
+def test_output_padding_uncovers_what_pads_crop(pad, kernel, added):
+    """onnxruntime refuses an output padding of a stride or more, and torch of a dilation."""
+    rng, dilation = np.random.default_rng(0), 3
+    x = rng.standard_normal((1, 2, 9)).astype(np.float32)
+    filters = rng.standard_normal((2, 3, kernel)).astype(np.float32)
+    options = {"dilations": [dilation], "pads": [pad] * 2, "output_padding": [added]}
+    models = {
+        "constant": one("ConvTranspose", [x], filters, **options),
+        "computed": one("ConvTranspose", [x, filters], **options),
+    }
+    proto, inputs = together(models.values())
+    whole = torch.conv_transpose1d(torch.tensor(x), torch.tensor(filters), dilation=dilation)
+    whole = np.pad(whole.numpy(), [(0, 0), (0, 0), (0, added)])
+    expected = [whole[..., pad : whole.shape[-1] - pad]] * 2
+    assert (
+        differences(
+            models, answers(import_model(proto, {}).module, list(inputs.values())), expected
+        )
+        == {}
+    )
+
+
+def packed(numbers, bits):
+    """Rows of numbers of few bits in bytes, the lowest bits first."""
+    rest = -numbers.shape[-1] % (8 // bits)
+    numbers = np.pad(numbers, [*[(0, 0)] * (numbers.ndim - 1), (0, rest)])
+    parts = numbers.reshape(*numbers.shape[:-1], -1, 8 // bits).astype(np.uint8)
+    return np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), -1)
+
+
+@pytest.mark.parametrize("zero", ["none", "packed", "float"])
+@pytest.mark.parametrize(
+    ("bits", "depth", "block"), [(4, 2048, 512), (4, 80, 32), (8, 64, 16), (2, 72, 16)]
+)
+def test_weights_of_few_bits_are_those_of_their_blocks(bits, depth, block, zero):
+    rng, columns, blocks = np.random.default_rng(0), 5, -(-depth // block)
+    codes = rng.integers(0, 2**bits, (columns, blocks, block))
+    scales = (rng.random((columns, blocks)) / 8 + 0.01).astype(np.float32)
+    zeros = rng.integers(0, 2**bits, (columns, blocks))
+    constants = [packed(codes, bits), scales.reshape(-1), None]
+    if zero == "none":
+        zeros[:] = 2 ** (bits - 1)
+    else:
+        is_packed = zero == "packed"
+        constants[2] = packed(zeros, bits).reshape(-1) if is_packed else zeros.astype(np.float32)
+    order = rng.permutation(depth).astype(np.int32) // block if zero == "float" else None
+    bias = rng.standard_normal(columns).astype(np.float32)
+    x = rng.standard_normal((2, 3, depth)).astype(np.float32)
+    options = {"K": depth, "N": columns, "bits": bits, "block_size": block}
+    constants += [order, bias]
+    model = one("MatMulNBits", [x], *constants, **options, domain="com.microsoft")
+    group = np.arange(depth) // block if order is None else order
+    numbers = codes.reshape(columns, -1)[:, :depth] - zeros[:, group]
+    expected = [x @ (numbers * scales[:, group]).astype(np.float32).T + bias]
+    got = answers(import_model(model.proto, {}).module, [x])
+    assert differences({"product": model}, got, expected) == {}
 
 
 def test_the_largest_of_no_numbers_are_empty():
@@ -278,6 +339,10 @@ _SPLIT = "outputs cannot be parts of"
         (one("ReduceMin", [_SEVEN], [2]), "no axis 2 among 1 axes"),
         (one("ReduceSum", [_SEVEN], [2]), "ValueError: the input axis 2 is out of range"),
         (one("Gather", [_SEVEN], [2], axis=5), "no axis 5 among 1 axes"),
+        (
+            one("MatMulNBits", [_SEVEN], [0], [1.0], K=7, N=1, bits=3, block_size=8),
+            "its weights have 3 bits",
+        ),
     ],
 )
 def test_what_is_refused_names_its_node_and_the_reason(model, reason):

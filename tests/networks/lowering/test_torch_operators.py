@@ -23,6 +23,7 @@ def test_operators_give_the_frameworks_numbers(cases):
     "names",
     [
         ("convolutions", "conv2d grouped", "conv2d reflect padding", "transposed 1d"),
+        ("convolutions", "transposed 2d uncovered"),
         ("images", "conv upsample conv", "global mean"),
         ("normalisations", "conv group norm"),
         ("normalisations", "conv1d axes from the end"),

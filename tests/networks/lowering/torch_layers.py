@@ -36,6 +36,16 @@ CONVOLUTIONS = {
     "transposed 2d dilated": lambda: net(
         nn.ConvTranspose2d(4, 3, 3, dilation=2, padding=1, bias=False), r(1, 4, 5, 4)
     ),
+    "transposed 1d uncovered": lambda: net(
+        nn.ConvTranspose1d(4, 3, 2, padding=3, output_padding=2, dilation=3), r(1, 4, 9)
+    ),
+    "transposed 2d uncovered": lambda: net(
+        nn.ConvTranspose2d(4, 3, 3, padding=1, output_padding=(2, 1), dilation=3), r(1, 4, 5, 4)
+    ),
+    "transposed 3d uncovered": lambda: net(
+        nn.ConvTranspose3d(4, 6, 2, padding=1, output_padding=1, dilation=2, groups=2),
+        r(1, 4, 3, 4, 3),
+    ),
     "transposed 3d": lambda: net(nn.ConvTranspose3d(4, 3, 2, stride=2), r(1, 4, 3, 4, 3)),
     "transposed 3d padded": lambda: net(
         nn.ConvTranspose3d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2),

@@ -236,6 +236,10 @@ SAMPLES = {
     "transposed by computed weights, dilated": lambda: of(
         lambda x, w: F.conv_transpose1d(x, w, None, 2, 1, 1, 2, dilation=3), r(1, 4, 8), r(4, 3, 3)
     ),
+    "transposed by computed weights, uncovered": lambda: of(
+        lambda x, w: F.conv_transpose2d(x, w, None, 1, 2, 1, 1, dilation=2),
+        *(r(1, 4, 8, 7), r(4, 3, 3, 2)),
+    ),
     "memory": lambda: of(
         lambda x: (x.as_strided((2, 3), (1, 2)), x.as_strided((4, 5), (5, 1), 2)), r(3, 8)
     ),

@@ -162,6 +162,8 @@ def test_a_metric_calls_the_network_as_a_delivered_one_is_called(tmp_path):
         ("def accuracy(network):\n    return 'good'", "returned 'good', which is no finite number"),
         ("def accuracy(network):\n    return None", "returned None, which is no finite number"),
         ("def accuracy(network):\n    return float('nan')", "returned nan"),
+        ("def accuracy(network):\n    return 10**400", "returned 10*.*0, which is no finite"),
+        ("def accuracy(network):\n    return 10**5000", "returned a long int, which is no"),
         ("accuracy = 0.9", "is a float and no function"),
     ],
 )

@@ -6,6 +6,7 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -36,6 +37,8 @@ void set_error(const char *format, ...) {
 void use_workspaces(struct workspaces *workspaces) { (void)workspaces; }
 
 void workspaces_free(struct workspaces *workspaces) { free(workspaces->blocks); }
+
+void workspaces_release(struct workspaces *workspaces) { (void)workspaces; }
 
 #define CHECK(condition)                                             \
   do {                                                               \
@@ -312,13 +315,38 @@ static void test_fork(void) {
   pool_destroy(pool);
 }
 
+/* Fails unless it rounds as the caller does. */
+static int round_sum(int piece, TVMParallelGroupEnv *environment, void *data) {
+  volatile float one = 1, little = 1e-10f;
+  struct loop *loop = data;
+  atomic_fetch_add(&loop->present, 1);
+  while (atomic_load(&loop->present) < environment->num_task) sched_yield();
+  loop->counts[piece] = one + little > 1;
+  return 0;
+}
+
+/* Workers that have started take the floating-point mode of each caller, and keep no other one. */
+static void test_modes(void) {
+  static const int modes[] = {FE_TONEAREST, FE_UPWARD, FE_TONEAREST};
+  struct pool *pool = pool_create(3, 1);
+  pool_enter(pool);
+  for (size_t place = 0; place < sizeof(modes) / sizeof(modes[0]); ++place) {
+    struct loop loop = {.pieces = 3};
+    fesetround(modes[place]);
+    CHECK(pool_run(pool, 0, round_sum, &loop, 3) == 0);
+    for (int piece = 0; piece < 3; ++piece) CHECK(loop.counts[piece] == (modes[place] == FE_UPWARD));
+  }
+  pool_leave(pool);
+  pool_destroy(pool);
+}
+
 static const struct {
   const char *name;
   void (*run)(void);
 } scenarios[] = {
     {"callers", test_callers}, {"sleepers", test_sleepers}, {"shared", test_shared},
     {"destroy", test_destroy}, {"refused", test_refused},   {"most_pieces", test_most_pieces},
-    {"fork", test_fork},
+    {"fork", test_fork},       {"modes", test_modes},
 };
 
 int main(int count, char **words) {

@@ -27,7 +27,7 @@ def compiled(target, *flags):
     delays = ("-include", str(DRIVER.with_name("pool_delays.h")))
     words = ("-std=gnu11", "-O1", "-g", *headers, *flags, *delays)
     sources = (str(DRIVER), str(SOURCES / "pool.c"))
-    links = ("-Wl,--wrap=pthread_create,--wrap=syscall", "-lpthread", "-o", str(target))
+    links = ("-Wl,--wrap=pthread_create,--wrap=syscall", "-lpthread", "-lm", "-o", str(target))
     completed([COMPILER, *words, *sources, *links])
     return target
 
@@ -72,6 +72,10 @@ def test_pieces_run_once_and_in_order(program, scenario):
 def test_a_child_process_goes_on(tmp_path):
     # Locks of the sanitizers do not survive a fork.
     run(compiled(tmp_path / "pool"), "fork")
+
+
+def test_threads_take_the_floating_point_mode_of_the_caller(tmp_path):
+    run(compiled(tmp_path / "pool"), "modes")
 
 
 def test_pieces_make_no_thread_wait_longer(tmp_path):

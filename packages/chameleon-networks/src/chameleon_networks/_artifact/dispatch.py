@@ -93,11 +93,13 @@ class PaddingTest:
         asked: The extent of each dimension in the inputs of a test.
         padded: The extents of the bucket that the loader chooses for ``asked``.
         words: A phrase for messages that says what is padded.
+        required: Whether the framework has to run the network with the extents ``asked``.
     """
 
     asked: tuple[int, ...]
     padded: tuple[int, ...]
     words: str
+    required: bool = True
 
 
 def padding_tests(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
@@ -118,6 +120,26 @@ def padding_tests(dimensions: Sequence[Dimension]) -> list[PaddingTest]:
         words = [f"{dimensions[index]} {asked[index]} padded to {padded[index]}" for index in group]
         result.append(PaddingTest(asked=asked, padded=padded, words=" and ".join(words)))
     return result
+
+
+def all_padding_tests(bucketed: BucketedNetwork) -> list[PaddingTest]:
+    """``padding_tests``, and the ends and branches of each gap between the extents of buckets."""
+    dimensions = bucketed.dimensions
+    smallest = tuple(dimension.buckets[0] for dimension in dimensions)
+    tests = {test.asked: test for test in padding_tests(dimensions)}
+    for index, dimension in enumerate(dimensions):
+        gaps = itertools.pairwise((0, *dimension.buckets)) if dimension.padded else ()
+        for below, above in gaps:
+            extents = range(below + 1, above)
+            branches = bucketed.branch_extents(index, extents) if extents else set()
+            for extent in sorted({*extents[:1], *extents[-1:], *branches}):
+                asked, padded = (
+                    (*smallest[:index], own, *smallest[index + 1 :]) for own in (extent, above)
+                )
+                words = f"{dimension} {extent} padded to {above}"
+                test = PaddingTest(asked=asked, padded=padded, words=words, required=False)
+                tests.setdefault(asked, test)
+    return sorted(tests.values(), key=lambda test: (test.padded, test.asked))
 
 
 def _between(buckets: Sequence[int]) -> tuple[int, int] | None:

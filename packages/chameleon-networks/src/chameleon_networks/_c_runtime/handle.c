@@ -124,7 +124,7 @@ struct handle *open_handle(const struct library *library, const char *weights, i
     return NULL;
   }
   for (int number = 0; number < instances; ++number) {
-    handle->all[number] = instance_open(&handle->weights, constants);
+    handle->all[number] = instance_open(&handle->weights, constants, threads);
     if (handle->all[number] == NULL) {
       destroy_handle(handle);
       return NULL;
@@ -162,6 +162,7 @@ int run_handle(struct handle *handle, void *const *given, int64_t *nanoseconds) 
   use_pool(handle->pool, number);
   use_workspaces(&handle->workspaces[number]);
   int status = instance_run(handle->all[number], given, nanoseconds);
+  if (status != 0) workspaces_release(&handle->workspaces[number]);
   use_workspaces(NULL);
   use_pool(NULL, 0);
   pool_leave(handle->pool);

@@ -3,7 +3,8 @@
  * Made by `chameleon export --to c`. Plain C; the library needs nothing but the C library.
  * A handle has weights, threads, and memory for some inferences at the same time. Any thread may
  * use it; a call waits while all of that memory is in use. A child process of a fork may go on using
- * it. Processes that open the same file of weights share its memory.
+ * it. Processes that open the same file of weights share its memory. All threads compute in the
+ * floating-point mode of the thread that calls: its rounding, and whether subnormal numbers are zeros.
  */
 
 #ifndef @guard@
@@ -41,7 +42,9 @@ int @name@_constant_count(void);
 int @name@_threads(const @name@_handle *handle);
 
 /* Compute the outputs of some inputs; 0, or -1 if there is an error. There is a pointer for each
- * input and output, of the alignment of its elements. */
+ * input and output, of the alignment of its elements. The memory of an output must overlap neither
+ * that of an input nor that of another output, since kernels read and write in any order. Inputs may
+ * overlap each other. */
 int @name@_run(@name@_handle *handle, const void *const *inputs, void *const *outputs);
 
 /* The same; `nanoseconds` gets the time of each of `@name@_call_count()` kernel calls, whose names

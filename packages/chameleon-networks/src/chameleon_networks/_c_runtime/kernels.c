@@ -18,7 +18,7 @@ static _Thread_local struct {
   struct pool *pool;
   int job;
   struct workspaces *workspaces;
-  const int64_t *extents; /* of the parallel loops of the kernel that runs */
+  const int *pieces; /* of the parallel loops of the kernel that runs */
   int loops;
   int loop; /* the next one */
 } own;
@@ -39,18 +39,18 @@ void use_pool(struct pool *pool, int job) {
   own.job = job;
 }
 
-void expect_loops(const int64_t *extents, int count) {
-  own.extents = extents;
+void expect_loops(const int *pieces, int count) {
+  own.pieces = pieces;
   own.loops = count;
   own.loop = 0;
 }
 
 /* A kernel's parallel loops come in the order of its text, again and again if a loop is around
- * them. Which extent is taken decides on speed alone: any number of pieces is right. */
-static int64_t next_extent(void) {
-  if (own.loops == 0) return 0;
+ * them. Which loop's pieces are taken decides on speed alone: any number of them is right. */
+static int next_pieces(const struct pool *pool) {
+  if (own.loops == 0) return pool_threads(pool);
   if (own.loop == own.loops) own.loop = 0;
-  return own.extents[own.loop++];
+  return own.pieces[own.loop++];
 }
 
 static int launch(FTVMParallelLambda lambda, void *data, int tasks) {
@@ -59,8 +59,8 @@ static int launch(FTVMParallelLambda lambda, void *data, int tasks) {
     set_error("a parallel loop was begun inside of another one");
     return -1;
   }
-  int64_t extent = next_extent();
-  int pieces = tasks > 0 ? tasks : pool_pieces(extent, pool_threads(pool));
+  int pieces = next_pieces(pool);
+  if (tasks > 0) pieces = tasks;
   own.pool = NULL;
   int status = pool_run(pool, own.job, lambda, data, pieces > MOST_PIECES ? MOST_PIECES : pieces);
   own.pool = pool;
@@ -108,6 +108,10 @@ static int free_workspace(int device_type, int device, void *memory) {
     if (own.workspaces->blocks[block].memory == memory) own.workspaces->blocks[block].taken = 0;
   }
   return 0;
+}
+
+void workspaces_release(struct workspaces *workspaces) {
+  for (int block = 0; block < workspaces->count; ++block) workspaces->blocks[block].taken = 0;
 }
 
 void workspaces_free(struct workspaces *workspaces) {

@@ -19,7 +19,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +29,7 @@
 
 #include "pool.h"
 #include "runtime.h"
+#include "threads.h"
 
 /* All times are nanoseconds. */
 #define WORKER_SPIN 20000 /* of a worker that waits for the next loop, before it sleeps */
@@ -43,6 +43,7 @@ struct job {
   _Alignas(CACHE_LINE) _Atomic uint64_t word; /* 32 bits of loop, 16 of pieces, 16 of the next one */
   _Atomic(FTVMParallelLambda) lambda;
   _Atomic(void *) data;
+  _Atomic uint64_t mode; /* the caller's, of floating-point numbers */
   _Alignas(CACHE_LINE) _Atomic uint32_t finished; /* pieces of this loop */
   _Atomic uint32_t waiting;                       /* whether the caller sleeps */
   _Atomic int failed;
@@ -114,23 +115,28 @@ static void take_turns(struct clock *clock, int64_t now) {
   clock->since = nanoseconds();
 }
 
-/* Claim and run pieces of a job until none is left; whether there was one. */
-static int help(struct job *job, struct clock *clock, int worker) {
+/* Claim and run pieces of a job until none is left; whether there was one. `workspaces` are those of
+ * a worker, or NULL. */
+static int help(struct job *job, struct clock *clock, struct workspaces *workspaces) {
   int helped = 0;
   uint64_t word = atomic_load_explicit(&job->word, memory_order_acquire);
   while (has_piece(word)) {
     FTVMParallelLambda lambda = atomic_load_explicit(&job->lambda, memory_order_relaxed);
     void *data = atomic_load_explicit(&job->data, memory_order_relaxed);
+    uint64_t mode = atomic_load_explicit(&job->mode, memory_order_relaxed);
     if (!atomic_compare_exchange_weak_explicit(&job->word, &word, word + 1, memory_order_acq_rel,
                                                memory_order_acquire)) {
       continue;
     }
     uint32_t pieces = (uint32_t)(word >> 16 & MOST_PIECES);
     TVMParallelGroupEnv environment = {.num_task = (int32_t)pieces};
+    set_floating_mode(mode);
     int64_t begun = nanoseconds();
-    if (lambda((int)(word & MOST_PIECES), &environment, data) != 0 &&
-        !atomic_exchange(&job->failed, 1)) {
-      strncpy(job->error, last_error(), sizeof(job->error) - 1);
+    if (lambda((int)(word & MOST_PIECES), &environment, data) != 0) {
+      if (!atomic_exchange(&job->failed, 1)) {
+        strncpy(job->error, last_error(), sizeof(job->error) - 1);
+      }
+      if (workspaces != NULL) workspaces_release(workspaces);
     }
     helped = 1;
     /* Sequentially consistent, as the caller's: one of the two sees the other's. */
@@ -139,7 +145,7 @@ static int help(struct job *job, struct clock *clock, int worker) {
     }
     int64_t now = nanoseconds();
     clock->piece = now - begun;
-    if (worker) take_turns(clock, now);
+    if (workspaces != NULL) take_turns(clock, now);
     word = atomic_load_explicit(&job->word, memory_order_acquire);
   }
   return helped;
@@ -150,11 +156,12 @@ static int wanted(struct pool *pool, int number) {
   return number <= pool->threads - atomic_load_explicit(&pool->callers, memory_order_relaxed);
 }
 
-static int help_anybody(struct pool *pool, int number, struct clock *clock) {
+static int help_anybody(struct pool *pool, int number, struct clock *clock,
+                        struct workspaces *workspaces) {
   int helped = 0;
   if (!wanted(pool, number)) return 0;
   for (int job = 0; job < pool->job_count; ++job) {
-    helped |= help(&pool->jobs[(job + number - 1) % pool->job_count], clock, 1);
+    helped |= help(&pool->jobs[(job + number - 1) % pool->job_count], clock, workspaces);
   }
   return helped;
 }
@@ -176,7 +183,7 @@ static void *work(void *argument) {
   uint32_t bit = UINT32_C(1) << (self->number < 32 ? self->number - 1 : 31);
   use_workspaces(&workspaces);
   while (!atomic_load(&pool->ending)) {
-    if (help_anybody(pool, self->number, &clock)) continue;
+    if (help_anybody(pool, self->number, &clock, &workspaces)) continue;
     int64_t end = 0;
     for (int turn = 0; !anything(pool, self->number); ++turn) {
       pause_briefly();
@@ -206,23 +213,16 @@ static void ring(struct pool *pool, int last, int workers) {
 /* Start the workers that are missing. An inference goes on without those that the system refuses,
  * and the next one asks for them again. */
 static void start_workers(struct pool *pool) {
-  static const int own[] = {SIGILL, SIGBUS, SIGFPE, SIGSEGV};
-  sigset_t all, before;
-  sigfillset(&all);
-  for (size_t fault = 0; fault < sizeof(own) / sizeof(own[0]); ++fault) sigdelset(&all, own[fault]);
   pthread_mutex_lock(&pool->starting);
-  /* Signals are for the program's own threads, but for those about what a worker itself does. */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   while (pool->started < pool->threads - 1) {
     struct worker *worker = &pool->workers[pool->started];
     *worker = (struct worker){.pool = pool, .number = pool->started + 1};
-    if (pthread_create(&worker->thread, NULL, work, worker) != 0) {
+    if (start_thread(&worker->thread, work, worker) != 0) {
       pool->refused = 1;
       break;
     }
     ++pool->started;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_mutex_unlock(&pool->starting);
 }
 
@@ -278,9 +278,8 @@ void pool_leave(struct pool *pool) { atomic_fetch_sub(&pool->callers, 1); }
 int pool_pieces(int64_t extent, int threads) {
   if (extent <= 0) return threads;
   int64_t longest = (extent + threads - 1) / threads; /* iterations of a thread, at best */
-  int64_t least = (extent + (int64_t)threads * PIECES_EACH - 1) / ((int64_t)threads * PIECES_EACH);
-  for (int64_t size = least; size < longest; ++size) {
-    int64_t pieces = (extent + size - 1) / size;
+  for (int64_t most = (int64_t)threads * PIECES_EACH; most > threads; --most) {
+    int64_t size = (extent + most - 1) / most, pieces = (extent + size - 1) / size;
     if ((pieces + threads - 1) / threads * size <= longest) return (int)pieces;
   }
   return (int)((extent + longest - 1) / longest);
@@ -303,13 +302,14 @@ int pool_run(struct pool *pool, int number, FTVMParallelLambda lambda, void *dat
   uint32_t loop = (uint32_t)(atomic_load_explicit(&job->word, memory_order_relaxed) >> 32) + 1;
   atomic_store_explicit(&job->lambda, lambda, memory_order_relaxed);
   atomic_store_explicit(&job->data, data, memory_order_relaxed);
+  atomic_store_explicit(&job->mode, floating_mode(), memory_order_relaxed);
   atomic_store_explicit(&job->finished, 0, memory_order_relaxed);
   atomic_store_explicit(&job->failed, 0, memory_order_relaxed);
   atomic_store(&job->word, word_of(loop, (uint32_t)pieces, 0));
   uint32_t sleeping = atomic_load(&pool->sleeping);
   if (sleeping > 0) ring(pool, helpers, pieces - 1);
   struct clock clock = {0};
-  help(job, &clock, 0);
+  help(job, &clock, NULL);
   int64_t end = 0;
   for (int turn = 0;; ++turn) {
     uint32_t finished = atomic_load_explicit(&job->finished, memory_order_acquire);

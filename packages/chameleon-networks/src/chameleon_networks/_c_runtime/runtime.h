@@ -26,14 +26,17 @@ struct workspaces {
 
 void workspaces_free(struct workspaces *workspaces);
 
+/* Take back what a kernel that failed has not given back. */
+void workspaces_release(struct workspaces *workspaces);
+
 /* Memory for the kernels that this thread runs from now on; NULL for none. */
 void use_workspaces(struct workspaces *workspaces);
 
 /* Parallel loops of kernels that this thread calls run on `pool` as caller `job`; NULL for none. */
 void use_pool(struct pool *pool, int job);
 
-/* The extents of the parallel loops of the kernel that this thread calls next, in their order. */
-void expect_loops(const int64_t *extents, int count);
+/* The pieces of each parallel loop of the kernel that this thread calls next, in their order. */
+void expect_loops(const int *pieces, int count);
 
 /* Functions of TVM's FFI (tvm/ffi/c_api.h) for kernels that call TVM's own: TVMFFIFunctionGetGlobal,
  * TVMFFIFunctionCall, TVMFFIHandleInitOnce, TVMFFIErrorMoveFromRaised, TVMFFIObjectDecRef. */

@@ -19,6 +19,7 @@ struct instance {
   char *arena;
   DLTensor *tensors;
   TVMFFIAny *arguments;
+  int *pieces; /* of each parallel loop */
 };
 
 /* Memory for kernels; large ones on huge pages, of which the processor's page tables reach more. */
@@ -35,6 +36,7 @@ void instance_close(struct instance *instance) {
   free(instance->arena);
   free(instance->tensors);
   free(instance->arguments);
+  free(instance->pieces);
   free(instance);
 }
 
@@ -50,15 +52,21 @@ static void *constant_data(const struct weights *weights, const int *numbers,
   return (char *)weights->bytes + start + tensor->offset;
 }
 
-struct instance *instance_open(const struct weights *weights, const int *numbers) {
+struct instance *instance_open(const struct weights *weights, const int *numbers, int threads) {
   struct instance *instance = calloc(1, sizeof(*instance));
+  int32_t loops = 0;
+  for (int32_t number = 0; number < sequence.call_count; ++number) {
+    int32_t end = sequence.calls[number].first_loop + sequence.calls[number].loops;
+    if (end > loops) loops = end;
+  }
   if (instance != NULL) {
     instance->arena = memory((size_t)sequence.arena_size);
     instance->tensors = calloc((size_t)sequence.tensor_count + 1, sizeof(*instance->tensors));
     instance->arguments = calloc((size_t)sequence.argument_count + 1, sizeof(*instance->arguments));
+    instance->pieces = calloc((size_t)loops + 1, sizeof(*instance->pieces));
   }
   if (instance == NULL || instance->arena == NULL || instance->tensors == NULL ||
-      instance->arguments == NULL) {
+      instance->arguments == NULL || instance->pieces == NULL) {
     instance_close(instance);
     set_error("there is not enough memory for the network");
     return NULL;
@@ -85,6 +93,9 @@ struct instance *instance_open(const struct weights *weights, const int *numbers
     instance->arguments[number].type_index = kTVMFFIDLTensorPtr;
     instance->arguments[number].v_ptr = &instance->tensors[sequence.passed[number]];
   }
+  for (int32_t loop = 0; loop < loops; ++loop) {
+    instance->pieces[loop] = pool_pieces(sequence.loops[loop], threads);
+  }
   return instance;
 }
 
@@ -105,7 +116,7 @@ int instance_run(struct instance *instance, void *const *given, int64_t *times) 
   for (int32_t number = 0; number < sequence.call_count; ++number) {
     const struct call *call = &sequence.calls[number];
     TVMFFIAny nothing = {.type_index = kTVMFFINone};
-    expect_loops(sequence.loops + call->first_loop, call->loops);
+    expect_loops(instance->pieces + call->first_loop, call->loops);
     int status = call->kernel(NULL, instance->arguments + call->first, call->count, &nothing);
     if (status != 0) return status;
     if (times != NULL) {

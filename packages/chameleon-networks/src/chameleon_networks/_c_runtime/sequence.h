@@ -11,9 +11,9 @@
 struct instance;
 
 /* An instance whose constants lie in `weights`. `numbers` says which of the constants there are the
- * network's own, in its order; NULL if all are. NULL with an error if there is no memory, or if
- * the constants do not fit. */
-struct instance *instance_open(const struct weights *weights, const int *numbers);
+ * network's own, in its order; NULL if all are. Parallel loops are cut for `threads` threads. NULL
+ * with an error if there is no memory, or if the constants do not fit. */
+struct instance *instance_open(const struct weights *weights, const int *numbers, int threads);
 void instance_close(struct instance *instance);
 
 /* One inference. `given` are the data of the inputs, then of the outputs; `times` gets the

@@ -10,18 +10,24 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime.h"
+#include "threads.h"
 
 #define MAGIC INT64_C(0x32544857454c4843) /* "CHLEWHT2" */
 #define ALIGNMENT 64 /* of each constant */
 #define SLICES 16
 #define HUGE_PAGE ((size_t)2 << 20)
 #define MOST_CHECKERS 8
+#define CHUNK ((int64_t)1 << 20) /* bytes of a constant that a thread checks at a time */
+#define POLYNOMIAL 0xedb88320u   /* of the CRC-32, the bits of the highest powers last */
+#define ONE 0x80000000u
+#define BYTE 0x00800000u /* the power of a byte of zeros */
 
 /* The CRC-32 of zlib, sixteen bytes at a time: "slicing" of Kounavis and Berry, A Systematic
  * Approach to Building High Performance Software-based CRC Generators, 2005. */
@@ -30,7 +36,7 @@ static uint32_t table[SLICES][256];
 __attribute__((constructor)) static void make_table(void) {
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t value = byte;
-    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? 0xedb88320u : 0);
+    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? POLYNOMIAL : 0);
     table[0][byte] = value;
   }
   for (int slice = 1; slice < SLICES; ++slice) {
@@ -59,35 +65,82 @@ static uint32_t crc32(uint32_t value, const char *bytes, size_t size) {
   return ~value;
 }
 
-/* Constants that several threads compare with their checksums, the next one each. */
+static uint32_t product(uint32_t one, uint32_t other) {
+  uint32_t result = 0;
+  for (; one != 0; one <<= 1) {
+    if (one & ONE) result ^= other;
+    other = other >> 1 ^ (other & 1 ? POLYNOMIAL : 0);
+  }
+  return result;
+}
+
+/* The CRC-32 of bytes with the CRC-32 `first` and then `size` bytes with the CRC-32 `second`. */
+static uint32_t joined_crc32(uint32_t first, uint32_t second, int64_t size) {
+  for (uint32_t power = BYTE; size > 0; size >>= 1, power = product(power, power)) {
+    if (size & 1) first = product(power, first);
+  }
+  return first ^ second;
+}
+
+/* Constants whose chunks several threads compute the checksums of, the next one each. */
 struct checking {
   const struct weights *weights;
+  uint32_t *sums; /* of the chunks of all constants */
   _Atomic int64_t next;
-  _Atomic int64_t wrong; /* constants */
 };
+
+static int64_t size_of(const struct weights *weights, int64_t number) {
+  return weights->offsets[number + 1] - weights->offsets[number];
+}
+
+static int64_t chunks_of(const struct weights *weights, int64_t number) {
+  return (size_of(weights, number) + CHUNK - 1) / CHUNK;
+}
+
+static int64_t chunk_size(int64_t size, int64_t chunk) {
+  return size - chunk * CHUNK < CHUNK ? size - chunk * CHUNK : CHUNK;
+}
 
 static void *check_constants(void *argument) {
   struct checking *all = argument;
-  const int64_t *offsets = all->weights->offsets;
-  for (;;) {
-    int64_t number = atomic_fetch_add(&all->next, 1);
-    if (number >= all->weights->count) return NULL;
-    const char *bytes = all->weights->bytes + offsets[number];
-    size_t size = (size_t)(offsets[number + 1] - offsets[number]);
-    if (crc32(0, bytes, size) != (uint32_t)all->weights->sums[number]) atomic_fetch_add(&all->wrong, 1);
+  const struct weights *weights = all->weights;
+  int64_t next = atomic_fetch_add(&all->next, 1), before = 0;
+  for (int64_t number = 0; number < weights->count; ++number) {
+    int64_t size = size_of(weights, number), chunks = chunks_of(weights, number);
+    for (; next < before + chunks; next = atomic_fetch_add(&all->next, 1)) {
+      int64_t chunk = next - before;
+      const char *bytes = weights->bytes + weights->offsets[number] + chunk * CHUNK;
+      all->sums[next] = crc32(0, bytes, (size_t)chunk_size(size, chunk));
+    }
+    before += chunks;
   }
+  return NULL;
 }
 
-static int unchanged(const struct weights *weights, int threads) {
-  struct checking all = {.weights = weights};
+/* What is wrong with the constants; NULL if nothing is. */
+static const char *changed(const struct weights *weights, int threads) {
+  int64_t chunks = 0;
+  for (int64_t number = 0; number < weights->count; ++number) chunks += chunks_of(weights, number);
+  struct checking all = {.weights = weights, .sums = calloc((size_t)chunks + 1, sizeof(*all.sums))};
+  if (all.sums == NULL) return "cannot be checked: there is not enough memory";
   pthread_t others[MOST_CHECKERS];
   int started = 0;
   for (; started < threads - 1 && started < MOST_CHECKERS; ++started) {
-    if (pthread_create(&others[started], NULL, check_constants, &all) != 0) break;
+    if (start_thread(&others[started], check_constants, &all) != 0) break;
   }
   check_constants(&all);
   for (int other = 0; other < started; ++other) pthread_join(others[other], NULL);
-  return atomic_load(&all.wrong) == 0;
+  int wrong = 0;
+  const uint32_t *sums = all.sums;
+  for (int64_t number = 0; number < weights->count; ++number) {
+    uint32_t sum = 0;
+    for (int64_t chunk = 0; chunk < chunks_of(weights, number); ++chunk) {
+      sum = joined_crc32(sum, *sums++, chunk_size(size_of(weights, number), chunk));
+    }
+    if (sum != (uint32_t)weights->sums[number]) wrong = 1;
+  }
+  free(all.sums);
+  return wrong ? "is damaged: its content was changed" : NULL;
 }
 
 /* Why a mapped file is not what it should be; NULL if it is. */
@@ -111,7 +164,8 @@ static const char *problem(struct weights *weights, int64_t layout, int threads)
   weights->count = count;
   weights->offsets = offsets;
   weights->sums = sums;
-  if (!unchanged(weights, threads)) return "is damaged: its content was changed";
+  const char *why = changed(weights, threads);
+  if (why != NULL) return why;
   if (words[1] != layout) return "does not hold the weights of this library";
   return NULL;
 }
@@ -123,11 +177,16 @@ static const char *map_file(int file, size_t size) {
   if (room == MAP_FAILED) return NULL;
   char *start = (char *)(((uintptr_t)room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
   char *bytes = mmap(start, size, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0);
+  if (bytes == MAP_FAILED) {
+    int why = errno;
+    munmap(room, size + HUGE_PAGE);
+    errno = why;
+    return NULL;
+  }
   if (start > room) munmap(room, (size_t)(start - room));
   size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
   size_t rest = (size_t)(room + (size + HUGE_PAGE + page - 1) / page * page - (start + whole));
   if (rest > 0) munmap(start + whole, rest);
-  if (bytes == MAP_FAILED) return NULL;
   madvise(bytes, size, MADV_HUGEPAGE);
   return bytes;
 }

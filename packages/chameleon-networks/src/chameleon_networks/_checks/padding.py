@@ -8,17 +8,20 @@ comparison runs before tuning, with the framework alone, and again with the deli
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import structlog
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError
 
 from chameleon_networks._artifact.buckets import Buckets, Manifest
-from chameleon_networks._artifact.dispatch import PaddingTest, dispatch_table, padding_tests
+from chameleon_networks._artifact.dispatch import PaddingTest, all_padding_tests, dispatch_table
 from chameleon_networks._evaluation.processes import NetworkProcess, framework_process
 from chameleon_networks._evaluation.verify import Run, compare, samples_of
 from chameleon_networks._importers.imported_network import BucketedNetwork
+
+log = structlog.get_logger()
 
 WAY_OUT = (
     "Give the network a mask as an input, with `pad: 0`, and have it take out what is masked; or "
@@ -27,32 +30,37 @@ WAY_OUT = (
 
 
 def check_padding(bucketed: BucketedNetwork, threads: int) -> list[str]:
-    """Check with the framework that padding keeps outputs, with a sentence for each test."""
+    """Check with the framework that padding keeps outputs, with a sentence that says so."""
     _check_pads(bucketed)
+    tests = all_padding_tests(bucketed)
+    with contextlib.ExitStack() as stack:
+        known: dict[tuple[int, ...], NetworkProcess] = {}
 
-    def run_of(
-        probe: PaddingTest, inputs: Arrays, expected: Arrays, stack: contextlib.ExitStack
-    ) -> Run:
-        process = stack.enter_context(_reference(bucketed, probe.padded, threads))
-        samples = bucketed.with_extents(probe.padded).samples(np.random.default_rng(0))
-        table = dispatch_table(
-            bucketed,
-            [
-                ("asked", probe.asked, _signature(inputs, expected)),
-                ("padded", probe.padded, _signature(samples, process.outputs(samples))),
-            ],
-        )
-        # The process can only run the padded extents.
-        table["buckets"] = table["buckets"][1:]
-        dispatched = Buckets(table, lambda _: lambda *arrays: process.outputs(list(arrays)))
-        return lambda arrays: dispatched(*arrays)
+        def run_of(probe: PaddingTest, inputs: Arrays, expected: Arrays) -> Run:
+            if probe.padded not in known:
+                # Tests are in the order of what is padded to, and each process needs memory.
+                stack.close()
+                known.clear()
+                process = stack.enter_context(_reference(bucketed, probe.padded, threads))
+                known[probe.padded] = process
+            process = known[probe.padded]
+            samples = bucketed.with_extents(probe.padded).samples(np.random.default_rng(0))
+            table = dispatch_table(
+                bucketed,
+                [
+                    ("asked", probe.asked, _signature(inputs, expected)),
+                    ("padded", probe.padded, _signature(samples, process.outputs(samples))),
+                ],
+            )
+            # The process can only run the padded extents.
+            table["buckets"] = table["buckets"][1:]
+            dispatched = Buckets(table, lambda _: lambda *arrays: process.outputs(list(arrays)))
+            return lambda arrays: dispatched(*arrays)
 
-    problem = padding_problem(bucketed, threads, run_of)
+        tested, problem = padding_problem(bucketed, tests, threads, run_of)
     if problem is not None:
         raise ConfigError(problem, hint=WAY_OUT)
-    return [
-        f"padding keeps the answers ({probe.words})" for probe in padding_tests(bucketed.dimensions)
-    ]
+    return [f"padding keeps the answers ({', '.join(tested)})"] if tested else []
 
 
 def _signature(inputs: Arrays, outputs: Arrays) -> Manifest:
@@ -63,29 +71,46 @@ def _signature(inputs: Arrays, outputs: Arrays) -> Manifest:
     }
 
 
-RunOf = Callable[[PaddingTest, Arrays, Arrays, contextlib.ExitStack], Run]
+RunOf = Callable[[PaddingTest, Arrays, Arrays], Run]
 
 
-def padding_problem(bucketed: BucketedNetwork, threads: int, run_of: RunOf) -> str | None:
-    """A sentence that says how padding changes a network's outputs, or None."""
-    for probe in padding_tests(bucketed.dimensions):
-        network = bucketed.with_extents(probe.asked)
-        samples = samples_of(network.samples)
-        # Beside numbers of both signs, padding with zeros changes no maximum and no minimum.
-        signed = [_of_sign(sign, samples[0]) for sign in (-1, 1)]
-        with contextlib.ExitStack() as stack:
-            reference = stack.enter_context(_reference(bucketed, probe.asked, threads))
-            expected = [reference.outputs(inputs) for inputs in samples]
-            for inputs in signed:
-                outputs = reference.outputs(inputs)
-                # Some networks take no negative numbers, such as the logarithm of a sum.
-                if all(np.isfinite(output).all() for output in outputs):
-                    samples.append(inputs)
-                    expected.append(outputs)
-            verdict = compare(run_of(probe, samples[0], expected[0], stack), samples, expected)
+def padding_problem(
+    bucketed: BucketedNetwork, tests: Sequence[PaddingTest], threads: int, run_of: RunOf
+) -> tuple[list[str], str | None]:
+    """The phrases of tests that ran, and a sentence that says how padding changes outputs."""
+    tested: list[str] = []
+    for probe in tests:
+        try:
+            samples, expected = _reference_outputs(bucketed, probe, threads)
+        except ChameleonError as error:
+            if probe.required:
+                raise
+            log.info("padding_not_tested", test=probe.words, problem=str(error))
+            continue
+        verdict = compare(run_of(probe, samples[0], expected[0]), samples, expected)
         if verdict.problem is not None:
-            return f"padding changes the answers: with {probe.words}, {verdict.problem}"
-    return None
+            problem = f"padding changes the answers: with {probe.words}, {verdict.problem}"
+            return tested, problem
+        tested.append(probe.words)
+    return tested, None
+
+
+def _reference_outputs(
+    bucketed: BucketedNetwork, probe: PaddingTest, threads: int
+) -> tuple[list[Arrays], list[Arrays]]:
+    """Inputs with the extents of a test, and the framework's outputs for them."""
+    samples = samples_of(bucketed.with_extents(probe.asked).samples)
+    # Beside numbers of both signs, padding with zeros changes no maximum and no minimum.
+    signed = [_of_sign(sign, samples[0]) for sign in (-1, 1)]
+    with _reference(bucketed, probe.asked, threads) as reference:
+        expected = [reference.outputs(inputs) for inputs in samples]
+        for inputs in signed:
+            outputs = reference.outputs(inputs)
+            # Some networks take no negative numbers, such as the logarithm of a sum.
+            if all(np.isfinite(output).all() for output in outputs):
+                samples.append(inputs)
+                expected.append(outputs)
+    return samples, expected
 
 
 def _of_sign(sign: int, inputs: Arrays) -> Arrays:

@@ -15,7 +15,16 @@ from chameleon_core.plugin_api import (
     Winner,
     fall_back,
 )
-from chameleon_tvm.api import COMPUTE, OperatorSpec, Program, TVMBuilder, TypedSpec, tirx
+from chameleon_tvm.api import (
+    COMPUTE,
+    KIND,
+    OperatorSpec,
+    Program,
+    TVMBuilder,
+    TypedSpec,
+    plan_of,
+    tirx,
+)
 from numpy.typing import NDArray
 
 from chameleon_networks._compile.loop_tasks import TunedLoops
@@ -122,7 +131,18 @@ class Kernels:
     @property
     def loops(self) -> TunedLoops:
         """The tuned schedules of functions outside of fusion groups."""
-        return TunedLoops.of(self.winners.values())
+        plans = []
+        for winner in self.winners.values():
+            builder = self._builder(winner.task) if winner.task.operator == KIND else None
+            if builder is None:
+                continue
+            plan = plan_of(builder, winner.config)
+            if plan is None:
+                log.warning("loops_keep_default_schedule", task=winner.task.name)
+                self._builders[winner.task.key] = None
+            else:
+                plans.append((winner.task, plan))
+        return TunedLoops.of(plans)
 
     def of(self, fusion: FusionGroup) -> OperatorKernel | None:
         """The kernel of a fusion group, or None if the operator's task has no winner."""

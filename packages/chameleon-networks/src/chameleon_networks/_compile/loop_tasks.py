@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.api import KernelTime
-from chameleon_core.plugin_api import ConfigError, Task, Winner
+from chameleon_core.plugin_api import ConfigError, Task
 from chameleon_tvm.api import (
     KIND,
     LoopPlan,
@@ -20,7 +20,6 @@ from chameleon_tvm.api import (
     function_flop,
     loaded_function,
     operator_of,
-    plan_of,
     structural_equal,
     structural_hash,
     tirx,
@@ -52,17 +51,14 @@ class TunedLoops:
     plans: Mapping[int, tuple[str, LoopPlan]]
 
     @classmethod
-    def of(cls, winners: Iterable[Winner]) -> TunedLoops:
-        """Collect the schedules of loop functions among a run's winners."""
-        plans = {}
-        for winner in winners:
-            if winner.task.operator == KIND:
-                function = operator_of(winner.task).prim_func()
-                plans[_structural_key(function)] = (
-                    winner.task.name,
-                    plan_of(winner.task, winner.config),
-                )
-        return cls(plans=plans)
+    def of(cls, plans: Iterable[tuple[Task, LoopPlan]]) -> TunedLoops:
+        """Collect the schedules of tasks of kind ``loops``."""
+        return cls(
+            plans={
+                _structural_key(operator_of(task).prim_func()): (task.name, plan)
+                for task, plan in plans
+            }
+        )
 
     def task_of(self, function: Any) -> str | None:
         """The name of the task under which a network's function was tuned, or None."""

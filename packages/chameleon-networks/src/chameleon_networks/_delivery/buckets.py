@@ -26,7 +26,11 @@ from chameleon_system.api import temporary_folder
 from chameleon_tvm.api import chosen_types, types_in_words
 from numpy.typing import NDArray
 
-from chameleon_networks._artifact.dispatch import dispatch_table
+from chameleon_networks._artifact.dispatch import (
+    all_padding_tests,
+    dispatch_table,
+    padding_tests,
+)
 from chameleon_networks._artifact.load import Manifest
 from chameleon_networks._artifact.writer import read_manifest, write_loader, write_manifest
 from chameleon_networks._checks.padding import WAY_OUT, padding_problem
@@ -321,5 +325,7 @@ def _changed_by_padding(
     bucketed: BucketedNetwork, process: NetworkProcess, threads: int
 ) -> str | None:
     """A sentence that says how padding changes a network's outputs, or None."""
-    padding = padding_problem(bucketed, threads, lambda *_: process.outputs)
-    return None if padding is None else f"{padding}. {WAY_OUT}"
+    checked = bucketed.padding_checked
+    tests = padding_tests(bucketed.dimensions) if checked else all_padding_tests(bucketed)
+    _, problem = padding_problem(bucketed, tests, threads, lambda *_: process.outputs)
+    return None if problem is None else f"{problem}. {WAY_OUT}"

@@ -73,6 +73,7 @@ class BucketedFrontend(Frontend):
         if not checks:
             return None
         padding = check_padding(self.network, threads) if earlier is None else earlier["padding"]
+        self.network.padding_checked = True
         return {
             "buckets": checks,
             "padding": padding,

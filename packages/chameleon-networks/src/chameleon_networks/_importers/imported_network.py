@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -164,6 +164,14 @@ class ImportedNetwork(ABC):
     def read_ahead(self) -> None:  # noqa: B027 - optional hook
         """Read the parts of the source that need no compiler, before TVM may crash."""
 
+    def branch_extents(
+        self,
+        axes: Collection[tuple[str, int]],  # noqa: ARG002 - for others
+        extents: range,  # noqa: ARG002
+    ) -> set[int]:
+        """Extents on both sides of each branch that depends on the extent of ``axes``, if known."""
+        return set()
+
     @property
     def imported(self) -> Any:
         """The network as a Relax ``IRModule``, before any change of the graph."""
@@ -210,12 +218,14 @@ class BucketedNetwork:
     Attributes:
         options: The argument ``options``.
         dimensions: The dimensions of the inputs that have several extents.
+        padding_checked: Whether the framework has answered all tests of padding.
         networks: Pairs of a bucket and its network, the smallest shapes first.
     """
 
     def __init__(self, make: Callable[[Any], ImportedNetwork], options: NetworkOptions) -> None:
         self.options = options
         self.dimensions = dimensions_of(options.shapes)
+        self.padding_checked = False
         self._make = make
         self._known: dict[tuple[int, ...], ImportedNetwork] = {}
         self.networks = [
@@ -233,6 +243,18 @@ class BucketedNetwork:
     def with_extents(self, extents: Sequence[int]) -> ImportedNetwork:
         """The network for shapes between those of two buckets, to test padding."""
         return self._with_shapes(bucket_with(self.options.shapes, self.dimensions, extents))
+
+    def branch_extents(self, dimension: int, extents: range) -> set[int]:
+        """Extents below a bucket at which its network may branch otherwise than in the bucket.
+
+        Args:
+            dimension: The number of the dimension; the others have their smallest extents.
+            extents: The extents below the bucket, above the next smaller one.
+        """
+        bucket = [other.buckets[0] for other in self.dimensions]
+        bucket[dimension] = extents.stop
+        axes = [(axis.input, axis.axis) for axis in self.dimensions[dimension].axes]
+        return self.with_extents(bucket).branch_extents(axes, extents)
 
     def named(self, extents: Sequence[int]) -> str:
         """A phrase for messages with the extent of each dimension, such as "batch 8"."""

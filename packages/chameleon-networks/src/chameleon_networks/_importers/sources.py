@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,9 @@ class ProgramNetwork(ImportedNetwork):
 
     def read_ahead(self) -> None:
         _ = self.float_program
+
+    def branch_extents(self, axes: Collection[tuple[str, int]], extents: range) -> set[int]:
+        return programs.branch_extents(self.program, self.example.export, axes, extents)
 
     def read_graph(self) -> ImportedGraph:
         program = self.float_program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable
 from typing import Any
 
@@ -39,11 +40,19 @@ def evaluate_metric(metric: Metric, source: str, run: Callable[[Arrays], Arrays]
         ) from error
     try:
         score = float(value)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - the class of what it returned may raise anything
         score = math.nan
     if not math.isfinite(score):
         raise ConfigError(
-            f"metric: {source} returned {value!r}, which is no finite number",
+            f"metric: {source} returned {_text(value)}, which is no finite number",
             hint="Return one number, of which more is better.",
         )
     return score
+
+
+def _text(value: Any) -> str:
+    """The text of a value, shortened; Python writes no integers of thousands of digits."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        return f"a long {type(value).__name__}"

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from chameleon_tvm.api import UINT8, tvm
+from numpy.typing import NDArray
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from chameleon_networks._graph.constants import constant_of
@@ -140,6 +141,40 @@ def _dynamic_quantize(node: Node) -> list[Any]:
     return [op.quantize(x, scale, point, axis=0, out_dtype=UINT8), scale, point]
 
 
+def _unpacked(packed: NDArray[Any], bits: int) -> NDArray[Any]:
+    """The numbers of ``bits`` bits in each row of an array of bytes, the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    numbers = packed[..., None] >> shifts & (2**bits - 1)
+    return np.asarray(numbers.reshape(*packed.shape[:-1], -1))
+
+
+def _matmul_of_few_bits(node: Node) -> Any:
+    """``MatMulNBits``: the product with weights whose blocks have a scale and a zero point."""
+    x, options = node[0], node.attributes
+    depth, columns, block = (int(options[name]) for name in ("K", "N", "block_size"))
+    bits = int(options.get("bits", 4))
+    if bits not in _PACKED_BITS:
+        raise NodeError(f"its weights have {bits} bits")
+    blocks = -(-depth // block)
+    packed = node.value(1).view(np.uint8).reshape(columns, blocks, -1)
+    numbers = _unpacked(packed, bits)[..., :block].reshape(columns, -1)[:, :depth]
+    scales = node.value(2).reshape(columns, blocks).astype(np.float32)
+    zeros, groups, bias = node.known(3), node.known(4), node[5]
+    if zeros is None:
+        zeros = np.full((columns, blocks), 2 ** (bits - 1), np.uint8)
+    elif zeros.dtype == np.uint8:
+        zeros = _unpacked(zeros.reshape(columns, -1), bits)[:, :blocks]
+    zeros = zeros.reshape(columns, blocks).astype(np.float32)
+    group = np.arange(depth) // block if groups is None else groups
+    weights = (numbers - zeros[:, group]) * scales[:, group]
+    y = op.matmul(x, relax.const(np.ascontiguousarray(weights.T), dtype_of(x)))
+    return y if bias is None else node.emit(y) + bias
+
+
+_PACKED_BITS = (2, 4, 8)
+"""Numbers of bits that divide a byte."""
+
+
 CONVERTERS: dict[str, Callable[[Node], Any]] = {
     **ARITHMETIC,
     **IMAGES,
@@ -150,6 +185,7 @@ CONVERTERS: dict[str, Callable[[Node], Any]] = {
     "Cast": _cast,
     "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": _dynamic_quantize,
+    "MatMulNBits": _matmul_of_few_bits,
     "OneHot": _one_hot,
     "QuantizeLinear": _quantize,
 }

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from chameleon_networks._graph.constants import constant_of
 from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.transposed_convolutions import transposed_convolution
 from chameleon_networks._importers.onnx import nodes
 from chameleon_networks._importers.onnx.nodes import Node, NodeError, dtype_of, scalar, shape_of
 
@@ -47,17 +48,16 @@ def _conv_transpose(node: Node) -> Any:
         pads[axis], pads[rank + axis] = first, max(0, total) - first
     if rank > _MAX_AXES:
         raise NodeError(f"it has {rank} spatial axes")
-    convolve = getattr(op.nn, f"conv{rank}d_transpose")
-    # TVM's output padding is less than a stride; further zeros are padded.
-    paddings = [min(extra, stride - 1) for extra, stride in zip(added, strides, strict=True)]
-    y = node.emit(
-        convolve(x, filters, strides, pads, paddings, dilations, int(options.get("group", 1)))
+    y = transposed_convolution(
+        x,
+        filters,
+        strides=strides,
+        padding=pads,
+        output_padding=added,
+        dilation=dilations,
+        groups=int(options.get("group", 1)),
     )
-    if paddings != added:
-        widths = [0, 0, 0, 0]
-        for extra, fit in zip(added, paddings, strict=True):
-            widths += [0, extra - fit]
-        y = node.emit(op.nn.pad(y, widths))
+    y = node.emit(y)
     return y if node[2] is None else y + op.reshape(node[2], [1, -1, *[1] * rank])
 
 
@@ -79,9 +79,15 @@ def _col2im(node: Node) -> Any:
     channels = width // inside
     x = op.reshape(columns, [batch * channels, inside, *counts])
     taps = np.eye(inside, dtype=dtype_of(columns)).reshape(inside, 1, *block)
-    convolve = getattr(op.nn, f"conv{rank}d_transpose")
-    image_sum = convolve(node.emit(x), constant_of(taps), strides, pads, rests, dilations)
-    return op.reshape(node.emit(image_sum), [batch, channels, *image])
+    summed = transposed_convolution(
+        node.emit(x),
+        constant_of(taps),
+        strides=strides,
+        padding=pads,
+        output_padding=rests,
+        dilation=dilations,
+    )
+    return op.reshape(node.emit(summed), [batch, channels, *image])
 
 
 def _roi_align(node: Node) -> Any:

@@ -136,6 +136,7 @@ CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("OneHot", "Dropout", "Col2Im", "DFT"), (1, 2)),
     **dict.fromkeys(("Resize", "Pad"), (1, 2, 3)),
     "Range": (0, 1, 2),
+    "MatMulNBits": (1, 2, 3, 4),
     "MelWeightMatrix": (0, 1, 2, 3, 4),
     "Slice": (1, 2, 3, 4),
     "STFT": (1, 3),

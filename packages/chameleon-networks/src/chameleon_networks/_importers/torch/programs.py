@@ -9,7 +9,7 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,8 +28,9 @@ log = structlog.get_logger()
 
 Shapes = Mapping[str, Sequence[int]]
 Keywords = dict[str, Any]
-Export = Callable[[tuple[Any, ...], Keywords], Any]
-"""A function that makes a program from positional and keyword inputs."""
+Export = Callable[..., Any]
+"""A function that makes a program from positional and keyword inputs. A third argument gives the
+axes whose extents stay open, as ``dynamic_shapes`` of ``torch.export.export``."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -176,8 +177,8 @@ def _check_float(network: Any, source: str) -> None:
 def _export_example(
     network: Any, positional: tuple[Any, ...], keywords: Keywords, owner: str
 ) -> ExampleProgram:
-    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
-        attempt = partial(_export, network, positional, keywords)
+    def export(positional: tuple[Any, ...], keywords: Keywords, dynamic: Any = None) -> Any:
+        attempt = partial(_export, network, positional, keywords, dynamic)
         try:
             return attempt()
         except Exception as error:  # torch raises errors of many classes
@@ -193,11 +194,13 @@ def _export_example(
     return ExampleProgram(program=export(positional, keywords), export=export, owner=owner)
 
 
-def _export(network: Any, positional: tuple[Any, ...], keywords: Keywords) -> Any:
+def _export(
+    network: Any, positional: tuple[Any, ...], keywords: Keywords, dynamic: Any = None
+) -> Any:
     torch = _torch()
     functions = importlib.import_module(f"{__package__}.lowering.linear_algebra")
     with torch.no_grad(), hold_back_torch_messages(), functions.FunctionReplacements():
-        return torch.export.export(network, positional, keywords)
+        return torch.export.export(network, positional, keywords, dynamic_shapes=dynamic)
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], Keywords]:
@@ -249,9 +252,9 @@ def load_saved(file: str) -> ExampleProgram:
         ) from error
     program = inference.check_program(program)
 
-    def export(positional: tuple[Any, ...], keywords: Keywords) -> Any:
+    def export(positional: tuple[Any, ...], keywords: Keywords, dynamic: Any = None) -> Any:
         try:
-            return _export(program.module(), positional, keywords)
+            return _export(program.module(), positional, keywords, dynamic)
         except Exception as error:  # torch raises errors of many classes
             raise ConfigError(
                 f"{file} cannot be exported for other shapes: {first_line(error)}",
@@ -405,6 +408,57 @@ def _check_shapes(tensors: Mapping[str, Any], shapes: Shapes, owner: str) -> Non
                 f"cannot be made {list(shape)}",
                 hint=f"Give as many extents as it has axes. Its inputs are {found}.",
             )
+
+
+def branch_extents(
+    program: Any, export: Export, axes: Collection[tuple[str, int]], extents: range
+) -> set[int]:
+    """Extents on both sides of each branch that a network takes by the extent of some axes.
+
+    Args:
+        program: The program for one extent, which is larger than ``extents``.
+        export: The function that exported it.
+        axes: Pairs of an input's name and an axis; they all have the same extent.
+        extents: The extents to look for branches in.
+
+    Returns:
+        For each condition that torch met when it exported the network: the largest extent that does
+        not meet the condition, and the next extent.
+    """
+    torch = _torch()
+    sympy = importlib.import_module("sympy")
+    collection = torch.export.ShapesCollection()
+    for name, tensor in input_tensors(program).items():
+        own = {axis: torch.export.Dim.AUTO for input_, axis in axes if input_ == name}
+        if own:
+            collection[tensor] = own
+    try:
+        opened = export(*program.example_inputs, collection)
+    except ConfigError as error:
+        log.info("branches_unknown", problem=str(error))
+        return set()
+    values = {node.name: node.meta.get("val") for node in opened.graph.nodes}
+    open_extents = [values[name].shape[axis] for name, axis in axes if name in values]
+    symbolic = [extent for extent in open_extents if isinstance(extent, torch.SymInt)]
+    if not symbolic:
+        return set()
+    symbols = {extent.node.expr for extent in symbolic}
+    step = max(1, len(extents) // _CHECKED_EXTENTS)
+    found: set[int] = set()
+    for guard in {guard.expr for guard in symbolic[0].node.shape_env.guards}:
+        if not guard.free_symbols or not guard.free_symbols <= symbols:
+            continue
+        named = {int(number) + near for number in guard.atoms(sympy.Integer) for near in (-1, 0, 1)}
+        for extent in sorted({*extents[::step], *named.intersection(extents)}, reverse=True):
+            value = sympy.Integer(extent)
+            if guard.xreplace(dict.fromkeys(symbols, value)) == sympy.false:
+                found |= {extent, extent + 1}
+                break
+    return found.intersection(extents)
+
+
+_CHECKED_EXTENTS = 256
+"""Number of extents for which a condition is evaluated, besides those near a number in it."""
 
 
 def _resize(example: Any, shape: Sequence[int]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from chameleon_core.plugin_api import Choice, ConfigError, DesignSpace, Task, fall_back
+from chameleon_core.plugin_api import Builder, Choice, ConfigError, DesignSpace, Task, fall_back
 
 from chameleon_tvm._device.targets import target_info
 from chameleon_tvm._operators.base import operator_of
@@ -15,7 +15,7 @@ from chameleon_tvm._quick_tvm import tirx
 from chameleon_tvm._spaces.loops.lowering import loops_of
 from chameleon_tvm._spaces.loops.partial_sums import REFUSED
 from chameleon_tvm._spaces.loops.schedule import LoopPlan, default_plan, scheduled
-from chameleon_tvm._spaces.template.base import Template
+from chameleon_tvm._spaces.template.base import Template, TemplateBuilder
 from chameleon_tvm._spaces.template.options import TemplateOptions
 from chameleon_tvm._words import telling_line
 
@@ -30,14 +30,19 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def plan_of(task: Task, config: Sequence[int]) -> LoopPlan:
+def plan_of(builder: Builder, config: Sequence[int]) -> LoopPlan | None:
     """Convert a configuration of a task of kind ``loops`` to the schedule that it stands for.
 
     Args:
-        task: The task.
+        builder: The builder of the task's kernels.
         config: The knob indices of the configuration.
+
+    Returns:
+        The schedule; None if the builder is one of another space.
     """
-    return _plan(LoopTemplate(task, TemplateOptions()).space().decode(config))
+    if isinstance(builder, TemplateBuilder) and isinstance(builder.template, LoopTemplate):
+        return _plan(builder.space.decode(config))
+    return None
 
 
 class LoopTemplate(Template):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from chameleon_networks._graph.relax_utils import relax
+from chameleon_networks._graph.transposed_convolutions import transposed_convolution
 from chameleon_networks._importers.torch.lowering.torch_calls import Converter, TorchCall, extents
 
 op = relax.op
@@ -130,25 +131,24 @@ def _max_pool(method: str, call: TorchCall) -> Any:
 
 
 def _convolution(call: TorchCall) -> Any:
-    """``convolution``; TVM's importer has no transposed convolution of three dimensions."""
-    transposed, rank = bool(call.node.args[6]), len(extents(call.value(0)))
-    if not transposed or rank != 5:  # noqa: PLR2004 - a batch of volumes with channels
+    """``convolution``; TVM's importer reads few of the transposed ones."""
+    x, weights, bias, *windows, transposed, output_padding, groups = call.node.args
+    if not transposed:
         return call.importer._convolution(call.node)  # noqa: SLF001 - no public method
-    stride, padding, dilation = (_per_axis(call.node.args[place], 3) for place in (3, 4, 5))
-    result = op.nn.conv3d_transpose(
-        call.value(0),
-        call.value(1),
+    axes = len(call.shape) - 2
+    stride, padding, dilation = (_per_axis(value, axes) for value in windows)
+    result = transposed_convolution(
+        call.tensor(x),
+        call.tensor(weights),
         strides=stride,
-        padding=padding,
-        output_padding=_per_axis(call.node.args[7], 3),
+        padding=padding * 2,
+        output_padding=_per_axis(output_padding, axes),
         dilation=dilation,
-        groups=int(call.node.args[8]),
-        data_layout="NCDHW",
-        kernel_layout="IODHW",
+        groups=int(groups),
     )
-    if call.node.args[2] is None:
+    if bias is None:
         return result
-    return result + op.reshape(call.tensor(call.node.args[2]), [1, -1, 1, 1, 1])
+    return result + op.reshape(call.tensor(bias), [1, -1, *[1] * axes])
 
 
 CONVERTERS: dict[str, Converter] = {
