@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from chameleon_core._network_result import KernelTime
+from chameleon_core._network_result import NetworkResult
 from chameleon_core._plugins import NoOptions
 from chameleon_core._stages import Winner
 from chameleon_networks._compile.compile import compile_network, functions_without_kernels
@@ -51,7 +51,7 @@ def network():
 
 def _rows(functions, **seconds):
     return [
-        KernelTime(name=name, calls=2, seconds=took, tuned=False)
+        NetworkResult.Kernel(name=name, calls=2, seconds=took, tuned=False)
         for name, took in seconds.items()
         if name in functions
     ]

@@ -6,13 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from chameleon_core.api import (
-    Footprint,
-    InferenceResult,
-    KernelTime,
     NetworkResult,
     NetworkSummary,
     OperatorResult,
-    RivalTime,
     TimeSource,
     in_seconds,
 )
@@ -217,7 +213,9 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
     if not network.rivals_reduced or ours is None:
         return []
     error, precision = network.max_relative_error, network.precision
-    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
+    first = NetworkResult.Rival(
+        asked="", precision=precision, seconds=ours, max_relative_error=error
+    )
     return [
         (
             name,
@@ -226,17 +224,14 @@ def rival_table(network: NetworkResult) -> list[tuple[str, ...]]:
             f"{rival.seconds / ours:.2f}",
             "-" if rival.max_relative_error is None else f"{rival.max_relative_error:.1e}",
         )
-        for name, rival in [("the compiled network", first), *rival_rows(network)]
+        for name, rival in [("the compiled network", first), *network.rival_rows]
     ]
 
 
-FRONT_HEADER = ("operators in", "seconds", "error", "")
-
-
-def front_rows(
+def front_table(
     network: NetworkResult, shown: Callable[[float], str] = duration
-) -> list[tuple[str, ...]]:
-    """The rows of a table of choices of dtypes, with the columns of ``FRONT_HEADER``.
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """A table of choices of dtypes: the names of its columns, and its rows.
 
     If the network has buckets of shapes, the name of the bucket is an additional first column.
 
@@ -244,7 +239,8 @@ def front_rows(
         network: the result of the network.
         shown: a function that formats seconds. A page has room for more digits than the terminal.
     """
-    return [
+    which = ("bucket",) if network.buckets else ()
+    return (*which, "operators in", "seconds", "error", ""), [
         (
             *([] if point.bucket is None else [point.bucket]),
             ", ".join(f"{kind} {count}" for kind, count in point.types.items()),
@@ -286,7 +282,7 @@ def bucket_rows(network: NetworkResult) -> list[tuple[str, ...]]:
     return rows
 
 
-def _remark(kernel: KernelTime, unmeasured: Collection[str]) -> str:
+def _remark(kernel: NetworkResult.Kernel, unmeasured: Collection[str]) -> str:
     if kernel.name in unmeasured:
         return " (not measured)"
     return "" if kernel.tuned else " (not tuned)"
@@ -318,7 +314,7 @@ def network_remarks(network: NetworkResult) -> list[str]:
 
 def _footprint_lines(network: NetworkResult) -> list[str]:
     """A line about a network's first answer, memory and disk space; none if they are unknown."""
-    own = network.footprint.get("network", Footprint())
+    own = network.footprint.get("network", NetworkResult.Footprint())
     if own.first_answer_seconds is None:
         return []
     others = ", ".join(
@@ -334,24 +330,3 @@ def _footprint_lines(network: NetworkResult) -> list[str]:
 
 def _megabytes(size: int | None) -> str:
     return "-" if size is None else f"{size / 1e6:.0f} MB"
-
-
-def rival_rows(result: InferenceResult) -> list[tuple[str, RivalTime]]:
-    """All rivals of a network by name, with their times, sorted for a table.
-
-    A rival is another framework, such as onnxruntime, that ran the network. First come rivals that
-    were asked to compute in the network's precision, then all other rivals. In both groups, rivals
-    that in fact computed in float32 come first, and faster rivals come before slower ones.
-
-    Args:
-        result: the result of the network.
-    """
-    times = dict(result.rivals_reduced)
-    for name, seconds in result.rivals.items():
-        precision = result.rivals_precision.get(name, FLOAT32)
-        times[name] = RivalTime(asked=precision, precision=precision, seconds=seconds)
-
-    def rank(row: tuple[str, RivalTime]) -> tuple[bool, bool, float]:
-        return row[1].asked not in result.precisions, row[1].precision != FLOAT32, row[1].seconds
-
-    return sorted(times.items(), key=rank)

@@ -41,17 +41,8 @@ if TYPE_CHECKING:
         tasks_of,
     )
     from chameleon_core._network_result import (
-        BucketResult,
-        Footprint,
-        FrontPoint,
-        InferenceResult,
-        KernelTime,
-        LayoutResult,
         NetworkResult,
         OperatorCoverage,
-        OwnPrecision,
-        RivalTime,
-        Unmeasured,
     )
     from chameleon_core._pipeline.jsonable import to_json
     from chameleon_core._pipeline.load import (

@@ -13,7 +13,7 @@ from chameleon_system.api import lazy_exports
 if TYPE_CHECKING:
     from chameleon_core import _events as events
     from chameleon_core._arrays import Arrays
-    from chameleon_core._dtypes import AS_IT_COMES, FLOAT32
+    from chameleon_core._dtypes import FLOAT32
     from chameleon_core._errors import (
         ChameleonError,
         ConfigError,

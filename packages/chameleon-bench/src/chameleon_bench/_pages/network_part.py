@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chameleon_cli.api import FRONT_HEADER, front_rows, network_remarks, rival_rows
-from chameleon_core.api import BucketResult, KernelTime, NetworkResult, RivalTime, in_seconds
+from chameleon_cli.api import front_table, network_remarks
+from chameleon_core.api import NetworkResult, in_seconds
 
 from chameleon_bench._pages.rendering import Table, bar
 from chameleon_bench._pages.run_record import RunRecord
@@ -41,9 +41,8 @@ def _front(network: NetworkResult) -> Table:
     """The precisions that could be chosen, with the error and the time of each."""
     whole = max(point.seconds for point in network.front)
     bars = [bar({"operators": point.seconds}, whole) for point in network.front]
-    which = ("bucket",) if network.buckets else ()
-    table = Table(header=(*which, *FRONT_HEADER), rows=front_rows(network, in_seconds))
-    return table.with_bars("seconds", bars)
+    header, rows = front_table(network, in_seconds)
+    return Table(header=header, rows=rows).with_bars("seconds", bars)
 
 
 def _buckets(network: NetworkResult) -> Table:
@@ -62,11 +61,11 @@ def _buckets(network: NetworkResult) -> Table:
     )
 
 
-def _shapes(bucket: BucketResult) -> str:
+def _shapes(bucket: NetworkResult.Bucket) -> str:
     return ", ".join(f"{name} {list(shape)}" for name, shape in bucket.shapes.items())
 
 
-def _rival(bucket: BucketResult) -> str:
+def _rival(bucket: NetworkResult.Bucket) -> str:
     rival = bucket.fastest_rival
     return "-" if rival is None else f"{rival[0]} {in_seconds(rival[1])}"
 
@@ -95,8 +94,10 @@ def _against(network: NetworkResult, ours: float) -> Table:
 def _with_precisions(network: NetworkResult, ours: float) -> Table:
     """The table of rivals if they ran in several precisions; each row names its precision."""
     error, precision = network.max_relative_error, network.precision
-    first = RivalTime(asked="", precision=precision, seconds=ours, max_relative_error=error)
-    rows = [(_OURS, first), *rival_rows(network)]
+    first = NetworkResult.Rival(
+        asked="", precision=precision, seconds=ours, max_relative_error=error
+    )
+    rows = [(_OURS, first), *network.rival_rows]
     whole = max(rival.seconds for _, rival in rows)
     table = Table.of(
         rows,
@@ -114,7 +115,7 @@ def _error(error: float | None) -> str:
     return "-" if error is None else f"{error:.1e}"
 
 
-def _likeness(rival: RivalTime, network: NetworkResult) -> str:
+def _likeness(rival: NetworkResult.Rival, network: NetworkResult) -> str:
     """Whether a rival has the network's precision; empty for the network itself."""
     if not rival.asked:
         return ""
@@ -148,7 +149,7 @@ def _kernels(record: RunRecord, total: float) -> Table:
     return Table(header=header, rows=rows).with_bars("share", bars)
 
 
-def _state(kernel: KernelTime, unmeasured: Mapping[str, str]) -> str:
+def _state(kernel: NetworkResult.Kernel, unmeasured: Mapping[str, str]) -> str:
     if kernel.name in unmeasured:
         return f"{unmeasured[kernel.name]}, not measured"
     return "tuned" if kernel.tuned else "not tuned"

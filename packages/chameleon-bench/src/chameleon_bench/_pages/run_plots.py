@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import KernelTime, in_seconds
+from chameleon_core.api import NetworkResult, in_seconds
 
 from chameleon_bench._pages.plots import (
     DOWNWARDS,
@@ -133,7 +133,7 @@ def _bars(record: RunRecord) -> list[_Bar]:
     in_place = {kernel.name: kernel for kernel in record.network.kernels}
     tasks = {task.task.name: task for task in record.tasks if not task.task.alternative_of}
     replaced = {task.task.name: task.task.alternative_of for task in record.tasks}
-    kernels: dict[str, list[KernelTime]] = {name: [] for name in tasks}
+    kernels: dict[str, list[NetworkResult.Kernel]] = {name: [] for name in tasks}
     for name, kernel in in_place.items():
         # What computes the same in another type stands in its operator's row.
         kernels.setdefault(replaced.get(name) or name, []).append(kernel)

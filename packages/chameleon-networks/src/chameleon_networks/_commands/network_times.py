@@ -12,7 +12,7 @@ import attrs
 import click
 from chameleon_bench.api import estimate
 from chameleon_cli.api import duration, print_table, results_alone
-from chameleon_core.api import InferenceResult, RivalTime, RunView, counted
+from chameleon_core.api import NetworkResult, RunView, counted
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
 from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
@@ -260,17 +260,17 @@ def _in_words(asked: str) -> str:
     return "as they come" if asked == AS_IT_COMES else f"in {asked}"
 
 
-def _result(contenders: Mapping[str, Summary]) -> InferenceResult:
+def _result(contenders: Mapping[str, Summary]) -> NetworkResult:
     """The result of a comparison in several precisions, without what its messages do not need."""
     rivals = {
-        name: RivalTime(
+        name: NetworkResult.Rival(
             **{key: row[key] for key in ("asked", "precision", "max_relative_error")},
             seconds=row["median_seconds"],
         )
         for name, row in contenders.items()
     }
     own = contenders.get(OURS, {}).get("precisions", ())
-    return InferenceResult(rivals_reduced=rivals, precisions=own)
+    return NetworkResult(rivals_reduced=rivals, precisions=own)
 
 
 HEADER = ("network", "precision", "requests/s", "p50", "p90", "p99", "turns", "best way")

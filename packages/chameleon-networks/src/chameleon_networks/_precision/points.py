@@ -11,7 +11,7 @@ from typing import Protocol
 
 import attrs
 import numpy as np
-from chameleon_core.api import FrontPoint, in_seconds, listing
+from chameleon_core.api import NetworkResult, in_seconds, listing
 from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import display_name, types_in_words
 
@@ -57,10 +57,12 @@ class Point:
         counts[FLOAT32] = fusions - len(self.types)
         return {kind: count for kind, count in counts.items() if count}
 
-    def row(self, fusions: int, *, delivered: bool) -> FrontPoint:
+    def row(self, fusions: int, *, delivered: bool) -> NetworkResult.FrontPoint:
         """The point in the form that a result stores."""
         types = self.dtype_counts(fusions)
-        return FrontPoint(types=types, seconds=self.seconds, error=self.error, delivered=delivered)
+        return NetworkResult.FrontPoint(
+            types=types, seconds=self.seconds, error=self.error, delivered=delivered
+        )
 
     def line(self, fusions: int) -> str:
         """The point as a phrase for the log."""
