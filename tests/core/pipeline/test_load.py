@@ -9,10 +9,10 @@ import pytest
 from chameleon_core._pipeline.annotations import parse_duration
 from chameleon_core._pipeline.binding import difference
 from chameleon_core._pipeline.load import from_dict, load_pipeline
-from chameleon_core._pipeline.members import create_member
 from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import Scope, StageSpec
+from chameleon_core._pipeline.stage_reader import create_stage
 from chameleon_core._pipeline.yaml import dump_yaml, parse_yaml
 from chameleon_core._plugins import NoOptions, PluginRecord, Registry
 from hypothesis import example, given
@@ -301,7 +301,7 @@ def team(tmp_path, *plugins, explorer="team"):
 
 
 def made(spec):
-    return [create_member("explorers", member, "context") for member in spec.options.members]
+    return [create_stage("explorers", member, "context") for member in spec.options.members]
 
 
 def test_members_by_default_are_the_run_s_and_stay_written_as_names(tmp_path):
@@ -336,7 +336,7 @@ def test_options_made_without_a_pipeline_name_installed_stages():
     installed = Registry.load()
     if "random" not in installed.names("explorers"):
         pytest.skip("no explorers are installed")
-    assert hasattr(create_member("explorers", "random", _Context()), "explore")
+    assert hasattr(create_stage("explorers", "random", _Context()), "explore")
 
 
 class _Context:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from chameleon_core._loop.start.frontend import recalled
     from chameleon_core._measurement import FailureKind, Measurement
     from chameleon_core._pipeline.annotations import form_of, parse_duration
-    from chameleon_core._pipeline.members import create_member
     from chameleon_core._pipeline.nodes import (
         Node,
         PipelineError,
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
     )
     from chameleon_core._pipeline.record_locations import records_location
     from chameleon_core._pipeline.schema import StageSpec, Subject
-    from chameleon_core._pipeline.stage_reader import options_for, read_options, stage_of
+    from chameleon_core._pipeline.stage_reader import create_stage, read_options
     from chameleon_core._plugins.check import complaint
     from chameleon_core._plugins.event_hooks import EventHooks
-    from chameleon_core._plugins.factory import load_factory, make, make_stage
+    from chameleon_core._plugins.factory import load_factory
     from chameleon_core._plugins.hookspecs import hookimpl
     from chameleon_core._plugins.kinds import KINDS, Kind
     from chameleon_core._plugins.options import option

@@ -6,7 +6,7 @@ import math
 
 import attrs
 from chameleon_core import plugin_api as stages
-from chameleon_core.plugin_api import create_member
+from chameleon_core.plugin_api import create_stage
 
 from chameleon_explorers._options import PortfolioOptions
 
@@ -37,7 +37,7 @@ class PortfolioExplorer(stages.Explorer):
         self._options = options
         generators = context.rng.spawn(len(options.explorers))
         self._arms = [
-            Arm(explorer=create_member("explorers", member, attrs.evolve(context, rng=rng)))
+            Arm(explorer=create_stage("explorers", member, attrs.evolve(context, rng=rng)))
             for member, rng in zip(options.explorers, generators, strict=True)
         ]
         self._chosen: Arm | None = None

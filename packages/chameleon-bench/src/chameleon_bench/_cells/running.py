@@ -32,10 +32,10 @@ from chameleon_core.plugin_api import (
     RivalTrace,
     RunFolderError,
     Task,
+    create_stage,
     events,
     hookimpl,
     load_factory,
-    stage_of,
 )
 from chameleon_system.api import Message, unused_path, write_atomic
 
@@ -121,7 +121,7 @@ def run_cell(cell: Cell, *, registry: Registry, interruption: Interruption) -> C
     try:
         pipeline = from_dict(cell.document, registry=registry)
         if cell.rival is not None:
-            result = _compete(cell, pipeline, registry)
+            result = _compete(cell, cell.rival, pipeline, registry)
         else:
             result = _tune(cell, pipeline, interruption)
     except RunInterrupted:
@@ -190,9 +190,10 @@ def begin(cell: Cell) -> None:
     write_atomic(file, now)
 
 
-def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> CellResult:
-    spec = stage_of("rivals", cell.rival, registry=registry)
-    rival: Rival = spec.create()
+def _compete(
+    cell: Cell, chosen: Mapping[str, Any], pipeline: ResolvedPipeline, registry: Registry
+) -> CellResult:
+    rival: Rival = create_stage("rivals", chosen, registry=registry)
     tasks = tasks_of(pipeline, target_of(pipeline))
     traces = [
         rival.tune(
@@ -207,7 +208,7 @@ def _compete(cell: Cell, pipeline: ResolvedPipeline, registry: Registry) -> Cell
         identity=cell.identity,
         trajectories=tuple(map(_rival_trajectory, tasks, traces)),
         environment={
-            "rival": spec.name,
+            "rival": chosen["name"],
             **{t.name: dict(r.details) for t, r in zip(tasks, traces, strict=True)},
         },
     )

@@ -14,7 +14,6 @@ import attrs
 
 from chameleon_core._errors import ConfigError, PluginError
 from chameleon_core._pipeline.nodes import Mark, Node, Problem
-from chameleon_core._plugins.factory import make_stage
 from chameleon_core._plugins.kinds import STAGE_KINDS
 from chameleon_core._plugins.options import option, sources_in
 from chameleon_core._plugins.registry import Registry
@@ -276,7 +275,7 @@ class StageSpec:
         Raises:
             PluginError: the class cannot be imported, or the stage cannot be made.
         """
-        return make_stage(STAGE_KINDS[self.kind], self.record, self.options, context)
+        return STAGE_KINDS[self.kind].make_stage(self.record, self.options, context)
 
 
 def stages_of(value: Any) -> Iterator[StageSpec]:

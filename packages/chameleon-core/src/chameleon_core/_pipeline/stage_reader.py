@@ -74,23 +74,39 @@ def options_class(factory: Callable[..., Any]) -> type | None:
     return expected if isinstance(expected, type) and attrs.has(expected) else None
 
 
-def stage_of(kind: str, value: Any, *, registry: Registry) -> StageSpec:
-    """Read a stage from JSON values: its name, or a mapping with ``name`` and options.
+def create_stage(
+    kind: str,
+    value: StageSpec | Mapping[str, Any] | str,
+    context: Any = None,
+    *,
+    registry: Registry | None = None,
+) -> Any:
+    """Make a stage from its name, or from a mapping with ``name`` and options.
+
+    A stage that has other stages as options, such as a portfolio with members, makes them with this
+    function.
 
     Args:
-        kind: the kind of the stage, such as ``spaces``.
-        value: the stage as in a pipeline file.
-        registry: the registry in which names are looked up.
+        kind: the kind of the stage, such as ``explorers``.
+        value: the stage as in a pipeline file, or as a pipeline resolved it. A name stands for the
+            plugin with default options.
+        context: the context of the stage (``StageSpec.create``).
+        registry: the registry in which names are looked up; the installed plugins if None.
 
     Raises:
-        PipelineError: the stage is unknown, or its options have faults.
+        PluginError: the plugin is unknown, or cannot be imported or made.
+        PipelineError: the options have faults.
     """
+    if isinstance(value, StageSpec):
+        return value.create(context)
+    registry = registry or default_registry()
+    if isinstance(value, str):
+        return registry.create(kind, value, context=context)
     noun = registry.kinds[kind].noun
     reader = StageReader(registry, [])
     stage = reader.chosen(with_article(noun), kind, Node.of(value, noun))
     reader.check()
-    chosen: StageSpec = stage
-    return chosen
+    return stage.create(context)
 
 
 class StageReader:

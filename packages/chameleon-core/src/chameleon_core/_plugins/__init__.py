@@ -1,6 +1,6 @@
 """Plugins: the records that they register, the hooks that they implement, and their loading."""
 
-from chameleon_core._plugins.factory import load_factory, make_stage
+from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.hookspecs import PROJECT, hookimpl, hookspec
 from chameleon_core._plugins.kinds import KINDS, STAGE_KINDS, Kind
 from chameleon_core._plugins.manager import LoadError, Registration
@@ -47,5 +47,4 @@ __all__ = [
     "hookimpl",
     "hookspec",
     "load_factory",
-    "make_stage",
 ]

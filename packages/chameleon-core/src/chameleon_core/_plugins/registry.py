@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from chameleon_core._errors import PluginError
-from chameleon_core._plugins.factory import make_stage
 from chameleon_core._plugins.first_party import CORE, FIRST_PARTY, how_to_install
 from chameleon_core._plugins.kinds import STAGES, Kind
 from chameleon_core._plugins.local import canonical
@@ -228,7 +227,7 @@ class Registry:
         """
         record: PluginRecord = self.find(kind, name).record
         chosen = record.options() if options is None else options
-        return make_stage(self.kinds[kind], record, chosen, context)
+        return self.kinds[kind].make_stage(record, chosen, context)
 
     def _unknown(self, kind: str, name: str) -> UnknownNameError:
         about = self.kinds[kind]

@@ -21,7 +21,6 @@ from chameleon_core.plugin_api import (
     PluginRecord,
     Task,
     complaint,
-    make_stage,
     read_options,
 )
 
@@ -152,7 +151,7 @@ class StageSuite(ConformanceSuite):
             context: the context, for kinds whose factories take one.
             options: options in addition to those of the suite.
         """
-        return make_stage(self.about, self.registered, self.made_options(**options), context)
+        return self.about.make_stage(self.registered, self.made_options(**options), context)
 
     def test_options(self) -> None:
         """The options are immutable, have help texts, and do not change when written as JSON."""

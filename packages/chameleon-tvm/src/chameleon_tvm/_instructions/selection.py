@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 from chameleon_core.api import default_registry
-from chameleon_core.plugin_api import KINDS, InstructionRecord, make
+from chameleon_core.plugin_api import KINDS, InstructionRecord
 from chameleon_system.api import request_permission
 
 from chameleon_tvm._device.cpus.description import is_this_cpu
@@ -130,7 +130,7 @@ def instruction_of(record: InstructionRecord) -> Instruction:
     Raises:
         PluginError: The instruction's class cannot be imported, or making its object fails.
     """
-    instruction: Instruction = make(KINDS["instructions"], record)
+    instruction: Instruction = KINDS["instructions"].make(record)
     return instruction
 
 

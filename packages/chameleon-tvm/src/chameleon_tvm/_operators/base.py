@@ -16,7 +16,6 @@ from chameleon_core.plugin_api import (
     OperatorRecord,
     PluginError,
     Task,
-    make,
 )
 from numpy.typing import NDArray
 
@@ -141,7 +140,7 @@ def operator_of(task: Task) -> Operator:
         ConfigError: No installed distribution defines this kind of operator.
         PluginError: The code of the operator's plugin fails.
     """
-    operator: Operator = make(KINDS["operators"], record_of(task), task)
+    operator: Operator = KINDS["operators"].make(record_of(task), task)
     return operator
 
 

@@ -13,7 +13,6 @@ from chameleon_core.plugin_api import (
     DesignSpace,
     SpaceProvider,
     Task,
-    make_stage,
 )
 
 from chameleon_tvm._operators.base import is_operator
@@ -40,8 +39,7 @@ class AutoSpace(SpaceProvider):
     @cached_property
     def _sketch(self) -> SpaceProvider:
         # Its code needs TVM at once, which most tasks never do.
-        record = default_registry().record("spaces", "sketch")
-        sketch: SpaceProvider = make_stage(KINDS["spaces"], record, self._options)
+        sketch: SpaceProvider = default_registry().create("spaces", "sketch", self._options)
         return sketch
 
     def design_space(self, task: Task) -> DesignSpace:
@@ -54,7 +52,7 @@ class AutoSpace(SpaceProvider):
         own = is_operator(task.operator)
         record = None if own else default_registry().space_of(task.operator)
         if record is not None:
-            provider: SpaceProvider = make_stage(KINDS["spaces"], record, record.options())
+            provider: SpaceProvider = KINDS["spaces"].make_stage(record, record.options())
             return provider
         try:
             template_of(task, self._template.options)

@@ -18,7 +18,6 @@ from chameleon_core.plugin_api import (
     Task,
     TemplateRecord,
     load_factory,
-    make,
 )
 
 from chameleon_tvm._device.targets import kind_of
@@ -64,7 +63,7 @@ class _TemplateKey:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _cached_template(key: _TemplateKey) -> Template:
-    template: Template = make(KINDS["templates"], key.record, key.task, key.options)
+    template: Template = KINDS["templates"].make(key.record, key.task, key.options)
     return template
 
 
