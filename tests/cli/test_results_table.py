@@ -8,7 +8,7 @@ from chameleon_cli import _result_rows as result_rows
 from chameleon_cli._results_table import print_network, print_table
 from chameleon_core._loop.end.result import OperatorResult, VariantResult
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._run_view import NetworkSummary, TimeSource
+from chameleon_core._run_view import RunView, TimeSource
 
 
 class Terminal(io.StringIO):
@@ -104,7 +104,7 @@ def test_each_rival_in_reduced_precision_has_its_precision_and_error(capsys):
 
 def test_what_a_rival_computes_in_by_default_is_in_the_sentence_of_a_network():
     network = attrs.evolve(INT8, precision="float32", precisions=("float32",))
-    summary = NetworkSummary(
+    summary = RunView.Network(
         seconds=0.004, source=TimeSource.COMPARISON, measured=1, operators=1, result=network
     )
     others = "torch 20.0 ms, openvino as it comes in bfloat16 2.00 ms, untuned 100 ms"

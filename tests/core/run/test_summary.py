@@ -3,7 +3,7 @@
 import attrs
 import chameleon_core as cc
 import pytest
-from chameleon_core._loop.end.result import OperatorResult, RunResult, VariantResult, summary_lines
+from chameleon_core._loop.end.result import OperatorResult, RunResult, VariantResult
 from chameleon_core._network_result import NetworkResult
 from synthetic import run_synthetic, synthetic_document
 
@@ -18,7 +18,7 @@ def operator(name, tuned, untuned=None, vendor=None):
 
 
 def lines(folder, *operators, **more):
-    return summary_lines(RunResult(folder=folder, seconds=1.0, operators=operators, **more))
+    return RunResult(folder=folder, seconds=1.0, operators=operators, **more).summary_lines
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_network_in_float32_is_not_compared_with_float32_alone(folder):
 
 def test_a_run_read_in_python_says_the_same(folder):
     result = run_synthetic(synthetic_document(folder))
-    assert summary_lines(result)
-    assert str(cc.load_run(folder)).splitlines() == summary_lines(result)
+    assert result.summary_lines
+    assert str(cc.load_run(folder)).splitlines() == result.summary_lines
     # Nothing was measured on hardware, so there is nothing to use.
     assert not result.usage

@@ -12,7 +12,6 @@ from chameleon_core._run_view import RunView
 from chameleon_core._stages import Winner
 from chameleon_networks._artifact.load import load
 from chameleon_networks._c_runtime.pack import pack_weights
-from chameleon_networks._commands.runs import winners_of
 from chameleon_networks._export.operators import deliver_operator
 from chameleon_tvm._device.targets import TVMTargets
 from chameleon_tvm._operators.specs import BatchMatmulSpec, Conv2dSpec, DenseSpec
@@ -140,5 +139,5 @@ def test_a_run_without_measurements_is_exported(tmp_path):
     assert operator.measurements == 0
     assert operator.tuned_seconds > 0
     with RunView(tmp_path / "run") as view:
-        (winner,) = winners_of(view)
+        (winner,) = view.winners
     assert (winner.config, winner.seconds) == (operator.config, operator.tuned_seconds)

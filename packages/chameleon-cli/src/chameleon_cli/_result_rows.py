@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from chameleon_core.api import (
-    NetworkResult,
-    NetworkSummary,
-    OperatorResult,
-    TimeSource,
-    in_seconds,
-)
+from chameleon_core.api import NetworkResult, OperatorResult, RunView, in_seconds
 from chameleon_core.plugin_api import FLOAT32
 
 
-def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
+def network_json(summary: RunView.Network | None) -> dict[str, Any] | None:
     """The network part of a command's JSON output; None if the model is no network.
 
     Args:
@@ -33,7 +27,7 @@ def network_json(summary: NetworkSummary | None) -> dict[str, Any] | None:
     }
 
 
-def network_sentence(summary: NetworkSummary) -> str:
+def network_sentence(summary: RunView.Network) -> str:
     """A sentence with a network's time, or with the reason why it has none.
 
     Args:
@@ -42,7 +36,7 @@ def network_sentence(summary: NetworkSummary) -> str:
     result = summary.result
     if result.failure is not None:
         return f"network: not delivered; {result.failure}"
-    if summary.source is TimeSource.COMPARISON:
+    if summary.compared:
         what = "network, one inference in each bucket" if result.buckets else "network"
         return (
             f"{what}: {duration(summary.seconds)}, from the comparison at the end{_beside(summary)}"
@@ -58,7 +52,7 @@ def network_sentence(summary: NetworkSummary) -> str:
     )
 
 
-def _beside(summary: NetworkSummary) -> str:
+def _beside(summary: RunView.Network) -> str:
     """The times of rivals and of the untuned network, in parentheses; or an empty string."""
     result = summary.result
     by_default = {

@@ -17,22 +17,17 @@ if TYPE_CHECKING:
     from chameleon_core._api.tune import Minimum, minimize, tune
     from chameleon_core._api.tuner import STOP, Tuner
     from chameleon_core._loop.context import RunContext
-    from chameleon_core._loop.end.comparison import TIE, alternatives, best_of
-    from chameleon_core._loop.end.delivery import guessed, guesses_of
+    from chameleon_core._loop.end.comparison import TIE
     from chameleon_core._loop.end.result import (
         OperatorResult,
         RunResult,
-        summary_lines,
-        usage_of,
     )
     from chameleon_core._loop.interruption import Interruption, RunInterrupted
     from chameleon_core._loop.plugin_contract import contract_of
     from chameleon_core._loop.round.batch import Origin
     from chameleon_core._loop.round.stages import generator
-    from chameleon_core._loop.round.task_run import TaskRecords
     from chameleon_core._loop.round.tuner import TaskTuner
     from chameleon_core._loop.run import run_pipeline
-    from chameleon_core._loop.start.shared_records import shares_records
     from chameleon_core._loop.start.tasks import (
         device_of,
         frontend_of,
@@ -49,7 +44,6 @@ if TYPE_CHECKING:
         DocumentReader,
         from_dict,
         load_pipeline,
-        subject_from_dict,
     )
     from chameleon_core._pipeline.resolve import (
         dump_pipeline,
@@ -65,13 +59,11 @@ if TYPE_CHECKING:
     )
     from chameleon_core._run_files import RunFile
     from chameleon_core._run_view import (
-        NetworkSummary,
         RunView,
-        TimeSource,
     )
     from chameleon_core._store.records import RecordStore, StoredTask
     from chameleon_core._store.sqlite_file import SQLiteFile
-    from chameleon_core._trust import check_sources, check_tasks
+    from chameleon_core._trust import check_tasks
     from chameleon_core._versions import installed
     from chameleon_core._words import (
         counted,

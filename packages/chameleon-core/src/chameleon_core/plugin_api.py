@@ -25,8 +25,6 @@ if TYPE_CHECKING:
         TargetError,
     )
     from chameleon_core._fallbacks import fall_back
-    from chameleon_core._loop.end.comparison import winner
-    from chameleon_core._loop.start.frontend import recalled
     from chameleon_core._measurement import FailureKind, Measurement
     from chameleon_core._pipeline.annotations import form_of, parse_duration
     from chameleon_core._pipeline.nodes import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from chameleon_core._api.measurements import Measurements, Rows, Trial
 from chameleon_core._errors import ConfigError
-from chameleon_core._loop.end.result import OperatorResult, RunResult, summary_lines
+from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.nodes import expanded
 from chameleon_core._pipeline.schema import Requirement
@@ -79,7 +79,7 @@ class Run:
 
     def __str__(self) -> str:
         """The summary that ``chameleon run`` prints: speed, comparison, and next step."""
-        return "\n".join(summary_lines(self.result)) or f"{self.folder} has no valid result."
+        return "\n".join(self.result.summary_lines) or f"{self.folder} has no valid result."
 
     def _repr_html_(self) -> str:
         """The summary and a table of operators as HTML, for notebooks."""

@@ -8,11 +8,11 @@ from pathlib import Path
 import attrs
 import click
 from chameleon_cli.api import results_alone
-from chameleon_core.api import RunFile, RunView, check_tasks, did_you_mean, frontend_of
-from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner, recalled
+from chameleon_core.api import RunFile, RunView, check_tasks, did_you_mean
+from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner
 from chameleon_tvm.api import Exported
 
-from chameleon_networks._commands.runs import pipeline_of, threads_of, winners_of
+from chameleon_networks._commands.runs import threads_of
 from chameleon_networks._export.bundles import (
     write_c_bundles,
     write_libraries,
@@ -37,10 +37,9 @@ def export_run(
     with results_alone():
         with RunView(folder) as run:
             # A MetaSchedule database alone needs the model beside the records.
-            pipeline = pipeline_of(run, trust_source=trust_source or form != METASCHEDULE)
-            measured = winners_of(run)
-            frontend = frontend_of(pipeline)
-            recalled(pipeline, frontend, run.store)
+            pipeline = run.subject(trust_source=trust_source or form != METASCHEDULE)
+            measured = run.winners
+            frontend = run.frontend(pipeline)
             threads = threads_of(run)
         space = pipeline.space
         network_alone = form == C and not only and isinstance(frontend, LazyFrontend)

@@ -15,7 +15,7 @@ from chameleon_cli.api import duration, print_table, results_alone
 from chameleon_core.api import NetworkResult, RunView, counted
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
-from chameleon_networks._commands.runs import delivered_in, network_of, pipeline_of, threads_of
+from chameleon_networks._commands.runs import delivered_in, network_of, threads_of
 from chameleon_networks._comparison.comparison import Compared, FrameworkTimes, compare_networks
 from chameleon_networks._comparison.reduced_precision import ComputedPrecision
 from chameleon_networks._frameworks import AS_IT_COMES
@@ -70,7 +70,7 @@ def timed(folder: Path, timing: Timing, *, trust_source: bool) -> Timed:
     """Time the delivered network of a run folder, in each bucket of shapes."""
     with results_alone():
         with RunView(folder) as run:
-            work = network_of(pipeline_of(run, trust_source=trust_source), run)
+            work = network_of(run.subject(trust_source=trust_source), run)
             threads = threads_of(run)
         delivered = delivered_in(folder)
         buckets = {

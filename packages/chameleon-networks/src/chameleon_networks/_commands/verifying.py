@@ -78,11 +78,11 @@ def verified(folder: Path, inputs: str | None, *, trust_source: bool) -> Mapping
     if folder.name == RunFile.NETWORK and (folder / MANIFEST).exists():
         folder = folder.parent
     with results_alone(), RunView(folder) as run:
-        pipeline = runs.pipeline_of(run, trust_source=trust_source)
+        pipeline = run.subject(trust_source=trust_source)
         work, delivered = runs.network_of(pipeline, run), runs.delivered_in(folder)
         winners = {
             winner.task.key: winner
-            for winner in (*runs.winners_of(run), *runs.guesses_for(run, pipeline))
+            for winner in (*run.winners, *run.guesses(pipeline))
             if not winner.task.alternative_of
         }
         kernels = Kernels(winners, pipeline.space.create(), run.target)

@@ -14,17 +14,21 @@ from chameleon_core._errors import ChameleonError, PluginError
 from chameleon_core._events import ComparisonProgressed, ComparisonStarted, Event
 from chameleon_core._fallbacks import fall_back
 from chameleon_core._loop.context import RunContext
-from chameleon_core._loop.end.comparison import SHARE
+from chameleon_core._loop.end.comparison import SHARE, alternatives, best_of, winner
 from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._loop.round.batch import tuples
-from chameleon_core._loop.start.tasks import delivers, provider_of
+from chameleon_core._loop.round.task_run import TaskRecords
+from chameleon_core._loop.start.shared_records import shares_records
+from chameleon_core._loop.start.tasks import delivers, provider_of, spaces_of
 from chameleon_core._network_result import NetworkResult
+from chameleon_core._pipeline.schema import Subject
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.registry import Registry, default_registry
 from chameleon_core._run_files import RunFile
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import ComparisonPlan, Delivery, Frontend, Winner
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()
@@ -166,6 +170,45 @@ def guessed(
 def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
     """The configurations that a space recommends without measurements, most promising first."""
     return tuple(tuples(space.first_guesses))
+
+
+def stored_winners(store: RecordStore) -> tuple[Winner, ...]:
+    """The winner of each measured task of a store (``RunView.winners``)."""
+    found, shared = [], shares_records(store)
+    for stored in store.tasks():
+        records = TaskRecords(store, stored)
+        valid = {m.config: m for m in records.measured.values() if m.ok}
+        comparison = store.comparison(stored.id)
+        config = None if comparison is None else winner(comparison, shared=shared)
+        tuned = {} if comparison is None else dict(comparison.tuned)
+        best = None
+        if config is not None:
+            best = valid.get(config) or attrs.evolve(tuned[config], config=config)
+        recorded = best is None
+        best = best or best_of(valid.values(), shared=shared)
+        if best is not None:
+            found.append(
+                Winner(
+                    task=stored.task,
+                    config=best.config,
+                    seconds=best.cost,
+                    alternatives=alternatives(list(valid.values()), best.config),
+                    recorded=recorded and records.is_recorded(best.config),
+                )
+            )
+    return tuple(found)
+
+
+def guesses_for(
+    tasks: Sequence[Task], operators: Iterable[OperatorResult], subject: Subject
+) -> tuple[Winner, ...]:
+    """The best guess for each of a run's unmeasured tasks (``RunView.guesses``)."""
+    predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
+    kernels = (
+        guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
+        for task, space in zip(tasks, spaces_of(subject, tasks, among=True), strict=True)
+    )
+    return tuple(kernel for kernel in kernels if kernel is not None)
 
 
 _UNMEASURED = "operators that the budget did not reach get what is recommended for them, unmeasured"
