@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core.api import add_local_plugins, default_registry, did_you_mean
+from chameleon_core.api import add_local_plugins, default_registry, words
 from chameleon_core.plugin_api import (
     ChameleonError,
     ExitCode,
@@ -77,7 +77,9 @@ class LazyGroup(click.Group):
         known = name.startswith("-") or self._factory(name) is not None
         if not known and not ctx.resilient_parsing:
             errors = "".join(f"\n{error}" for error in default_registry().errors)
-            ctx.fail(f"unknown command '{name}'{did_you_mean(name, self._summaries())}{errors}")
+            ctx.fail(
+                f"unknown command '{name}'{words.did_you_mean(name, self._summaries())}{errors}"
+            )
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -10,12 +10,7 @@ from typing import Any
 
 import attrs
 import click
-from chameleon_core.api import (
-    Registration,
-    Registry,
-    default_registry,
-    did_you_mean,
-)
+from chameleon_core.api import Registration, Registry, default_registry, words
 from chameleon_core.plugin_api import (
     ConfigError,
     ExitCode,
@@ -212,7 +207,7 @@ def find(registry: Registry, name: str) -> Registration:
         known = {entry.name for kind in registry.kinds for entry in registry.entries(kind)}
         errors = "; ".join(map(str, registry.errors))
         raise PluginError(
-            f"there is no plugin '{name}'{did_you_mean(short, sorted(known - {short}))}",
+            f"there is no plugin '{name}'{words.did_you_mean(short, sorted(known - {short}))}",
             hint="`chameleon plugins` lists what there is; `chameleon --plugin FOLDER plugins "
             f"check {name}` finds one that is not installed" + (f"; {errors}" if errors else ""),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from chameleon_core.api import NetworkResult, OperatorResult, RunView, in_seconds
+from chameleon_core.api import NetworkResult, OperatorResult, RunView, words
 from chameleon_core.plugin_api import FLOAT32
 
 
@@ -70,7 +70,7 @@ def duration(seconds: float | None) -> str:
     Args:
         seconds: the time in seconds, or None if it is unknown.
     """
-    return in_seconds(seconds, "#.3g")
+    return words.in_seconds(seconds, "#.3g")
 
 
 def failures(failed: Mapping[str, int]) -> str:

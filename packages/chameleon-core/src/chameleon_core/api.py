@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from chameleon_system.api import lazy_exports
 
 if TYPE_CHECKING:
+    from chameleon_core import _words as words
     from chameleon_core._api.ask_store import Asked
     from chameleon_core._api.design_space import design_space
     from chameleon_core._api.measurements import Measurements, Trial
@@ -65,14 +66,5 @@ if TYPE_CHECKING:
     from chameleon_core._store.sqlite_file import SQLiteFile
     from chameleon_core._trust import check_tasks
     from chameleon_core._versions import installed
-    from chameleon_core._words import (
-        counted,
-        did_you_mean,
-        in_one_line,
-        in_seconds,
-        listing,
-        with_article,
-        with_hint,
-    )
 else:
     __all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

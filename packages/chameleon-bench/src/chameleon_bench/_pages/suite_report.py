@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import Origin, in_seconds, installed
+from chameleon_core.api import Origin, installed, words
 from chameleon_system.api import processor_name, write_atomic
 
 from chameleon_bench._cells.running import CellResult
@@ -216,8 +216,8 @@ def _task(report: Row, name: str, plots: Sequence[Plot]) -> dict[str, Any]:
             _PIPELINE,
             *((str(count), _estimate(_share, "quality_at", str(count))) for count in budgets(rows)),
             ("end", _estimate(_share, "final_quality")),
-            ("best", _estimate(in_seconds, "best_seconds")),
-            ("re-measured", _estimate(in_seconds, "remeasured_seconds")),
+            ("best", _estimate(words.in_seconds, "best_seconds")),
+            ("re-measured", _estimate(words.in_seconds, "remeasured_seconds")),
             ("measured", _estimate(_count, "measurements")),
         ),
         "spending": Table.of(

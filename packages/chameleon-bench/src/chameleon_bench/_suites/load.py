@@ -22,7 +22,7 @@ from chameleon_core.api import (
     ResolvedPipeline,
     default_registry,
     is_local,
-    listing,
+    words,
 )
 from chameleon_core.plugin_api import CommandRecord, Node, PipelineError, PresetRecord, load_factory
 
@@ -273,7 +273,9 @@ def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
     node = reader.root.get("tasks")
     if node is None or not node.is_sequence or not node.value:
         mark = (node or reader.root).mark
-        reader.say(mark, f"a suite needs 'tasks', a list whose entries are {listing(SOURCES)}")
+        reader.say(
+            mark, f"a suite needs 'tasks', a list whose entries are {words.listing(SOURCES)}"
+        )
         return []
     entries: dict[str, SuiteEntry] = {}
     for task in node.value:
@@ -289,7 +291,7 @@ def tasks_of(reader: DocumentReader, data: Node | None) -> list[SuiteEntry]:
 def _task(node: Node, reader: DocumentReader, data: Node | None) -> SuiteEntry:
     sources = [key for key in SOURCES if node.get(key) is not None]
     if len(sources) != 1:
-        wanted = listing([repr(key) for key in SOURCES])
+        wanted = words.listing([repr(key) for key in SOURCES])
         there = " and ".join(sources) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {there}"
         raise PipelineError.at(node.mark, message)

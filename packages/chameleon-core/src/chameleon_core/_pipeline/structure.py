@@ -28,7 +28,7 @@ from chameleon_core._pipeline.nodes import (
     missing_sources,
 )
 from chameleon_core._plugins.options import former_names, renamed
-from chameleon_core._words import did_you_mean, listing, with_hint
+from chameleon_core._words import did_you_mean, listing
 
 NAMES = {
     int: "an integer",
@@ -300,7 +300,7 @@ class Structurer:
         try:
             return kind(**values)
         except ChameleonError as error:
-            raise self._failed(node.mark, with_hint(error)) from error
+            raise self._failed(node.mark, error.with_hint()) from error
         except (Exception, SystemExit) as error:
             problems = self._refused(node, kind, values)
             raise (

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import click
 from chameleon_cli.api import results_alone
-from chameleon_core.api import RunFile, RunView, check_tasks, did_you_mean
+from chameleon_core.api import RunFile, RunView, check_tasks, words
 from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner
 from chameleon_tvm.api import Exported
 
@@ -77,7 +77,7 @@ def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> l
         if not hits:
             known = dict.fromkeys(part for full in names for part in (full, full.split(" ")[0]))
             raise ConfigError(
-                f"{folder} has no measured operator {name!r}{did_you_mean(name, known)}",
+                f"{folder} has no measured operator {name!r}{words.did_you_mean(name, known)}",
                 hint=f"It has {', '.join(names) or 'none'}.",
             )
         chosen.update(hits)

@@ -12,7 +12,7 @@ import attrs
 import click
 from chameleon_bench.api import estimate
 from chameleon_cli.api import duration, print_table, results_alone
-from chameleon_core.api import NetworkResult, RunView, counted
+from chameleon_core.api import NetworkResult, RunView, words
 from chameleon_core.plugin_api import FLOAT32, ConfigError
 
 from chameleon_networks._commands.runs import delivered_in, network_of, threads_of
@@ -287,9 +287,9 @@ def _request_ratios(times: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 def _show_streams(summary: Summary, neighbours: int) -> None:
     """Print the figures with clients as a table, and the ratios."""
-    beside = f", {counted(neighbours, 'busy neighbour')}" if neighbours else ""
+    beside = f", {words.counted(neighbours, 'busy neighbour')}" if neighbours else ""
     for streams, figures in summary["streams"].items():
-        click.echo(f"{counted(int(streams), 'client')}{beside}")
+        click.echo(f"{words.counted(int(streams), 'client')}{beside}")
         rows = [
             (
                 name,

@@ -15,7 +15,7 @@ import click
 import numpy as np
 import structlog
 from chameleon_cli.api import print_table, results_alone
-from chameleon_core.api import RunFile, RunView, counted
+from chameleon_core.api import RunFile, RunView, words
 from chameleon_core.plugin_api import Arrays, ChameleonError, ConfigError, ExitCode
 from chameleon_system.api import temporary_folder
 from numpy.typing import NDArray
@@ -118,7 +118,7 @@ def show(folder: Path, buckets: Mapping[str, Verification], *, as_json: bool) ->
 def _show_bucket(name: str, one: Verification) -> None:
     where = f"bucket {name}: " if name else ""
     allowed = "" if one.tolerance is None else f"; an error of {one.tolerance:.1e} is allowed"
-    inferences = counted(one.batches, "inference")
+    inferences = words.counted(one.batches, "inference")
     click.echo(f"{where}{inferences} compared with {one.reference}{allowed}")
     rows = [
         (

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import attrs
 import structlog
-from chameleon_core.api import in_seconds
+from chameleon_core.api import words
 from chameleon_core.plugin_api import Trials
 from chameleon_tvm.api import (
     FLOAT_BYTES,
@@ -78,7 +78,7 @@ class LayoutChoice:
         """The choice as a sentence."""
         if not self.seconds:
             return f"{self.layout}, {self.reason}"
-        times = ", ".join(f"{name} {in_seconds(took)}" for name, took in self.seconds.items())
+        times = ", ".join(f"{name} {words.in_seconds(took)}" for name, took in self.seconds.items())
         return f"{self.layout}, {self.reason}: {times} for {self.share:.0%} of their work"
 
     def to_json(self) -> Facts:

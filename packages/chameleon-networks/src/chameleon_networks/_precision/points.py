@@ -11,7 +11,7 @@ from typing import Protocol
 
 import attrs
 import numpy as np
-from chameleon_core.api import NetworkResult, in_seconds, listing
+from chameleon_core.api import NetworkResult, words
 from chameleon_core.plugin_api import FLOAT32
 from chameleon_tvm.api import display_name, types_in_words
 
@@ -67,7 +67,7 @@ class Point:
     def line(self, fusions: int) -> str:
         """The point as a phrase for the log."""
         counts = ", ".join(f"{n} in {kind}" for kind, n in self.dtype_counts(fusions).items())
-        return f"{in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
+        return f"{words.in_seconds(self.seconds)}, error {self.error:.1e}: {counts}"
 
 
 class ParetoFront:
@@ -201,7 +201,7 @@ def float32_reasons(networks: TypedNetworks, kinds: Sequence[str], seconds: Floa
     """
     able = {index for kind in kinds for index in networks.reducible(kind)}
     reasons = find_eligible(networks.fusions, kinds[0]).reasons
-    named = listing(list(dict.fromkeys(map(display_name, kinds))))
+    named = words.listing(list(dict.fromkeys(map(display_name, kinds))))
     counts: Counter[str] = Counter()
     for index, fusion in enumerate(networks.fusions):
         if getattr(fusion.spec, "dtype", FLOAT32) != FLOAT32:

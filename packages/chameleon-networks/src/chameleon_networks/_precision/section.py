@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-from chameleon_core.api import did_you_mean, listing
+from chameleon_core.api import words
 from chameleon_core.plugin_api import FLOAT32, Node, Problem, Section, StageSpec, option
 
 
@@ -125,6 +125,8 @@ def unknown_types(node: Node, known: Sequence[str], frontend: str) -> Iterator[P
                 "choose a frontend of networks"
             )
         else:
-            guess = did_you_mean(entry.value, known) or f"; there is {listing(list(known))}"
+            guess = (
+                words.did_you_mean(entry.value, known) or f"; there is {words.listing(list(known))}"
+            )
             message = f"unknown precision '{entry.value}' for frontend '{frontend}'{guess}"
         yield Problem(mark=entry.mark, message=message)

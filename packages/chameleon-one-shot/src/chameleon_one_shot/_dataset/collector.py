@@ -22,12 +22,12 @@ from chameleon_core.api import (
     RunFile,
     RunInterrupted,
     device_of,
-    did_you_mean,
     from_dict,
     run_pipeline,
     spaces_of,
     target_of,
     tasks_of,
+    words,
 )
 from chameleon_core.plugin_api import ChameleonError, ConfigError, Subject, Task
 
@@ -173,7 +173,8 @@ class Collector:
         kinds = {row.task.operator for row in rows}
         for unknown in sorted({*self.plan.operators} - kinds):
             raise DatasetError(
-                f"no network of the plan has operator '{unknown}'{did_you_mean(unknown, kinds)}",
+                f"no network of the plan has operator '{unknown}'"
+                f"{words.did_you_mean(unknown, kinds)}",
                 hint=f"Their operators are {', '.join(sorted(kinds))}.",
             )
         return [row for row in rows if row.task.operator in (self.plan.operators or kinds)]

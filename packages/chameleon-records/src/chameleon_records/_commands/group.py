@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 from chameleon_cli.api import duration, print_table, seconds
-from chameleon_core.api import counted
+from chameleon_core.api import words
 from chameleon_core.plugin_api import Record, RecordKey
 from chameleon_system.api import write_atomic
 
@@ -93,7 +93,7 @@ def list_tasks(place: str | None, operator: str | None, *, as_json: bool) -> Non
         )
         for task in tasks
     ]
-    click.echo(f"{database.place}: {counted(len(rows), 'task')}")
+    click.echo(f"{database.place}: {words.counted(len(rows), 'task')}")
     print_table(("key", "operator", "arguments", "records", "failed", "best"), rows)
 
 

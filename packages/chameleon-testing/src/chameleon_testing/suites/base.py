@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import ResolvedPipeline, target_of, tasks_of, to_json, with_hint
+from chameleon_core.api import ResolvedPipeline, target_of, tasks_of, to_json
 from chameleon_core.plugin_api import (
     KINDS,
     ChameleonError,
@@ -263,7 +263,7 @@ def outcomes(suite: type[ConformanceSuite], attributes: Mapping[str, Any]) -> It
 def _failure(error: BaseException) -> str:
     """The message of a check's failure."""
     if isinstance(error, ChameleonError):
-        return with_hint(error)
+        return error.with_hint()
     if isinstance(error, AssertionError) and str(error):
         return str(error)
     return f"it raises {type(error).__name__}: {error}".rstrip(": ")

@@ -13,7 +13,7 @@ from chameleon_core._space import DesignSpace
 from chameleon_core._space.fixed import fixed_columns, fixed_space
 from chameleon_core._stages import Frontend, SpaceProvider
 from chameleon_core._task import Task
-from chameleon_core._words import did_you_mean, with_hint
+from chameleon_core._words import did_you_mean
 
 
 def frontend_of(pipeline: Subject) -> Frontend:
@@ -194,4 +194,4 @@ def _unknown(
 
 
 def _problem(knob: FixedKnob, task: Task, error: ConfigError) -> Problem:
-    return Problem(mark=knob.mark, message=f"operator '{task.name}': {with_hint(error)}")
+    return Problem(mark=knob.mark, message=f"operator '{task.name}': {error.with_hint()}")
