@@ -66,19 +66,12 @@ if TYPE_CHECKING:
         Configs,
         Constraint,
         DesignSpace,
-        FeatureBlock,
-        Keys,
-        resolved,
     )
-    from chameleon_core._space.fixed import fixed_columns
     from chameleon_core._space.knobs import (
         Choice,
         Factorization,
         Knob,
         Values,
-        divisors,
-        flag,
-        recorded_features,
     )
     from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
     from chameleon_core._stages.disturbance import Disturbance

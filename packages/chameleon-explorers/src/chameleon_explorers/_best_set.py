@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from chameleon_core.plugin_api import (
     Candidates,
     Configs,
     DesignSpace,
-    Keys,
     ScoreFunction,
     Scores,
     Visited,
@@ -63,7 +64,7 @@ class BestSet:
                 self.offer(more, score(more))
         return Candidates(configs=self.configs, scores=self.scores, steps=steps)
 
-    def _contains(self, keys: Keys) -> NDArray[np.bool_]:
+    def _contains(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         if not len(self._keys):
             return np.zeros(len(keys), np.bool_)
         rows = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)

@@ -30,7 +30,7 @@ from chameleon_core._measurement import FailureKind, Measurement
 from chameleon_core._pipeline.load import search_from_dict
 from chameleon_core._plugins.registry import Registry
 from chameleon_core._space import DesignSpace
-from chameleon_core._space.fixed import config_of, fixed_columns, fixed_space
+from chameleon_core._space.fixed import config_of, fixed_space
 from chameleon_core._stages import Archive, StageRef
 from chameleon_core._task import Task
 
@@ -165,7 +165,7 @@ class Tuner(Closeable):
         }
         given = {key: value for key, value in options.items() if value is not None}
         search = search_from_dict(*with_stages(given, registry))
-        self.space = fixed_space(checks.a_space(space), fixed_columns(space, fix or {}))
+        self.space = fixed_space(checks.a_space(space), space.columns(fix or {}))
         size = search.budget.batch_size or BATCH_SIZE if batch_size is None else batch_size
         self.batch_size = checks.whole_number(
             size, "batch_size", hint="leave it out for the default"

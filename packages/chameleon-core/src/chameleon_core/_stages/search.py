@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chameleon_core._measurement import FailureKind, Measurement
-from chameleon_core._space import Configs, DesignSpace, Keys
+from chameleon_core._space import Configs, DesignSpace
 from chameleon_core._task import Task
 
 
@@ -218,7 +218,7 @@ class Visited:
 
     def unvisited(self, configs: Configs) -> NDArray[np.bool_]:
         """Whether each configuration is unvisited, shape (n,)."""
-        keys: Keys = self._space.keys(configs)
+        keys = self._space.keys(configs)
         return np.fromiter((key not in self._keys for key in keys.tolist()), bool, len(keys))
 
     def sample(self, count: int, rng: np.random.Generator) -> Configs:

@@ -12,7 +12,6 @@ import structlog
 
 from chameleon_core._measurement import Measurement
 from chameleon_core._space import Configs, DesignSpace
-from chameleon_core._space.design import resolved
 from chameleon_core._stages import Visited
 
 Config = tuple[int, ...]
@@ -231,7 +230,7 @@ class Programs:
             if most is not None and len(batch) >= most:
                 break
             asked = more[start : start + self._at_once]
-            rows = resolved(self._space.resolve, asked)
+            rows = self._space.resolved(asked)
             others = (rows != asked).any(axis=1)
             self._visited.add(asked[others])
             for before, after in zip(tuples(asked[others]), tuples(rows[others]), strict=True):

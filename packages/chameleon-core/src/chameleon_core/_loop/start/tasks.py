@@ -10,7 +10,7 @@ from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._pipeline.nodes import PipelineError, Problem
 from chameleon_core._pipeline.schema import FixedKnob, ResolvedPipeline, Subject
 from chameleon_core._space import DesignSpace
-from chameleon_core._space.fixed import fixed_columns, fixed_space
+from chameleon_core._space.fixed import fixed_space
 from chameleon_core._stages import Frontend, SpaceProvider
 from chameleon_core._task import Task
 from chameleon_core._words import did_you_mean
@@ -163,7 +163,7 @@ def _fixed(
     columns: dict[int, int] = {}
     for name, knob in chosen.items():
         try:
-            columns |= fixed_columns(space, {name: knob.value})
+            columns |= space.columns({name: knob.value})
         except ConfigError as error:
             problems.append(_problem(knob, task, error))
     if len(columns) == len(chosen):
