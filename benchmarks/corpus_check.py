@@ -23,7 +23,7 @@ from chameleon_core._errors import ChameleonError
 from chameleon_core._loop.end.delivery import guessed, guesses_of
 from chameleon_core._loop.start.tasks import frontend_of, target_of, tasks_of
 from chameleon_core._pipeline.load import load_pipeline
-from chameleon_core._stages import Delivery, Frontend, Trials, Winner
+from chameleon_core._stages import Delivery, Frontend
 from chameleon_core._task import Task
 from chameleon_networks._frontends.lazy import LazyFrontend
 from chameleon_networks._step_times import Stopwatch
@@ -74,7 +74,7 @@ def _delivered(
     tasks = tasks_of(pipeline, target, frontend)
     steps.begin("guesses")
     space = pipeline.space.create()
-    found: list[Winner | None] = [
+    found: list[Delivery.Winner | None] = [
         guessed(task, guesses_of(space.design_space(task))) for task in tasks if guesses
     ]
     if "precision" in pipeline.sections:
@@ -98,7 +98,7 @@ def _delivered(
     return answer
 
 
-class _NoTrials(Trials):
+class _NoTrials(Frontend.Trials):
     """What a frontend chooses by where nothing is measured."""
 
     def __init__(self, target: str) -> None:

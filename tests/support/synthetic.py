@@ -211,8 +211,8 @@ class SyntheticRival(stages.Rival):
 
     def tune(
         self, task: Task, *, measurements: int | None, wall_seconds: float | None, seed: int
-    ) -> stages.RivalTrace:
-        return stages.RivalTrace(
+    ) -> stages.Rival.Trace:
+        return stages.Rival.Trace(
             at_seconds=(1.0, 2.0),
             measurements=(1, measurements or 1),
             best_seconds=(BASELINE_SECONDS, 1e-3),

@@ -284,7 +284,7 @@ OTHER = attrs.evolve(TASK, name="b", operator="y")
 
 def _history(task):
     observations = stages.Observations.of(SPACE, [])
-    return stages.TaskHistory(task=task, space=SPACE, observations=observations)
+    return stages.Archive.History(task=task, space=SPACE, observations=observations)
 
 
 def test_a_task_never_sees_itself_under_any_name():

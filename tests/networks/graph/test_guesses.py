@@ -8,7 +8,7 @@ import pytest
 from chameleon_core._errors import ChameleonError, InvalidConfigurationError
 from chameleon_core._loop.end.delivery import guessed, guesses_of
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._stages import Winner
+from chameleon_core._stages import Delivery
 from chameleon_core._task import Task
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._delivery.deliver import TURNS, repaired
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 def _winner(name, *guesses, seconds=None):
     task = Task(name=name, operator="dense", arguments={"name": name}, target="here", flop=1.0)
     config, *rest = ((index,) for index in guesses)
-    return Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
+    return Delivery.Winner(task=task, config=config, seconds=seconds, guesses=tuple(rest))
 
 
 class DeliverySteps:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._plugins import NoOptions
-from chameleon_core._stages import Winner
+from chameleon_core._stages import Delivery
 from chameleon_networks._compile.compile import compile_network, functions_without_kernels
 from chameleon_networks._compile.kernels import Kernels
 from chameleon_networks._compile.loop_tasks import (
@@ -91,7 +91,7 @@ def test_the_space_is_one(tasks):
 def test_a_winner_is_what_is_compiled(network, tasks):
     [task] = tasks
     space = template_of(task).space()
-    winner = Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
+    winner = Delivery.Winner(task=task, config=tuple(space.first_guesses[3].tolist()), seconds=1e-6)
     kernels = Kernels({task.key: winner}, AutoSpace(AutoOptions()), TARGET)
     result = compile_network(*network, kernels, TARGET)
     assert f"tuned_{task.name}" in result.functions

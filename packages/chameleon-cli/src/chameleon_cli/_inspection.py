@@ -17,7 +17,6 @@ from typing import TypeVar
 import attrs
 import click
 from chameleon_core.api import (
-    OperatorCoverage,
     Registry,
     ResolvedPipeline,
     contract_of,
@@ -29,11 +28,10 @@ from chameleon_core.api import (
 from chameleon_core.plugin_api import (
     ChameleonError,
     ConfigError,
+    Frontend,
     PipelineError,
     PluginError,
-    Problem,
     Task,
-    Trials,
     load_factory,
 )
 from chameleon_system.api import usable_cores
@@ -50,7 +48,7 @@ def inspect_pipeline(pipeline: ResolvedPipeline) -> None:
     inspection.raise_problems()
 
 
-def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
+def coverage_of(pipeline: ResolvedPipeline) -> Sequence[Frontend.Coverage]:
     """List the operators of a pipeline's model, and whether each can be compiled."""
     _look_for_source(pipeline)
     with contract_of(pipeline.model).call("survey the operators"):
@@ -63,7 +61,7 @@ def coverage_of(pipeline: ResolvedPipeline) -> Sequence[OperatorCoverage]:
     return operators
 
 
-def show_coverage(operators: Sequence[OperatorCoverage], *, as_json: bool) -> None:
+def show_coverage(operators: Sequence[Frontend.Coverage], *, as_json: bool) -> None:
     """Print operators; raise a ``ConfigError`` if some cannot be compiled."""
     if as_json:
         click.echo(json.dumps({"operators": [attrs.asdict(one) for one in operators]}))
@@ -77,7 +75,7 @@ def show_coverage(operators: Sequence[OperatorCoverage], *, as_json: bool) -> No
         raise ConfigError(f"some operators cannot be compiled:{listed}", hint=hint)
 
 
-def _supported(operator: OperatorCoverage) -> str:
+def _supported(operator: Frontend.Coverage) -> str:
     if operator.missing:
         return "no"
     return f"{operator.assumed} by their name alone" if operator.assumed else "yes"
@@ -88,7 +86,7 @@ class _Inspection:
 
     def __init__(self, pipeline: ResolvedPipeline) -> None:
         self._pipeline = pipeline
-        self._faults: list[tuple[Problem, ChameleonError]] = []
+        self._faults: list[tuple[PipelineError.Problem, ChameleonError]] = []
 
     def check(self) -> None:
         """Check what needs only imports, and then the model, which takes longer."""
@@ -125,7 +123,9 @@ class _Inspection:
         except ChameleonError as error:
             node = self._pipeline.root.get(key) or self._pipeline.root
             plugin = isinstance(error, PluginError)
-            self._faults.append((Problem(mark=node.mark, message=str(error), plugin=plugin), error))
+            self._faults.append(
+                (PipelineError.Problem(mark=node.mark, message=str(error), plugin=plugin), error)
+            )
             return None
 
 
@@ -156,7 +156,7 @@ def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
     return tasks_of(pipeline, target, frontend)
 
 
-class _NoTrials(Trials):
+class _NoTrials(Frontend.Trials):
     """Measures nothing, so that a frontend makes the choice that it makes without measurements."""
 
     measures_hardware = False

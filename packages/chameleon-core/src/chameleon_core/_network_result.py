@@ -450,22 +450,3 @@ def _with_precisions(value: Mapping[str, Any]) -> dict[str, Any]:
     words = value.get("precision", FLOAT32).partition(", the rest")[0]
     buckets = [_with_precisions(bucket) for bucket in value.get("buckets", ())]
     return {"precisions": re.findall(r"\b(?!and\b)\w+", words), **value, "buckets": buckets}
-
-
-@attrs.frozen(kw_only=True)
-class OperatorCoverage:
-    """An operator of a model, and whether Chameleon can compile it.
-
-    Attributes:
-        name: the operator's name.
-        occurrences: the number of occurrences in the model.
-        assumed: the number of occurrences for which only the operator's name could be checked,
-            because its arguments are unknown.
-        missing: the reasons why the operator cannot be compiled, each with a sentence about the
-            next step.
-    """
-
-    name: str
-    occurrences: int
-    assumed: int = 0
-    missing: Mapping[str, str] = attrs.field(factory=dict)

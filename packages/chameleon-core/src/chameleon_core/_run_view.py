@@ -28,8 +28,8 @@ from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.load import subject_from_dict
 from chameleon_core._pipeline.schema import Subject
 from chameleon_core._run_folder import FAILED, LOCK
-from chameleon_core._stages import Disturbance, Frontend, Record, RecordKey, Winner
-from chameleon_core._store import RecordStore, StoredTask
+from chameleon_core._stages import Delivery, Disturbance, Frontend, Record, RecordKey
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_core._trust import check_sources
 
@@ -104,7 +104,7 @@ class ViewedOperator:
     """
 
     store: RecordStore
-    stored: StoredTask
+    stored: RecordStore.TaskRow
     result: OperatorResult
 
     @property
@@ -322,14 +322,14 @@ class RunView(Closeable):
         return frontend
 
     @property
-    def winners(self) -> tuple[Winner, ...]:
+    def winners(self) -> tuple[Delivery.Winner, ...]:
         """The winner of each measured task's final comparison, or else its fastest configuration.
 
         A run with a budget of 0 has only a final comparison, of recommended configurations.
         """
         return stored_winners(self.store)
 
-    def guesses(self, subject: Subject) -> tuple[Winner, ...]:
+    def guesses(self, subject: Subject) -> tuple[Delivery.Winner, ...]:
         """The predicted configuration, or the first guess, of each task without measurements.
 
         Args:

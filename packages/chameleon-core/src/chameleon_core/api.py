@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chameleon_core._api.ask_store import Asked
     from chameleon_core._api.design_space import design_space
     from chameleon_core._api.measurements import Measurements, Trial
-    from chameleon_core._api.run import Operator, Run, load_run
+    from chameleon_core._api.run import Run, load_run
     from chameleon_core._api.tune import Minimum, minimize, tune
     from chameleon_core._api.tuner import STOP, Tuner
     from chameleon_core._loop.context import RunContext
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     )
     from chameleon_core._network_result import (
         NetworkResult,
-        OperatorCoverage,
     )
     from chameleon_core._pipeline.jsonable import to_json
     from chameleon_core._pipeline.load import (
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
     from chameleon_core._run_view import (
         RunView,
     )
-    from chameleon_core._store.records import RecordStore, StoredTask
+    from chameleon_core._store.records import RecordStore
     from chameleon_core._store.sqlite_file import SQLiteFile
     from chameleon_core._trust import check_tasks
     from chameleon_core._versions import installed

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from chameleon_core._pipeline.nodes import (
         Node,
         PipelineError,
-        Problem,
     )
     from chameleon_core._pipeline.record_locations import records_location
     from chameleon_core._pipeline.schema import StageSpec, Subject
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
         TemplateRecord,
         recorder,
     )
-    from chameleon_core._schedulers import Scheduler, SchedulerContext, TaskState
+    from chameleon_core._schedulers import Scheduler
     from chameleon_core._space.design import (
         Configs,
         Constraint,
@@ -75,16 +74,14 @@ if TYPE_CHECKING:
     )
     from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
     from chameleon_core._stages.disturbance import Disturbance
-    from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver, Trials, Winner
+    from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver
     from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
     from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
     from chameleon_core._stages.runner import (
-        Arrival,
         Device,
         MeasureStream,
         OrderedStream,
         Rival,
-        RivalTrace,
         Runner,
     )
     from chameleon_core._stages.search import (
@@ -98,7 +95,6 @@ if TYPE_CHECKING:
         Scores,
         StageContext,
         Synthesizer,
-        TaskHistory,
         Visited,
     )
     from chameleon_core._task import Task

@@ -29,7 +29,6 @@ from chameleon_core.plugin_api import (
     ChameleonError,
     Measurement,
     Rival,
-    RivalTrace,
     RunFolderError,
     Task,
     create_stage,
@@ -214,7 +213,7 @@ def _compete(
     )
 
 
-def _rival_trajectory(task: Task, trace: RivalTrace) -> Trajectory:
+def _rival_trajectory(task: Task, trace: Rival.Trace) -> Trajectory:
     # Nobody knows how another tuner's seconds divide: all of them count as the run's.
     rounds = np.zeros((len(trace.at_seconds), len(ROUND_FIELDS)))
     rounds[:, 0] = trace.measurements

@@ -10,15 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import (
-    NetworkResult,
-    OperatorResult,
-    Origin,
-    RecordStore,
-    RunFile,
-    RunView,
-    StoredTask,
-)
+from chameleon_core.api import NetworkResult, OperatorResult, Origin, RecordStore, RunFile, RunView
 from chameleon_core.plugin_api import Disturbance, Task
 from numpy.typing import NDArray
 
@@ -191,7 +183,9 @@ class Measured:
         }
 
 
-def measured_of(store: RecordStore, stored: StoredTask, starts: Sequence[float]) -> Measured:
+def measured_of(
+    store: RecordStore, stored: RecordStore.TaskRow, starts: Sequence[float]
+) -> Measured:
     """Read the measurements of a task.
 
     ``starts`` is the start time of each of the run's processes, rising, in seconds since 1970. With

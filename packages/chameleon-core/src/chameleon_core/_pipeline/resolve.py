@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, Problem, first_field
+from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, first_field
 from chameleon_core._pipeline.schema import LIMITS, ResolvedPipeline, Scope
 from chameleon_core._pipeline.yaml import dump_yaml, parse_value
 from chameleon_core._plugins.first_party import CORE
@@ -35,7 +35,7 @@ def apply_overrides(
     root: Node,
     overrides: Iterable[str],
     sections: Mapping[str, SectionRecord] = MappingProxyType({}),
-) -> tuple[Node, list[Problem]]:
+) -> tuple[Node, list[PipelineError.Problem]]:
     """Apply assignments such as ``a.b=value``; the values are YAML.
 
     Args:
@@ -47,7 +47,7 @@ def apply_overrides(
         The pipeline after the valid assignments, and the faults of the others. An assignment is a
         fault if it is no YAML, or sets a key inside a value that is no mapping.
     """
-    problems: list[Problem] = []
+    problems: list[PipelineError.Problem] = []
     for text in overrides:
         mark = Mark(source=f"--set {text}")
         path, equals, value = text.partition("=")

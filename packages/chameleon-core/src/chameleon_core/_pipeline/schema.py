@@ -13,7 +13,7 @@ from typing import Any, Literal
 import attrs
 
 from chameleon_core._errors import ConfigError, PluginError
-from chameleon_core._pipeline.nodes import Mark, Node, Problem
+from chameleon_core._pipeline.nodes import Mark, Node, PipelineError
 from chameleon_core._plugins.kinds import STAGE_KINDS
 from chameleon_core._plugins.options import option, sources_in
 from chameleon_core._plugins.registry import Registry
@@ -38,7 +38,7 @@ class FixedKnob:
     mark: Mark = attrs.field(eq=False)
 
 
-def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, ...]:
+def fixed_knobs(node: Node | None, problems: list[PipelineError.Problem]) -> tuple[FixedKnob, ...]:
     """Read the knobs that a pipeline fixes.
 
     This function does not check that operators have these knobs, because the operators' design
@@ -53,13 +53,13 @@ def fixed_knobs(node: Node | None, problems: list[Problem]) -> tuple[FixedKnob, 
         return ()
     if not node.is_mapping:
         wrong = f"'fix' must be a mapping of knobs to values, not {node.in_words()}"
-        problems.append(Problem(mark=node.mark, message=wrong))
+        problems.append(PipelineError.Problem(mark=node.mark, message=wrong))
         return ()
     knobs = [*_knobs(node, None)]
     for knob in knobs:
         if knob.value is None or isinstance(knob.value, dict):
             wrong = f"knob '{knob.knob}' is fixed to no value; write one of its values"
-            problems.append(Problem(mark=knob.mark, message=wrong))
+            problems.append(PipelineError.Problem(mark=knob.mark, message=wrong))
     return tuple(knobs)
 
 

@@ -11,7 +11,7 @@ import attrs
 
 from chameleon_core._pipeline.jsonable import to_json
 from chameleon_core._pipeline.members import with_members
-from chameleon_core._pipeline.nodes import Collecting, Mark, Node, PipelineError, Problem
+from chameleon_core._pipeline.nodes import Collecting, Mark, Node, PipelineError
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._pipeline.structure import Structurer
 from chameleon_core._plugins.manager import Registration
@@ -38,7 +38,7 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     Raises:
         PipelineError: the options have faults. The message has one line for each.
     """
-    problems: list[Problem] = []
+    problems: list[PipelineError.Problem] = []
     instance = None
     with Collecting(problems):
         structurer = Structurer(
@@ -124,7 +124,7 @@ class StageReader:
         hints: the next steps for the user about unknown names.
     """
 
-    def __init__(self, registry: Registry, problems: list[Problem]) -> None:
+    def __init__(self, registry: Registry, problems: list[PipelineError.Problem]) -> None:
         self.registry = registry
         self.problems = problems
         self.hints: list[str] = []
@@ -255,7 +255,7 @@ class StageReader:
 
     def say(self, mark: Mark, message: str) -> None:
         """Add a fault at a place of the pipeline."""
-        self.problems.append(Problem(mark=mark, message=message))
+        self.problems.append(PipelineError.Problem(mark=mark, message=message))
 
     def expect_keys(self, node: Node, keys: Collection[str]) -> None:
         """Record a fault for every key of a mapping that is not in ``keys``.

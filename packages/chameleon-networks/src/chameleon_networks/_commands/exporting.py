@@ -9,7 +9,7 @@ import attrs
 import click
 from chameleon_cli.api import results_alone
 from chameleon_core.api import RunFile, RunView, check_tasks, words
-from chameleon_core.plugin_api import ConfigError, RunFolderError, Winner
+from chameleon_core.plugin_api import ConfigError, Delivery, RunFolderError
 from chameleon_tvm.api import Exported
 
 from chameleon_networks._commands.runs import threads_of
@@ -67,7 +67,9 @@ def export_run(
         return write_libraries(winners, space.create(), output, threads)
 
 
-def _chosen(winners: Sequence[Winner], only: tuple[str, ...], folder: Path) -> list[Winner]:
+def _chosen(
+    winners: Sequence[Delivery.Winner], only: tuple[str, ...], folder: Path
+) -> list[Delivery.Winner]:
 
     names = [winner.task.name for winner in winners]
     chosen: set[str] = set()

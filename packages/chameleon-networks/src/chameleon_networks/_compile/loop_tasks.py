@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import structlog
 from chameleon_core.api import NetworkResult
-from chameleon_core.plugin_api import ConfigError, Task, Winner
+from chameleon_core.plugin_api import ConfigError, Delivery, Task
 from chameleon_tvm.api import (
     KIND,
     LoopPlan,
@@ -52,7 +52,7 @@ class TunedLoops:
     plans: Mapping[int, tuple[str, LoopPlan]]
 
     @classmethod
-    def of(cls, winners: Iterable[Winner]) -> TunedLoops:
+    def of(cls, winners: Iterable[Delivery.Winner]) -> TunedLoops:
         """Collect the schedules of loop functions among a run's winners."""
         plans = {}
         for winner in winners:

@@ -19,11 +19,10 @@ from chameleon_core.plugin_api import (
     Measurement,
     Record,
     RecordKey,
-    RivalTrace,
-    SchedulerContext,
+    Rival,
+    Scheduler,
     StageRef,
     Task,
-    TaskState,
 )
 
 from chameleon_testing import conformance as checks
@@ -146,7 +145,7 @@ class RivalSuite(TaskSuite):
 
     def _check(self, trace: object) -> None:
         kind = type(trace).__name__
-        assert isinstance(trace, RivalTrace), f"{kind} instead of a RivalTrace"
+        assert isinstance(trace, Rival.Trace), f"{kind} instead of a Rival.Trace"
         curve = (trace.at_seconds, trace.measurements, trace.best_seconds)
         lengths = {len(series) for series in curve}
         assert len(lengths) == 1 and lengths != {0}, (
@@ -361,10 +360,12 @@ class SchedulerSuite(StageSuite):
         raise AssertionError("it goes on when all tasks are done")
 
 
-def _states(histories: list[list[float]], flying: list[int] | None = None) -> list[TaskState]:
+def _states(
+    histories: list[list[float]], flying: list[int] | None = None
+) -> list[Scheduler.TaskState]:
     """The states of tasks with these costs after each batch."""
     return [
-        TaskState(
+        Scheduler.TaskState(
             task=Task(name=f"op{i}", operator="", arguments={"i": i}, target="", flop=1e9),
             rounds=len(history),
             measured=len(history) * _BATCH,
@@ -376,6 +377,6 @@ def _states(histories: list[list[float]], flying: list[int] | None = None) -> li
     ]
 
 
-def _context(states: list[TaskState]) -> SchedulerContext:
+def _context(states: list[Scheduler.TaskState]) -> Scheduler.Context:
     tasks, rng = [state.task for state in states], np.random.default_rng(SEED)
-    return SchedulerContext(tasks=tasks, rng=rng, batch_size=_BATCH)
+    return Scheduler.Context(tasks=tasks, rng=rng, batch_size=_BATCH)

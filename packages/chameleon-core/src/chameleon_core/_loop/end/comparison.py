@@ -22,7 +22,7 @@ from chameleon_core._measurement import Measurement
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._stages import Baseline, ComparisonPlan, Contender, StageRef
 from chameleon_core._stages.jobs import TUNED
-from chameleon_core._store import RecordStore, StoredComparison, StoredTask
+from chameleon_core._store import RecordStore, StoredComparison
 from chameleon_core._task import Task
 
 TIE = 0.02
@@ -365,7 +365,7 @@ FURTHER = 3
 configurations that the space recommends without measurements."""
 
 
-def interim_result(store: RecordStore, stored: StoredTask) -> OperatorResult:
+def interim_result(store: RecordStore, stored: RecordStore.TaskRow) -> OperatorResult:
     """A task's result from the measurements so far, without a comparison.
 
     Args:

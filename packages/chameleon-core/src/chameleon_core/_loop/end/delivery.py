@@ -27,7 +27,7 @@ from chameleon_core._plugins.factory import load_factory
 from chameleon_core._plugins.registry import Registry, default_registry
 from chameleon_core._run_files import RunFile
 from chameleon_core._space import DesignSpace
-from chameleon_core._stages import ComparisonPlan, Delivery, Frontend, Winner
+from chameleon_core._stages import ComparisonPlan, Delivery, Frontend
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 
@@ -120,7 +120,7 @@ def _plan(publish: Callable[[Event], None], seconds_before: float) -> Comparison
     return ComparisonPlan(seconds=seconds_before * SHARE / (1.0 - SHARE), tell=tell)
 
 
-def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
+def winners(operators: Iterable[OperatorResult]) -> tuple[Delivery.Winner, ...]:
     """The configuration that the delivery compiles for each task.
 
     It is the winner of the run, or else the task's first guess, which the design space recommends
@@ -133,11 +133,11 @@ def winners(operators: Iterable[OperatorResult]) -> tuple[Winner, ...]:
     return tuple(winner for winner in kernels if winner is not None)
 
 
-def _winner(operator: OperatorResult) -> Winner | None:
+def _winner(operator: OperatorResult) -> Delivery.Winner | None:
     task = Task(**operator.task)
     if operator.config is None:
         return guessed(task, operator.guesses, predicted=operator.predicted)
-    return Winner(
+    return Delivery.Winner(
         task=task,
         config=operator.config,
         seconds=operator.tuned_seconds or operator.search_seconds or 0.0,
@@ -149,7 +149,7 @@ def _winner(operator: OperatorResult) -> Winner | None:
 
 def guessed(
     task: Task, guesses: Sequence[tuple[int, ...]], *, predicted: bool = False
-) -> Winner | None:
+) -> Delivery.Winner | None:
     """The configuration that the delivery compiles for a task that was never measured.
 
     A guess is a configuration that the design space or a cost model recommends without a
@@ -164,7 +164,7 @@ def guessed(
     if not guesses:
         return None
     config, *further = guesses
-    return Winner(task=task, config=config, guesses=tuple(further), predicted=predicted)
+    return Delivery.Winner(task=task, config=config, guesses=tuple(further), predicted=predicted)
 
 
 def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
@@ -172,7 +172,7 @@ def guesses_of(space: DesignSpace) -> tuple[tuple[int, ...], ...]:
     return tuple(tuples(space.first_guesses))
 
 
-def stored_winners(store: RecordStore) -> tuple[Winner, ...]:
+def stored_winners(store: RecordStore) -> tuple[Delivery.Winner, ...]:
     """The winner of each measured task of a store (``RunView.winners``)."""
     found, shared = [], shares_records(store)
     for stored in store.tasks():
@@ -188,7 +188,7 @@ def stored_winners(store: RecordStore) -> tuple[Winner, ...]:
         best = best or best_of(valid.values(), shared=shared)
         if best is not None:
             found.append(
-                Winner(
+                Delivery.Winner(
                     task=stored.task,
                     config=best.config,
                     seconds=best.cost,
@@ -201,7 +201,7 @@ def stored_winners(store: RecordStore) -> tuple[Winner, ...]:
 
 def guesses_for(
     tasks: Sequence[Task], operators: Iterable[OperatorResult], subject: Subject
-) -> tuple[Winner, ...]:
+) -> tuple[Delivery.Winner, ...]:
     """The best guess for each of a run's unmeasured tasks (``RunView.guesses``)."""
     predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
     kernels = (

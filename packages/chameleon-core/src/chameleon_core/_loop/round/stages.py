@@ -181,7 +181,7 @@ class SearchStages:
         with self.contracts["synthesizers"].call("observe"):
             self.synthesizer.observe(observations)
         self.archive.record(
-            stages.TaskHistory(task=self.task, space=self.space, observations=observations)
+            stages.Archive.History(task=self.task, space=self.space, observations=observations)
         )
 
 

@@ -19,10 +19,10 @@ from chameleon_core._measurement import (
     failures_by_kind,
     most_frequent_failure,
 )
-from chameleon_core._schedulers import TaskState
+from chameleon_core._schedulers import Scheduler
 from chameleon_core._space import Configs, DesignSpace
 from chameleon_core._stages import MeasureJob, StageRef
-from chameleon_core._store import RecordStore, StoredTask
+from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ class TaskRecords:
         best: the lowest time in seconds; infinity if no configuration succeeded.
     """
 
-    def __init__(self, store: RecordStore, stored: StoredTask) -> None:
+    def __init__(self, store: RecordStore, stored: RecordStore.TaskRow) -> None:
         self.stored = stored
         self._store = store
         self.measured = {m.config: m for m in store.measurements(stored.id)}
@@ -180,7 +180,7 @@ class TaskRecords:
         return left
 
 
-def _say_what_does_not_apply(stored: StoredTask, store: RecordStore) -> None:
+def _say_what_does_not_apply(stored: RecordStore.TaskRow, store: RecordStore) -> None:
     """Log how many stored measurements of a task belong to another version of its design space."""
     count = sum(
         len(store.measurements(other.id))
@@ -284,9 +284,9 @@ class TaskRun:
         return len(self.records.measured) <= len(self.tuner.measurements)
 
     @property
-    def state(self) -> TaskState:
+    def state(self) -> Scheduler.TaskState:
         """The task's progress, for the scheduler."""
-        return TaskState(
+        return Scheduler.TaskState(
             task=self.task,
             rounds=self.tuner.rounds,
             measured=len(self.tuner.measurements),

@@ -21,7 +21,7 @@ from chameleon_core._loop.round.batch import tuples
 from chameleon_core._loop.start.tasks import spaces_of
 from chameleon_core._pipeline.schema import Scope, Subject
 from chameleon_core._space import DesignSpace
-from chameleon_core._stages import Frontend, MeasureJob, StageRef, Trials
+from chameleon_core._stages import Frontend, MeasureJob, StageRef
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_core._words import in_seconds
@@ -163,7 +163,7 @@ def recalled(pipeline: Subject, frontend: Frontend, store: RecordStore) -> dict[
     return choice
 
 
-class _MeasuredTrials(Trials):
+class _MeasuredTrials(Frontend.Trials):
     """Measurements for the frontend's choice; they do not count as measurements of the run's tasks.
 
     Attributes:

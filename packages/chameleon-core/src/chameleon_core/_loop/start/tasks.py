@@ -7,7 +7,7 @@ from typing import Any
 
 from chameleon_core._errors import ConfigError
 from chameleon_core._loop.plugin_contract import contract_of
-from chameleon_core._pipeline.nodes import PipelineError, Problem
+from chameleon_core._pipeline.nodes import PipelineError
 from chameleon_core._pipeline.schema import FixedKnob, ResolvedPipeline, Subject
 from chameleon_core._space import DesignSpace
 from chameleon_core._space.fixed import fixed_space
@@ -155,7 +155,10 @@ def spaces_of(
 
 
 def _fixed(
-    space: DesignSpace, task: Task, knobs: Iterable[FixedKnob], problems: list[Problem]
+    space: DesignSpace,
+    task: Task,
+    knobs: Iterable[FixedKnob],
+    problems: list[PipelineError.Problem],
 ) -> DesignSpace:
     """A task's design space with fixed knobs; values for its operator override those for all."""
     every = {pin.knob: pin for pin in knobs if pin.operator is None and pin.knob in space.index}
@@ -176,7 +179,7 @@ def _fixed(
 
 def _unknown(
     knobs: Iterable[FixedKnob], tasks: Sequence[Task], spaces: Sequence[DesignSpace]
-) -> list[Problem]:
+) -> list[PipelineError.Problem]:
     """A problem for each fixed knob whose operator or name no task has."""
     operators = [task.name for task in tasks]
     names = list(dict.fromkeys(name for space in spaces for name in space.index))
@@ -189,9 +192,11 @@ def _unknown(
             said = f"no operator has a knob '{knob.knob}'{guess}"
         else:
             continue
-        problems.append(Problem(mark=knob.mark, message=said))
+        problems.append(PipelineError.Problem(mark=knob.mark, message=said))
     return problems
 
 
-def _problem(knob: FixedKnob, task: Task, error: ConfigError) -> Problem:
-    return Problem(mark=knob.mark, message=f"operator '{task.name}': {error.with_hint()}")
+def _problem(knob: FixedKnob, task: Task, error: ConfigError) -> PipelineError.Problem:
+    return PipelineError.Problem(
+        mark=knob.mark, message=f"operator '{task.name}': {error.with_hint()}"
+    )
