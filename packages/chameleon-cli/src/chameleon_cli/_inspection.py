@@ -16,15 +16,7 @@ from typing import TypeVar
 
 import attrs
 import click
-from chameleon_core.api import (
-    Registry,
-    ResolvedPipeline,
-    contract_of,
-    frontend_of,
-    spaces_of,
-    target_of,
-    tasks_of,
-)
+from chameleon_core.api import Registry, ResolvedPipeline, TaskSource
 from chameleon_core.plugin_api import (
     ChameleonError,
     ConfigError,
@@ -51,8 +43,9 @@ def inspect_pipeline(pipeline: ResolvedPipeline) -> None:
 def coverage_of(pipeline: ResolvedPipeline) -> Sequence[Frontend.Coverage]:
     """List the operators of a pipeline's model, and whether each can be compiled."""
     _look_for_source(pipeline)
-    with contract_of(pipeline.model).call("survey the operators"):
-        operators = frontend_of(pipeline).coverage()
+    source = TaskSource(pipeline)
+    with source.contract.call("survey the operators"):
+        operators = source.frontend().coverage()
     if operators is None:
         raise ConfigError(
             f"a model of {pipeline.model.name!r} is no network with operators to survey",
@@ -93,7 +86,8 @@ class _Inspection:
         pipeline = self._pipeline
         # The target comes first, because TVM is faster to import before torch, which a stage may
         # need.
-        target = self._try("target", partial(target_of, pipeline))
+        source = TaskSource(pipeline)
+        target = self._try("target", source.target)
         for key in (*Registry.stages, "baselines", "records"):
             for spec in pipeline.stages(key):
                 self._try(key, partial(load_factory, spec.factory))
@@ -104,7 +98,7 @@ class _Inspection:
         tasks = self._try("model", partial(_tried_tasks, pipeline, target))
         if tasks is not None:
             self._try("runner", partial(pipeline.check_runner, tasks))
-            self._try("fix" if pipeline.fix else "space", partial(spaces_of, pipeline, tasks))
+            self._try("fix" if pipeline.fix else "space", partial(source.spaces, tasks))
 
     def raise_problems(self) -> None:
         """Raise an error with all faults, if there are any."""
@@ -130,8 +124,9 @@ class _Inspection:
 
 
 def _look_for_source(pipeline: ResolvedPipeline) -> None:
-    frontend = frontend_of(pipeline)
-    with contract_of(pipeline.model).call("look for the model"):
+    source = TaskSource(pipeline)
+    frontend = source.frontend()
+    with source.contract.call("look for the model"):
         frontend.check_source()
 
 
@@ -147,13 +142,14 @@ def _check_output(folder: Path) -> None:
 
 def _tried_tasks(pipeline: ResolvedPipeline, target: str) -> list[Task]:
     """The model's tasks, after the checks that a run makes before its first measurement."""
-    frontend, contract = frontend_of(pipeline), contract_of(pipeline.model)
+    source = TaskSource(pipeline)
+    frontend, contract = source.frontend(), source.contract
     if getattr(load_factory(pipeline.runner.factory), "measures_hardware", True):
         with contract.call("check what it is to deliver"):
             frontend.check(target, len(usable_cores()), None)
     with contract.call("settle what its tasks depend on"):
         frontend.decide(_NoTrials(target))
-    return tasks_of(pipeline, target, frontend)
+    return source.tasks(target, frontend)
 
 
 class _NoTrials(Frontend.Trials):

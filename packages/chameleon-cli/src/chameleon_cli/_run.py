@@ -12,11 +12,9 @@ from chameleon_core.api import (
     ResolvedPipeline,
     RunFile,
     RunResult,
+    TaskSource,
     load_pipeline,
     run_pipeline,
-    spaces_of,
-    target_of,
-    tasks_of,
 )
 
 from chameleon_cli._options import given_again, output_option, set_option
@@ -122,9 +120,10 @@ def _print(result: RunResult) -> None:
 
 def _dry_run(resolved: ResolvedPipeline, *, as_json: bool) -> None:
     with results_alone():
-        target = target_of(resolved)
-        tasks = tasks_of(resolved, target)
-        spaces = spaces_of(resolved, tasks)
+        source = TaskSource(resolved)
+        target = source.target()
+        tasks = source.tasks(target)
+        spaces = source.spaces(tasks)
     if as_json:
         described = [
             {"task": task.to_json(), "knobs": [k.name for k in space.knobs], "size": space.size}

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import click
 import numpy as np
-from chameleon_core.api import load_pipeline, spaces_of, target_of, tasks_of, words
+from chameleon_core.api import TaskSource, load_pipeline, words
 from chameleon_core.plugin_api import ConfigError, Configs, DesignSpace, Knob
 
 from chameleon_cli._options import set_option
@@ -57,8 +57,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     """
     with results_alone():
         resolved = load_pipeline(pipeline, overrides)
-        target = target_of(resolved)
-        tasks = tasks_of(resolved, target)
+        source = TaskSource(resolved)
+        target = source.target()
+        tasks = source.tasks(target)
         names = [task.name for task in tasks]
         if only is not None and only not in names:
             raise ConfigError(
@@ -73,7 +74,7 @@ def command(  # noqa: PLR0917 - click passes them by name
                 "flop": task.flop,
                 **describe_space(space, samples=samples, guesses=guesses, seed=resolved.seed),
             }
-            for task, space in zip(chosen, spaces_of(resolved, chosen), strict=True)
+            for task, space in zip(chosen, source.spaces(chosen), strict=True)
         ]
     if as_json:
         document = {"target": target, "space": resolved.space.name, "operators": described}

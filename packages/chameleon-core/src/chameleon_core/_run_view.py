@@ -22,7 +22,7 @@ from chameleon_core._loop.end.delivery import guesses_for, stored_winners, unles
 from chameleon_core._loop.end.result import OperatorResult, RunResult
 from chameleon_core._loop.start.frontend import recalled, was_checked
 from chameleon_core._loop.start.shared_records import kept_records
-from chameleon_core._loop.start.tasks import frontend_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._measurement import Measurement
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.load import subject_from_dict
@@ -317,7 +317,7 @@ class RunView(Closeable):
         Args:
             subject: the run's model and design space.
         """
-        frontend = frontend_of(subject)
+        frontend = TaskSource(subject).frontend()
         recalled(subject, frontend, self.store)
         return frontend
 

@@ -24,18 +24,11 @@ if TYPE_CHECKING:
         RunResult,
     )
     from chameleon_core._loop.interruption import Interruption, RunInterrupted
-    from chameleon_core._loop.plugin_contract import contract_of
     from chameleon_core._loop.round.batch import Origin
     from chameleon_core._loop.round.stages import generator
     from chameleon_core._loop.round.tuner import TaskTuner
     from chameleon_core._loop.run import run_pipeline
-    from chameleon_core._loop.start.tasks import (
-        device_of,
-        frontend_of,
-        spaces_of,
-        target_of,
-        tasks_of,
-    )
+    from chameleon_core._loop.start.tasks import TaskSource
     from chameleon_core._network_result import (
         NetworkResult,
     )

@@ -20,10 +20,9 @@ from chameleon_core.api import (
     RunFile,
     RunInterrupted,
     RunView,
+    TaskSource,
     from_dict,
     run_pipeline,
-    target_of,
-    tasks_of,
 )
 from chameleon_core.plugin_api import (
     ChameleonError,
@@ -193,7 +192,8 @@ def _compete(
     cell: Cell, chosen: Mapping[str, Any], pipeline: ResolvedPipeline, registry: Registry
 ) -> CellResult:
     rival: Rival = create_stage("rivals", chosen, registry=registry)
-    tasks = tasks_of(pipeline, target_of(pipeline))
+    source = TaskSource(pipeline)
+    tasks = source.tasks(source.target())
     traces = [
         rival.tune(
             task,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import ResolvedPipeline, target_of, tasks_of, to_json
+from chameleon_core.api import ResolvedPipeline, TaskSource, to_json
 from chameleon_core.plugin_api import (
     KINDS,
     ChameleonError,
@@ -207,7 +207,8 @@ class TaskSuite(StageSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        tasks = tasks_of(pipeline, target_of(pipeline))
+        source = TaskSource(pipeline)
+        tasks = source.tasks(source.target())
         return {**super().subjects(pipeline), **({"task": tasks[0]} if tasks else {})}
 
 

@@ -6,13 +6,7 @@ import contextlib
 import io
 from typing import Any, ClassVar
 
-from chameleon_core.api import (
-    Registry,
-    ResolvedPipeline,
-    default_registry,
-    from_dict,
-    target_of,
-)
+from chameleon_core.api import Registry, ResolvedPipeline, TaskSource, default_registry, from_dict
 from chameleon_core.plugin_api import (
     ChameleonError,
     Frontend,
@@ -41,7 +35,7 @@ class FrontendSuite(StageSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        return {**super().subjects(pipeline), "target": target_of(pipeline)}
+        return {**super().subjects(pipeline), "target": TaskSource(pipeline).target()}
 
     def test_tasks(self) -> None:
         """Tasks are JSON, have unique names and at least one operation, and are reproducible.

@@ -36,9 +36,10 @@ class _OperatorTaskSuite(ConformanceSuite):
 
     @classmethod
     def subjects(cls, pipeline: ResolvedPipeline) -> dict[str, Any]:
-        from chameleon_core.api import target_of, tasks_of  # noqa: PLC0415 - imports a frontend
+        from chameleon_core.api import TaskSource  # noqa: PLC0415 - imports a frontend
 
-        tasks = tasks_of(pipeline, target_of(pipeline))
+        source = TaskSource(pipeline)
+        tasks = source.tasks(source.target())
         fitting = [task for task in tasks if task.operator in cls.operators()]
         return {"task": fitting[0]} if fitting else {}
 

@@ -20,7 +20,7 @@ from chameleon_core._loop.plugin_contract import PluginContract, contract_of
 from chameleon_core._loop.round.batch import tuples
 from chameleon_core._loop.round.task_run import TaskRecords
 from chameleon_core._loop.start.shared_records import shares_records
-from chameleon_core._loop.start.tasks import delivers, provider_of, spaces_of
+from chameleon_core._loop.start.tasks import TaskSource, delivers, provider_of
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.schema import Subject
 from chameleon_core._plugins.factory import load_factory
@@ -206,7 +206,7 @@ def guesses_for(
     predicted = {Task(**row.task).key: row.guesses for row in operators if row.predicted}
     kernels = (
         guessed(task, predicted.get(task.key, guesses_of(space)), predicted=task.key in predicted)
-        for task, space in zip(tasks, spaces_of(subject, tasks, among=True), strict=True)
+        for task, space in zip(tasks, TaskSource(subject).spaces(tasks, among=True), strict=True)
     )
     return tuple(kernel for kernel in kernels if kernel is not None)
 

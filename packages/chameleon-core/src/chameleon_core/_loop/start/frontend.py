@@ -18,7 +18,7 @@ from chameleon_core._events import CheckFinished, CheckStarted
 from chameleon_core._loop.context import RunContext
 from chameleon_core._loop.plugin_contract import contract_of
 from chameleon_core._loop.round.batch import tuples
-from chameleon_core._loop.start.tasks import spaces_of
+from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._pipeline.schema import Scope, Subject
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import Frontend, MeasureJob, StageRef
@@ -214,7 +214,7 @@ class _MeasuredTrials(Frontend.Trials):
     def _space(self, task: Task) -> DesignSpace | None:
         """The design space of a task, or None if it has none."""
         try:
-            [space] = spaces_of(self._run.pipeline, [task], among=True)
+            [space] = TaskSource(self._run.pipeline).spaces([task], among=True)
         except ConfigError:
             return None
         return space
