@@ -229,7 +229,7 @@ class SyntheticExplorer(stages.Explorer):
         self._best: Configs = np.empty((0, len(context.space.knobs)), np.int32)
 
     def explore(
-        self, score: stages.ScoreFunction | None, visited: Visited, count: int
+        self, score: stages.Explorer.ScoreFunction | None, visited: Visited, count: int
     ) -> Candidates:
         parents = np.repeat(self._best, 8, axis=0)
         pool = np.concatenate(

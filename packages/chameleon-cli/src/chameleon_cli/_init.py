@@ -18,7 +18,7 @@ from string import Template
 from typing import Any
 
 import click
-from chameleon_core.api import Registry, default_registry, dump_yaml, installed, words
+from chameleon_core.api import Registry, dump_yaml, installed, words
 from chameleon_core.plugin_api import ConfigError, Kind, PluginRecord, PresetRecord
 
 from chameleon_cli._kinds import kind_of
@@ -206,7 +206,7 @@ def _write_plugin(kind: str, name: Path | None, folder: Path | None, *, force: b
 
 
 def _write_pipeline(file: Path, source: str | None, *, force: bool) -> None:
-    registry, folder = default_registry(), file.parent
+    registry, folder = Registry.default(), file.parent
     if source is None:
         models = models_beside(registry, folder)
     else:
@@ -331,7 +331,7 @@ def _module_of(name: str, kind: Kind) -> str:
             f"'{name}' would be imported as '{module}', which is a module already",
             hint="choose a name of your own, as in my-explorer",
         )
-    for entry in default_registry().entries(kind.name):
+    for entry in Registry.default().entries(kind.name):
         if entry.name == name:
             raise ConfigError(
                 f"there is {words.with_article(kind.noun)} '{name}' already, of "

@@ -28,7 +28,7 @@ from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.load import subject_from_dict
 from chameleon_core._pipeline.schema import Subject
 from chameleon_core._run_folder import FAILED, LOCK
-from chameleon_core._stages import Delivery, Disturbance, Frontend, Record, RecordKey
+from chameleon_core._stages import Delivery, Disturbance, Frontend, RecordDatabase
 from chameleon_core._store import RecordStore
 from chameleon_core._task import Task
 from chameleon_core._trust import check_sources
@@ -237,7 +237,7 @@ class RunView(Closeable):
         """How much other programs disturbed the timing, as far as known."""
         return disturbance_of(self.store)
 
-    def own_records(self) -> dict[RecordKey, list[Record]]:
+    def own_records(self) -> dict[RecordDatabase.Key, list[RecordDatabase.Record]]:
         """The run's own measurements in the form of database records.
 
         Measurements that the run took from databases are left out. The result is empty if the

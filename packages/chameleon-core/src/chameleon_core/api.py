@@ -11,20 +11,17 @@ from chameleon_system.api import lazy_exports
 
 if TYPE_CHECKING:
     from chameleon_core import _words as words
-    from chameleon_core._api.ask_store import Asked
     from chameleon_core._api.design_space import design_space
     from chameleon_core._api.measurements import Measurements, Trial
     from chameleon_core._api.run import Run, load_run
     from chameleon_core._api.tune import Minimum, minimize, tune
     from chameleon_core._api.tuner import STOP, Tuner
     from chameleon_core._loop.context import RunContext
-    from chameleon_core._loop.end.comparison import TIE
     from chameleon_core._loop.end.result import (
         OperatorResult,
         RunResult,
     )
     from chameleon_core._loop.interruption import Interruption, RunInterrupted
-    from chameleon_core._loop.round.batch import Origin
     from chameleon_core._loop.round.stages import generator
     from chameleon_core._loop.round.tuner import TaskTuner
     from chameleon_core._loop.run import run_pipeline
@@ -38,17 +35,13 @@ if TYPE_CHECKING:
         from_dict,
         load_pipeline,
     )
-    from chameleon_core._pipeline.resolve import (
-        dump_pipeline,
-        merge,
-    )
+    from chameleon_core._pipeline.resolve import dump_pipeline
     from chameleon_core._pipeline.schema import ResolvedPipeline
     from chameleon_core._pipeline.yaml import dump_yaml
     from chameleon_core._plugins.local import add_local_plugins, is_local, local_plugin_paths
     from chameleon_core._plugins.manager import Registration
     from chameleon_core._plugins.registry import (
         Registry,
-        default_registry,
     )
     from chameleon_core._run_files import RunFile
     from chameleon_core._run_view import (

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from chameleon_core._plugins.kinds import KINDS, Kind
     from chameleon_core._plugins.options import option
     from chameleon_core._plugins.records import (
-        API_VERSION,
         CommandRecord,
         CostModelRecord,
         ExplorerRecord,
@@ -76,7 +75,7 @@ if TYPE_CHECKING:
     from chameleon_core._stages.disturbance import Disturbance
     from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver
     from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
-    from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
+    from chameleon_core._stages.record_database import RecordDatabase
     from chameleon_core._stages.runner import (
         Device,
         MeasureStream,
@@ -91,7 +90,6 @@ if TYPE_CHECKING:
         Explorer,
         Observations,
         Sampler,
-        ScoreFunction,
         Scores,
         StageContext,
         Synthesizer,

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from chameleon_core.plugin_api import (
-    Candidates,
-    Configs,
-    DesignSpace,
-    ScoreFunction,
-    Scores,
-    Visited,
-)
+from chameleon_core.plugin_api import Candidates, Configs, DesignSpace, Explorer, Scores, Visited
 from numpy.typing import NDArray
 
 
@@ -55,7 +48,9 @@ class BestSet:
         self._keys = np.sort(keys[best])
         return True
 
-    def fill(self, score: ScoreFunction, rng: np.random.Generator, steps: int) -> Candidates:
+    def fill(
+        self, score: Explorer.ScoreFunction, rng: np.random.Generator, steps: int
+    ) -> Candidates:
         """The candidates of the set, filled up to the capacity with random ones."""
         if len(self.scores) < self._capacity:
             # Twice as many, because some may be in the set already.

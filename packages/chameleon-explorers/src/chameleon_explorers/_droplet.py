@@ -34,7 +34,7 @@ class DropletExplorer(stages.Explorer):
 
     def explore(
         self,
-        score: stages.ScoreFunction | None,  # noqa: ARG002 - part of the contract
+        score: stages.Explorer.ScoreFunction | None,  # noqa: ARG002 - part of the contract
         visited: stages.Visited,
         count: int,
     ) -> stages.Candidates:

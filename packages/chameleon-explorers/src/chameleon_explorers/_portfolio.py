@@ -44,7 +44,7 @@ class PortfolioExplorer(stages.Explorer):
         self._best_cost = math.inf
 
     def explore(
-        self, score: stages.ScoreFunction | None, visited: stages.Visited, count: int
+        self, score: stages.Explorer.ScoreFunction | None, visited: stages.Visited, count: int
     ) -> stages.Candidates:
         for arm in sorted(self._arms, key=self._upper_confidence_bound, reverse=True):
             candidates = arm.explorer.explore(score, visited, count)

@@ -10,7 +10,8 @@ from typing import Any
 
 import attrs
 from chameleon_cli.api import failures
-from chameleon_core.api import Origin, RunFile, words
+from chameleon_core.api import RunFile, words
+from chameleon_core.plugin_api import Measurement
 from chameleon_system.api import write_atomic
 
 from chameleon_bench._pages import search_tables
@@ -106,10 +107,13 @@ def _origins(record: RunRecord) -> Table | None:
     if not any(task.operator.origins for task in record.tasks):
         return None
     rows = [
-        (task.task.name, *(str(task.operator.origins.get(origin, 0)) for origin in Origin))
+        (
+            task.task.name,
+            *(str(task.operator.origins.get(origin, 0)) for origin in Measurement.Origin),
+        )
         for task in record.tasks
     ]
-    return Table(header=("operator", *Origin), rows=rows)
+    return Table(header=("operator", *Measurement.Origin), rows=rows)
 
 
 def _spending(record: RunRecord) -> Table:

@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-from chameleon_core.api import NetworkResult, OperatorResult, Origin, RecordStore, RunFile, RunView
-from chameleon_core.plugin_api import Disturbance, Task
+from chameleon_core.api import NetworkResult, OperatorResult, RecordStore, RunFile, RunView
+from chameleon_core.plugin_api import Disturbance, Measurement, Task
 from numpy.typing import NDArray
 
 _KINDS = ("RunStarted", "BatchMeasured", "TaskFinished")
@@ -194,7 +194,7 @@ def measured_of(
     rows = store.measurements(stored.id)
     seconds = np.array([row.cost for row in rows], np.float64)
     extent = [max(row.seconds) - min(row.seconds) if row.ok else np.nan for row in rows]
-    order = [*(origin.value for origin in Origin), UNKNOWN]
+    order = [*(origin.value for origin in Measurement.Origin), UNKNOWN]
     knobs = len(rows[0].config) if rows else 0
     return Measured(
         configs=np.array([row.config for row in rows], np.int64).reshape(len(rows), knobs),

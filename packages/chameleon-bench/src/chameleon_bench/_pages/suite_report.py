@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import Origin, installed, words
+from chameleon_core.api import installed, words
+from chameleon_core.plugin_api import Measurement
 from chameleon_system.api import processor_name, write_atomic
 
 from chameleon_bench._cells.running import CellResult
@@ -142,7 +143,7 @@ def _cell_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
                     needed = reached(run, group.best_known * 100 / level)
                     row[f"measurements_to_{level}"], row[f"seconds_to_{level}"] = needed
                 if run.origins:
-                    row |= {f"from_{name}": run.origins.get(name, 0) for name in Origin}
+                    row |= {f"from_{name}": run.origins.get(name, 0) for name in Measurement.Origin}
                 row |= {f"{name}_seconds": value for name, value in seconds(run).items()}
             rows.append(row)
     return rows

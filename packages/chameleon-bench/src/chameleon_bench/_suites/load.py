@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import (
-    DocumentReader,
-    Registry,
-    ResolvedPipeline,
-    default_registry,
-    is_local,
-    words,
-)
+from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, is_local, words
 from chameleon_core.plugin_api import CommandRecord, Node, PipelineError, PresetRecord, load_factory
 
 from chameleon_bench._suites.suite import Pairing, Suite
@@ -295,7 +288,7 @@ def _task(node: Node, reader: DocumentReader, data: Node | None) -> SuiteEntry:
         there = " and ".join(sources) or node.in_words()
         message = f"a task has one key that says what is tuned, {wanted}, not {there}"
         raise PipelineError.at(node.mark, message)
-    keys = default_registry().pipeline_keys
+    keys = Registry.default().pipeline_keys
     allowed = ["name", *SOURCES, *(key for key in keys if key not in _OURS)]
     reader.expect_keys(node, allowed)
     source = node.value[sources[0]].node

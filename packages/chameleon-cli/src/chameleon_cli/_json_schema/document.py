@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
-from chameleon_core.api import Registration, Registry, ResolvedPipeline, default_registry, words
+from chameleon_core.api import Registration, Registry, ResolvedPipeline, words
 from chameleon_core.plugin_api import PluginError
 
 from chameleon_cli._json_schema.types import NOTHING, Schema, TypeSchemas
@@ -35,7 +35,7 @@ def pipeline_schema(registry: Registry | None = None) -> Schema:
         registry: the registry of plugins whose stages and options the schema describes; if None,
             the registry of installed plugins.
     """
-    return _Document(registry if registry is not None else default_registry()).schema()
+    return _Document(registry if registry is not None else Registry.default()).schema()
 
 
 class _Document:

@@ -15,12 +15,7 @@ from chameleon_core._pipeline.nodes import Collecting, Mark, Node, PipelineError
 from chameleon_core._pipeline.schema import StageSpec
 from chameleon_core._pipeline.structure import Structurer
 from chameleon_core._plugins.manager import Registration
-from chameleon_core._plugins.registry import (
-    AmbiguousNameError,
-    Registry,
-    UnknownNameError,
-    default_registry,
-)
+from chameleon_core._plugins.registry import AmbiguousNameError, Registry, UnknownNameError
 from chameleon_core._words import did_you_mean, with_article
 
 
@@ -42,7 +37,7 @@ def read_options(values: Mapping[str, Any], options: type, owner: str) -> Any:
     instance = None
     with Collecting(problems):
         structurer = Structurer(
-            lambda kind, node: StageReader(default_registry(), problems).listed(kind, node)
+            lambda kind, node: StageReader(Registry.default(), problems).listed(kind, node)
         )
         instance = structurer.make(Node.of(values, "options"), options, owner)
     if problems:
@@ -99,7 +94,7 @@ def create_stage(
     """
     if isinstance(value, StageSpec):
         return value.create(context)
-    registry = registry or default_registry()
+    registry = registry or Registry.default()
     if isinstance(value, str):
         return registry.create(kind, value, context=context)
     noun = registry.kinds[kind].noun

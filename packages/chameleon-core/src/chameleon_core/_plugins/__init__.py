@@ -16,12 +16,7 @@ from chameleon_core._plugins.records import (
     SectionRecord,
     TemplateRecord,
 )
-from chameleon_core._plugins.registry import (
-    AmbiguousNameError,
-    Registry,
-    UnknownNameError,
-    default_registry,
-)
+from chameleon_core._plugins.registry import AmbiguousNameError, Registry, UnknownNameError
 
 __all__ = [
     "API_VERSION",
@@ -43,7 +38,6 @@ __all__ = [
     "SectionRecord",
     "TemplateRecord",
     "UnknownNameError",
-    "default_registry",
     "hookimpl",
     "hookspec",
     "load_factory",

@@ -77,6 +77,12 @@ class Registry:
         """Load all installed plugins, and those named with ``--plugin``."""
         return cls(load_plugins(installed()))
 
+    @staticmethod
+    @functools.cache
+    def default() -> Registry:
+        """The registry of the installed plugins, loaded once per process."""
+        return Registry.load()
+
     @classmethod
     def from_plugins(cls, plugins: Iterable[Any], *, with_installed: bool = False) -> Registry:
         """Make a registry of plugins that are Python objects in this process.
@@ -255,9 +261,3 @@ def _meant(entries: Sequence[Registration], author: str) -> list[Registration]:
 def _same(distribution: str, other: str) -> bool:
     """Whether two names are the same distribution (PEP 503)."""
     return canonical(distribution) == canonical(other)
-
-
-@functools.cache
-def default_registry() -> Registry:
-    """The registry of the installed plugins, loaded once per process."""
-    return Registry.load()

@@ -342,7 +342,8 @@ class DesignSpace:
                 f"fixed knobs are {values!r}, which says no values of them",
                 hint='name the value of each, as in fix={"tile": 4}',
             )
-        return {self.index[name]: self.knob(name).encode(value) for name, value in values.items()}
+        knobs = ((self.knob(name), value) for name, value in values.items())
+        return {self.index[knob.name]: knob.encode(value) for knob, value in knobs}
 
     @staticmethod
     def recorded_features(

@@ -10,7 +10,7 @@ from chameleon_core._stages.code import Baseline, Builder, Kernel, SpaceProvider
 from chameleon_core._stages.disturbance import Disturbance
 from chameleon_core._stages.frontend import Delivery, Frontend, TargetResolver
 from chameleon_core._stages.jobs import ComparisonPlan, Contender, MeasureJob, StageRef
-from chameleon_core._stages.record_database import Record, RecordDatabase, RecordKey
+from chameleon_core._stages.record_database import RecordDatabase
 from chameleon_core._stages.runner import Device, MeasureStream, Rival, Runner
 from chameleon_core._stages.search import (
     Archive,
@@ -19,7 +19,6 @@ from chameleon_core._stages.search import (
     Explorer,
     Observations,
     Sampler,
-    ScoreFunction,
     Scores,
     StageContext,
     Synthesizer,
@@ -44,13 +43,10 @@ __all__ = [
     "MeasureJob",
     "MeasureStream",
     "Observations",
-    "Record",
     "RecordDatabase",
-    "RecordKey",
     "Rival",
     "Runner",
     "Sampler",
-    "ScoreFunction",
     "Scores",
     "SpaceProvider",
     "StageContext",

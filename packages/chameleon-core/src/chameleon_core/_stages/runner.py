@@ -247,9 +247,9 @@ class Runner(Closeable, ABC):
         """All facts that times depend on, except for task and space, as JSON values.
 
         They include threads, the compiler's version and the state of the caches. If they are equal,
-        another machine of the same kind can reuse the records (``RecordKey.conditions``). So they
-        must not include facts about a single machine. None means that records are not shared.
-        Chameleon calls this method after it has entered the runner's context.
+        another machine of the same kind can reuse the records (``RecordDatabase.Key.conditions``).
+        So they must not include facts about a single machine. None means that records are not
+        shared. Chameleon calls this method after it has entered the runner's context.
         """
         return None
 

@@ -148,7 +148,6 @@ class Archive:
 
 
 Scores = NDArray[np.float64]
-ScoreFunction = Callable[[Configs], Scores]
 
 
 @attrs.frozen(kw_only=True)
@@ -242,8 +241,13 @@ class Visited:
 class Explorer(ABC):
     """Searches the design space and proposes candidates."""
 
+    ScoreFunction = Callable[[Configs], Scores]
+    """Predicts the quality of configurations, of shape (n, knobs); higher is better."""
+
     @abstractmethod
-    def explore(self, score: ScoreFunction | None, visited: Visited, count: int) -> Candidates:
+    def explore(
+        self, score: Explorer.ScoreFunction | None, visited: Visited, count: int
+    ) -> Candidates:
         """Propose up to ``count`` distinct legal configurations that are unvisited.
 
         Args:

@@ -16,7 +16,7 @@ from chameleon_core._errors import ChameleonError, RunFolderError
 from chameleon_core._measurement import FailureKind, Measurement, Spending
 from chameleon_core._run_files import RunFile
 from chameleon_core._stages.jobs import TUNED, Contender
-from chameleon_core._stages.record_database import Record, RecordKey
+from chameleon_core._stages.record_database import RecordDatabase
 from chameleon_core._store.sqlite_file import SQLiteFile
 from chameleon_core._task import Task
 
@@ -236,7 +236,7 @@ class RecordStore(SQLiteFile):
 
     @property
     def conditions(self) -> Mapping[str, Any] | None:
-        """The conditions of all measurements (``RecordKey.conditions``).
+        """The conditions of all measurements (``RecordDatabase.Key.conditions``).
 
         The value is None if the conditions are unknown, or are not the same for all.
         """
@@ -288,10 +288,10 @@ class RecordStore(SQLiteFile):
             if self.fact(_PRESENT.format(key=stored.task.key)) in {None, stored.id}
         ]
 
-    def key(self, stored: RecordStore.TaskRow) -> RecordKey:
+    def key(self, stored: RecordStore.TaskRow) -> RecordDatabase.Key:
         """The key of a task's records. Its ``conditions`` are empty if they are unknown."""
         conditions = self.conditions or {}
-        return RecordKey.of(stored.task, stored.space, stored.fingerprint, conditions)
+        return RecordDatabase.Key.of(stored.task, stored.space, stored.fingerprint, conditions)
 
     # -- measurements -------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class RecordStore(SQLiteFile):
                 space.
             spending: the seconds that the task's search has taken so far, by part.
             origin: the stage that proposed the configuration
-                (``chameleon_core._loop.round.batch.Origin``).
+                (``Measurement.Origin``).
             score: the cost model's score when the configuration was proposed, in the model's own
                 unit; higher is better.
             measured_at: the time of the measurement, in seconds since 1970; by default the present
@@ -431,7 +431,9 @@ class RecordStore(SQLiteFile):
         sql = "SELECT knobs FROM measurements WHERE task_id = ? AND config = ?"
         return self._first(json_of, sql, (task_id, dumped([int(index) for index in config])))
 
-    def records(self, stored: RecordStore.TaskRow) -> list[tuple[Record, str | None]]:
+    def records(
+        self, stored: RecordStore.TaskRow
+    ) -> list[tuple[RecordDatabase.Record, str | None]]:
         """A task's measurements as records, each with the stage that proposed it."""
         columns = zip(
             self.measurements(stored.id),
@@ -441,7 +443,7 @@ class RecordStore(SQLiteFile):
             strict=True,
         )
         return [
-            (Record(measurement=measurement, knobs=knobs, measured_at=at), origin)
+            (RecordDatabase.Record(measurement=measurement, knobs=knobs, measured_at=at), origin)
             for measurement, knobs, at, origin in columns
         ]
 

@@ -17,8 +17,7 @@ from chameleon_core.plugin_api import (
     FailureKind,
     MeasureJob,
     Measurement,
-    Record,
-    RecordKey,
+    RecordDatabase,
     Rival,
     Scheduler,
     StageRef,
@@ -245,17 +244,17 @@ class RecordDatabaseSuite(StageSuite):
             assert orders[0] == orders[1], "its keys come in the order of their adding"
 
 
-def _key(size: int, *, target: str = "none") -> RecordKey:
+def _key(size: int, *, target: str = "none") -> RecordDatabase.Key:
     names = {"operator": "none", "space": "conformance", "fingerprint": "0" * 16}
     arguments, conditions = {"size": size}, {"threads": 1}
-    return RecordKey(**names, target=target, arguments=arguments, conditions=conditions)
+    return RecordDatabase.Key(**names, target=target, arguments=arguments, conditions=conditions)
 
 
-def _record(tile: int, seconds: float | None) -> Record:
+def _record(tile: int, seconds: float | None) -> RecordDatabase.Record:
     outcome: dict[str, Any] = {"failure": FailureKind.RUN_ERROR, "message": "as scripted"}
     outcome = outcome if seconds is None else {"seconds": (seconds,)}
     measurement = Measurement(config=(0, tile), **outcome)
-    return Record(measurement=measurement, knobs={"tile": tile}, measured_at=1.0)
+    return RecordDatabase.Record(measurement=measurement, knobs={"tile": tile}, measured_at=1.0)
 
 
 class ExplorerSuite(StageSuite):

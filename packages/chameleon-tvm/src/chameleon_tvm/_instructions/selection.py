@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import structlog
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import KINDS, InstructionRecord
 from chameleon_system.api import request_permission
 
@@ -110,7 +110,7 @@ def package_records_of(target: str) -> Sequence[InstructionRecord]:
 def plugin_records_of(target: str) -> Sequence[InstructionRecord]:
     """The plugin records of instructions that other distributions add and that a target has."""
     names = {record.name for record in INSTRUCTIONS}
-    entries = default_registry().entries("instructions")
+    entries = Registry.default().entries("instructions")
     return _available(target, [entry.record for entry in entries if entry.name not in names])
 
 

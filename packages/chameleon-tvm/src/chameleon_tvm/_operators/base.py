@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import (
     KINDS,
     Arrays,
@@ -109,7 +109,7 @@ class TypedOperator(Operator):
 
 def is_operator(kind: str) -> bool:
     """Whether this package or an installed plugin defines an operator of this kind."""
-    return kind in PACKAGE_OPERATORS or kind in default_registry().names("operators")
+    return kind in PACKAGE_OPERATORS or kind in Registry.default().names("operators")
 
 
 def record_of(task: Task) -> OperatorRecord:
@@ -122,7 +122,7 @@ def record_of(task: Task) -> OperatorRecord:
     if record is not None:
         return record
     try:
-        record = default_registry().record("operators", task.operator)
+        record = Registry.default().record("operators", task.operator)
     except PluginError as error:
         raise ConfigError(
             f"task {task.name!r}: there is no operator {task.operator!r}", hint=error.hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar
 
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import (
     KINDS,
     Builder,
@@ -39,7 +39,7 @@ class AutoSpace(SpaceProvider):
     @cached_property
     def _sketch(self) -> SpaceProvider:
         # Its code needs TVM at once, which most tasks never do.
-        sketch: SpaceProvider = default_registry().create("spaces", "sketch", self._options)
+        sketch: SpaceProvider = Registry.default().create("spaces", "sketch", self._options)
         return sketch
 
     def design_space(self, task: Task) -> DesignSpace:
@@ -50,7 +50,7 @@ class AutoSpace(SpaceProvider):
 
     def _provider(self, task: Task) -> SpaceProvider:
         own = is_operator(task.operator)
-        record = None if own else default_registry().space_of(task.operator)
+        record = None if own else Registry.default().space_of(task.operator)
         if record is not None:
             provider: SpaceProvider = KINDS["spaces"].make_stage(record, record.options())
             return provider

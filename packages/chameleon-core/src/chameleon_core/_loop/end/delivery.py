@@ -24,7 +24,7 @@ from chameleon_core._loop.start.tasks import TaskSource, delivers, provider_of
 from chameleon_core._network_result import NetworkResult
 from chameleon_core._pipeline.schema import Subject
 from chameleon_core._plugins.factory import load_factory
-from chameleon_core._plugins.registry import Registry, default_registry
+from chameleon_core._plugins.registry import Registry
 from chameleon_core._run_files import RunFile
 from chameleon_core._space import DesignSpace
 from chameleon_core._stages import ComparisonPlan, Delivery, Frontend
@@ -90,7 +90,7 @@ def unless_gone(result: RunResult, frontend: str, registry: Registry | None = No
     fault = "" if folder.exists() else "gone"
     complete = ""
     with contextlib.suppress(PluginError):  # the frontend is not installed
-        complete = (registry or default_registry()).record("frontends", frontend).complete
+        complete = (registry or Registry.default()).record("frontends", frontend).complete
     if complete and not fault:
         try:
             load_factory(complete)(folder)

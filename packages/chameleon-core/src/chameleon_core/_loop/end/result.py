@@ -75,7 +75,7 @@ class OperatorResult:
             that was trained beforehand.
         measurements: the number of measured configurations, failures included.
         origins: the number of configurations by the stage that proposed them
-            (``loop.round.batch.Origin``), if recorded.
+            (``Measurement.Origin``), if recorded.
         failed: the number of failures by kind.
         failure: the message of the first failure of the most frequent kind, or None if nothing
             failed.

@@ -11,7 +11,7 @@ import numpy as np
 import structlog
 
 from chameleon_core import _events as events
-from chameleon_core._loop.round.batch import Batch, Config, FallbackWatch, Origin, tuples
+from chameleon_core._loop.round.batch import Batch, Config, FallbackWatch, tuples
 from chameleon_core._loop.round.tuner import TaskTuner
 from chameleon_core._measurement import (
     Measurement,
@@ -78,7 +78,7 @@ class TaskRecords:
 
     @property
     def origins(self) -> dict[str, int]:
-        """The number of configurations by the stage that proposed them (``Origin``).
+        """The number of configurations by the stage that proposed them (``Measurement.Origin``).
 
         Configurations whose origin was not recorded do not count.
         """
@@ -91,7 +91,7 @@ class TaskRecords:
 
     def is_recorded(self, config: Config | None) -> bool:
         """Whether the measurement of a configuration comes from another run."""
-        return config is not None and self.origin(config) == Origin.RECORD
+        return config is not None and self.origin(config) == Measurement.Origin.RECORD
 
     def origin(self, config: Config) -> str | None:
         """The stage that proposed a configuration, or None if no record names it."""

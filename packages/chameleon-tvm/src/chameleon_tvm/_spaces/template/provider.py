@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import attrs
-from chameleon_core.api import default_registry
+from chameleon_core.api import Registry
 from chameleon_core.plugin_api import (
     KINDS,
     Builder,
@@ -70,7 +70,7 @@ def _cached_template(key: _TemplateKey) -> Template:
 def _record_of(task: Task, preferred: Sequence[str]) -> TemplateRecord:
     target = kind_of(task.target)
     for name in preferred:
-        record: TemplateRecord = default_registry().record("templates", name)
+        record: TemplateRecord = Registry.default().record("templates", name)
         if task.operator in record.operators and target in record.targets:
             return record
     known = _known_records(task.operator)
@@ -105,7 +105,7 @@ def _known_records(operator: str) -> Sequence[TemplateRecord]:
     """
     if operator in PACKAGE_OPERATORS:
         return TEMPLATES
-    return [entry.record for entry in default_registry().entries("templates")]
+    return [entry.record for entry in Registry.default().entries("templates")]
 
 
 class TemplateSpace(SpaceProvider):
