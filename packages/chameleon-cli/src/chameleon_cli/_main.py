@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
-from chameleon_core.api import Registry, add_local_plugins, words
+from chameleon_core.api import Registry, local_plugins, words
 from chameleon_core.plugin_api import (
     ChameleonError,
     ExitCode,
@@ -166,7 +166,7 @@ def _add_plugins(context: click.Context, option: click.Parameter, paths: tuple[s
     if not paths or context.resilient_parsing:
         return
 
-    replacements = add_local_plugins(paths)
+    replacements = local_plugins.add(paths)
     Registry.default.cache_clear()
     for path, distribution in replacements:
         click.echo(f"{path} takes the place of the installed '{distribution}'", err=True)

@@ -35,10 +35,9 @@ if TYPE_CHECKING:
         from_dict,
         load_pipeline,
     )
-    from chameleon_core._pipeline.resolve import dump_pipeline
     from chameleon_core._pipeline.schema import ResolvedPipeline
     from chameleon_core._pipeline.yaml import dump_yaml
-    from chameleon_core._plugins.local import add_local_plugins, is_local, local_plugin_paths
+    from chameleon_core._plugins import local as local_plugins
     from chameleon_core._plugins.manager import Registration
     from chameleon_core._plugins.registry import (
         Registry,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, is_local, words
+from chameleon_core.api import DocumentReader, Registry, ResolvedPipeline, local_plugins, words
 from chameleon_core.plugin_api import CommandRecord, Node, PipelineError, PresetRecord, load_factory
 
 from chameleon_bench._suites.suite import Pairing, Suite
@@ -141,7 +141,7 @@ def versions_of(documents: Any, registry: Registry) -> dict[str, str]:
 @functools.cache
 def version_of(distribution: str, packages: Collection[str]) -> str:
     """The version of a distribution, with a digest of its sources if it is editable."""
-    if is_local(distribution):
+    if local_plugins.is_local(distribution):
         return f"given, sources {_digest(packages)}"
     try:
         installed = metadata.distribution(distribution)

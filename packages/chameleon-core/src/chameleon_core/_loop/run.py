@@ -28,7 +28,6 @@ from chameleon_core._loop.start.shared_records import shared_records
 from chameleon_core._loop.start.tasks import TaskSource
 from chameleon_core._loop.tuning import Tuning
 from chameleon_core._network_result import NetworkResult
-from chameleon_core._pipeline.resolve import dump_pipeline
 from chameleon_core._pipeline.schema import ResolvedPipeline
 from chameleon_core._plugins.factory import load_factory
 from chameleon_core._run_files import RunFile
@@ -68,7 +67,7 @@ def run_pipeline(
         RunInterrupted: the run was stopped; all measurements are saved.
     """
     with RunFolder(pipeline.output, fresh=fresh) as folder:
-        folder.claim(pipeline, dump_pipeline(pipeline))
+        folder.claim(pipeline, pipeline.to_yaml())
         finished = folder.finished(pipeline)
         if finished is not None:
             if not (folder.path / RunFile.BEST).exists():

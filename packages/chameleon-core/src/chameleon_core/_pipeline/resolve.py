@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from chameleon_core._pipeline.nodes import Item, Mark, Node, PipelineError, first_field
-from chameleon_core._pipeline.schema import LIMITS, ResolvedPipeline, Scope
-from chameleon_core._pipeline.yaml import dump_yaml, parse_value
+from chameleon_core._pipeline.schema import LIMITS, Scope
+from chameleon_core._pipeline.yaml import parse_value
 from chameleon_core._plugins.first_party import CORE
 from chameleon_core._plugins.kinds import STAGES
 from chameleon_core._plugins.records import SectionRecord
@@ -99,14 +99,6 @@ def merge(weak: Section, strong: Section) -> Section:
             node = Node(value={**_kept(below.node.value, node), **node.value}, mark=node.mark)
         result[key] = Item(key_mark=item.key_mark, node=node)
     return result
-
-
-def dump_pipeline(pipeline: ResolvedPipeline) -> str:
-    """Write a pipeline with all defaults as YAML, from which the same pipeline can be loaded."""
-    origin = f"# Expanded from {pipeline.source.name}" if pipeline.source else "# Expanded"
-    if pipeline.preset is not None:
-        origin += f" with preset '{pipeline.preset}'"
-    return f"{origin}; every default is written out.\n{dump_yaml(dict(pipeline.document))}"
 
 
 def _merged_stage(weak: Node, strong: Node) -> Node:

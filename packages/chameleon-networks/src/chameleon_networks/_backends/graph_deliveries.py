@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import structlog
 import torch
-from chameleon_core.api import local_plugin_paths, words
+from chameleon_core.api import local_plugins, words
 from chameleon_core.plugin_api import ExitCode, records_location
 from chameleon_system.api import (
     cache_key,
@@ -240,7 +240,7 @@ def digest_of(graph: fx.GraphModule, arguments: Sequence[Tensor], weights: Colle
     facts = [
         _FORM,
         cache_key(_DISTRIBUTIONS, ()),
-        local_plugin_paths(),
+        local_plugins.paths(),
         cores,
         threads,
     ]
