@@ -14,7 +14,7 @@ LARGEST = {
     "chameleon_core": 120,
     "chameleon_tvm": 150,
     "chameleon_networks": 60,
-    "chameleon_system": 43,
+    "chameleon_system": 40,
     "chameleon_cli": 15,
 }
 """Limits of the numbers of public names."""

@@ -7,8 +7,9 @@ from itertools import combinations
 
 import attrs
 from chameleon_core.plugin_api import Disturbance, Measurement
-from chameleon_system.api import CoreMeter, CoreWatch
+from chameleon_system.api import CoreWatch
 
+from chameleon_runners._core_meter import CoreMeter
 from chameleon_runners._engine.context import MeasureContext
 from chameleon_runners._engine.process_pool import ProcessPool
 from chameleon_runners._engine.workers import Worker, WorkerEvent

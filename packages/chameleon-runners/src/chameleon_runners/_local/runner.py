@@ -19,8 +19,9 @@ from chameleon_core.plugin_api import (
     TargetError,
     Task,
 )
-from chameleon_system.api import CoreMeter, CoreWatch, processor_name, usable_cores
+from chameleon_system.api import CoreWatch, processor_name, usable_cores
 
+from chameleon_runners._core_meter import CoreMeter
 from chameleon_runners._engine.comparison import Comparison, ContenderState
 from chameleon_runners._engine.context import CandidateRun
 from chameleon_runners._engine.deadlines import Deadlines
